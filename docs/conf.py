@@ -1,0 +1,18 @@
+"""Sphinx configuration: MyST Markdown, API pages from docstrings."""
+
+from importlib.metadata import version as version_of
+
+project = "oz"
+author = "The oz authors"
+copyright = "The oz authors"
+release = version = version_of("ozmq")
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+exclude_patterns = ["_build"]
+html_theme = "furo"
+html_title = f"oz {release}"
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"

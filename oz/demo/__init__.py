@@ -1,0 +1,1 @@
+"""What `oz demo` publishes: real data, shipped with the package."""

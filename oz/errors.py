@@ -1,0 +1,109 @@
+"""Every error that oz raises, in one tree.
+
+::
+
+    OzError
+    ├── PatternError (ValueError)        a pattern that its dialect does not allow
+    ├── SubjectError (ValueError)        a subject that its dialect does not allow
+    ├── PatternTimeout (TimeoutError)    a pattern ran out of time on one subject
+    ├── ProtocolError (ValueError)       bytes from a peer that mean nothing here
+    ├── Timeout (TimeoutError)           nothing came in the time given
+    ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
+    ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
+    ├── TransportUnavailable             this installation lacks the transport
+    └── ClosedError                      the socket is closed
+"""
+
+from __future__ import annotations
+
+
+class OzError(Exception):
+    """The base of every error that oz raises."""
+
+
+class _InvalidText(OzError, ValueError):
+    """Says what text broke which rule of which dialect, and where."""
+
+    kind = "text"
+
+    def __init__(self, dialect: str, text: str | bytes, position: int, rule: str) -> None:
+        super().__init__(dialect, text, position, rule)
+        self.dialect = dialect
+        self.text = text
+        self.position = position
+        self.rule = rule
+
+    def __str__(self) -> str:
+        shown = repr(self.text)
+        if len(shown) > 120:
+            shown = f"{shown[:100]}… ({len(self.text)} long)"
+        return f"{self.dialect} {self.kind} {shown}, position {self.position}: {self.rule}"
+
+
+class PatternError(_InvalidText):
+    """A pattern that its dialect does not allow.
+
+    Attributes:
+        dialect: the dialect's name.
+        text: the pattern as it was given.
+        position: where in the text the rule is broken, counted from 0.
+        rule: the rule, in words.
+    """
+
+    kind = "pattern"
+
+
+class SubjectError(_InvalidText):
+    """A subject that its dialect does not allow; the attributes are those of `PatternError`."""
+
+    kind = "subject"
+
+
+class SubjectWarning(UserWarning):
+    """A subject that is legal but unwise, such as an rv subject that holds a wildcard."""
+
+
+class PatternTimeout(OzError, TimeoutError):
+    """A pattern ran out of time on one subject; it may match, but nobody waits to know.
+
+    Attributes:
+        pattern: the text of the pattern.
+        subject: the subject that it was tried on.
+        limit: the time limit in seconds.
+    """
+
+    def __init__(self, pattern: str | bytes, subject: str | bytes, limit: float) -> None:
+        super().__init__(pattern, subject, limit)
+        self.pattern = pattern
+        self.subject = subject
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"pattern {self.pattern!r} took longer than {self.limit:g} s on subject {self.subject!r}; "
+            "write it without a repeat inside a repeat"
+        )
+
+
+class ProtocolError(OzError, ValueError):
+    """Bytes from a peer that mean nothing in the protocol, or that claim oz's own keys."""
+
+
+class Timeout(OzError, TimeoutError):
+    """Nothing came in the time given."""
+
+
+class WouldBlock(OzError, BlockingIOError):
+    """A subscriber is at its high-water mark and the publisher was told not to drop."""
+
+
+class OwnershipError(OzError, RuntimeError):
+    """A socket is used by two threads at once, or in a process that did not make it."""
+
+
+class TransportUnavailable(OzError):
+    """This installation of ZeroMQ lacks the transport that an endpoint names."""
+
+
+class ClosedError(OzError):
+    """The socket is closed."""

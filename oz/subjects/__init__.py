@@ -1,0 +1,1 @@
+"""Subjects and patterns: text in, prefixes and a regex out. No sockets, threads or clocks here."""

@@ -1,0 +1,43 @@
+"""The dialects by name, one file each."""
+
+from __future__ import annotations
+
+from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild
+from oz.subjects.dialects.kubemq import Kubemq
+from oz.subjects.dialects.nats import Nats
+from oz.subjects.dialects.raims import RaimsGlob, RaimsRv, RaimsSub
+from oz.subjects.dialects.redis import Redis
+from oz.subjects.dialects.regular import Regular
+from oz.subjects.dialects.rv import Rv
+from oz.subjects.dialects.zmq import Zmq
+
+_ALL: tuple[Dialect, ...] = (
+    Nats(),
+    Rv(),
+    Kubemq(),
+    Redis(),
+    RaimsSub(),
+    RaimsRv(),
+    RaimsGlob(),
+    Regular(),
+    Zmq(),
+)
+
+BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in _ALL}
+DIALECTS: tuple[str, ...] = tuple(BY_NAME)
+"""The names of all dialects; "nats" comes first and is the default."""
+
+
+def find(name: str) -> Dialect:
+    """Look a dialect up by its name.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    try:
+        return BY_NAME[name]
+    except (KeyError, TypeError):
+        raise ValueError(f"no dialect is called {name!r}; there are {', '.join(DIALECTS)}") from None
+
+
+__all__ = ["BY_NAME", "DIALECTS", "Compiled", "Dialect", "Stem", "Token", "Wild", "find"]

@@ -1,0 +1,107 @@
+"""What every dialect provides: a compiled pattern and a check of subjects."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar
+
+import regex
+
+from oz.errors import PatternError, SubjectError
+
+
+class Wild(Enum):
+    """A token of a hierarchical pattern that is not literal text."""
+
+    ONE = "one"
+    """Exactly one token."""
+    REST = "rest"
+    """One or more tokens, to the end of the subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stem:
+    """A token that begins with `text`; anything, or nothing, may follow within the token."""
+
+    text: bytes
+
+
+Token = bytes | Wild | Stem
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a dialect makes of a pattern's text.
+
+    Attributes:
+        regex: decides; to be used with `fullmatch`.
+        prefixes: every matching subject starts with one of them; none is a prefix of another.
+        literal: the one subject that matches, where there is just one and it is known.
+        tokens: the pattern as dot-separated tokens, where the dialect has them.
+        timed: whether the regex may need a time limit, because it can backtrack at length.
+    """
+
+    regex: regex.Pattern[Any]
+    prefixes: tuple[bytes, ...]
+    literal: bytes | None = None
+    tokens: tuple[Token, ...] | None = None
+    timed: bool = False
+
+
+class Dialect(ABC):
+    """One set of subject rules. Text dialects speak `str`, byte dialects `bytes`."""
+
+    name: ClassVar[str]
+    is_bytes: ClassVar[bool] = False
+
+    @abstractmethod
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+        """Parse a pattern and compile it.
+
+        Args:
+            text: the pattern, already in the dialect's own type (`decode` does that).
+            lenient: take a misplaced wildcard as a literal where the dialect knows that mode.
+
+        Raises:
+            PatternError: the dialect does not allow the pattern.
+        """
+
+    def check_subject(self, subject: str | bytes) -> None:  # noqa: B027 - most byte dialects allow anything
+        """Refuse what may not be published.
+
+        Raises:
+            SubjectError: the dialect does not allow the subject.
+        """
+
+    def subject_advice(self, subject: str | bytes) -> str | None:
+        """Say why a legal subject is unwise, or nothing."""
+        return None
+
+    def decode(self, text: str | bytes, error: type[PatternError | SubjectError]) -> str | bytes:
+        """Bring text into the dialect's own type: UTF-8 both ways.
+
+        Raises:
+            PatternError, SubjectError: the text cannot be had in that type; `error` says which.
+            TypeError: neither `str` nor `bytes`.
+        """
+        if isinstance(text, (bytes, bytearray, memoryview)):
+            return bytes(text) if self.is_bytes else self._decoded(bytes(text), error)
+        if isinstance(text, str):
+            encoded = self._encoded(text, error)
+            return encoded if self.is_bytes else text
+        raise TypeError(f"a subject or pattern is str or bytes, not {type(text).__name__}: {text!r}")
+
+    def _decoded(self, text: bytes, error: type[PatternError | SubjectError]) -> str:
+        try:
+            return text.decode()
+        except UnicodeDecodeError as bad:
+            raise error(self.name, text, bad.start, "bytes are read as UTF-8 here, and these are not") from None
+
+    def _encoded(self, text: str, error: type[PatternError | SubjectError]) -> bytes:
+        try:
+            return text.encode()
+        except UnicodeEncodeError as bad:
+            rule = "a lone surrogate has no UTF-8 form, so it cannot be sent"
+            raise error(self.name, text, bad.start, rule) from None

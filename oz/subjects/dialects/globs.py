@@ -1,0 +1,177 @@
+"""Globs over bytes: parsed once, then written as a regex that does not backtrack over its stars.
+
+Source: Redis 7.0, util.c, stringmatchlen: the rules below are what it does, its corners included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+import regex
+
+from oz.subjects.dialects.base import Compiled
+
+MAX_PREFIXES = 16
+
+
+class Glob(Enum):
+    """An element of a glob that is not one byte out of a known set."""
+
+    STAR = "star"
+    """Zero or more bytes."""
+    MAYBE = "maybe"
+    """Zero bytes or one."""
+
+
+ANY_BYTE = frozenset(range(256))
+Element = Glob | frozenset[int]
+"""A star, an optional byte, or the set of bytes of which exactly one stands here."""
+
+
+def parse(text: bytes, *, question: Element) -> list[Element]:
+    """Split a glob into its elements.
+
+    Args:
+        text: the glob; any bytes are a valid one.
+        question: what `?` means: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS.
+    """
+    elements: list[Element] = []
+    at = 0
+    while at < len(text):
+        char = text[at : at + 1]
+        at += 1
+        if char == b"*":
+            if not elements or elements[-1] is not Glob.STAR:
+                elements.append(Glob.STAR)
+        elif char == b"?":
+            elements.append(question)
+        elif char == b"[":
+            members, at = _parse_class(text, at)
+            elements.append(members)
+        else:
+            if char == b"\\" and at < len(text):
+                char = text[at : at + 1]
+                at += 1
+            elements.append(frozenset(char))
+    return elements
+
+
+def _parse_class(text: bytes, at: int) -> tuple[frozenset[int], int]:
+    """Read a class from behind its `[`; one that is not closed ends with the pattern."""
+    negated = text[at : at + 1] == b"^"
+    at += negated
+    members: set[int] = set()
+    while at < len(text) and text[at : at + 1] != b"]":
+        if text[at : at + 1] == b"\\" and at + 1 < len(text):
+            members.add(text[at + 1])
+            at += 2
+        elif text[at + 1 : at + 2] == b"-" and at + 2 < len(text):
+            members.update(_byte_range(text[at], text[at + 2]))
+            at += 3
+        else:
+            members.add(text[at])
+            at += 1
+    # An empty class matches nothing, and `[^]` anything: both follow from the sets.
+    return (ANY_BYTE - members if negated else frozenset(members)), at + 1
+
+
+def _byte_range(first: int, last: int) -> Iterator[int]:
+    """Give the bytes between two, in either order, as x86 compares them: from -128 to 127."""
+    low, high = sorted((_signed(first), _signed(last)))
+    return (value % 256 for value in range(low, high + 1))
+
+
+def _signed(byte: int) -> int:
+    return byte - 256 if byte > 127 else byte
+
+
+def compile_glob(elements: list[Element]) -> Compiled:
+    """Make regex, prefixes and literal of a parsed glob."""
+    literal = _literal(elements)
+    optional = Glob.MAYBE in elements
+    return Compiled(
+        regex=regex.compile(to_regex(elements), regex.DOTALL),
+        prefixes=(literal,) if literal is not None else prefixes(elements),
+        literal=literal,
+        timed=optional,
+    )
+
+
+def _literal(elements: list[Element]) -> bytes | None:
+    if all(isinstance(element, frozenset) and len(element) == 1 for element in elements):
+        return b"".join(bytes(element) for element in elements if isinstance(element, frozenset))
+    return None
+
+
+def to_regex(elements: list[Element]) -> bytes:
+    """Write a glob as a regex.
+
+    Between two stars the earliest match is as good as any other, so it is kept (an atomic group), and
+    sixty stars cost no more than one. That holds only where every element is one byte: a segment with
+    an optional byte may backtrack.
+    """
+    if elements and all(isinstance(element, Glob) for element in elements):
+        # stringmatchlen leaves its loop before it looks at a star when the subject is empty.
+        return b".+" if Glob.STAR in elements else b".{1,%d}" % len(elements)
+    first, *rest = _segments(elements)
+    parts = [_segment_regex(first)]
+    for number, segment in enumerate(rest):
+        if number == len(rest) - 1:
+            parts.append(b".*" + _segment_regex(segment))
+        elif Glob.MAYBE in segment:
+            parts.append(b".*?" + _segment_regex(segment))
+        else:
+            parts.append(b"(?>.*?" + _segment_regex(segment) + b")")
+    return b"".join(parts)
+
+
+def _segments(elements: list[Element]) -> list[list[Element]]:
+    """Split at the stars; an optional byte beside a star adds nothing to it."""
+    segments: list[list[Element]] = [[]]
+    for element in elements:
+        if element is Glob.STAR:
+            segments.append([])
+        else:
+            segments[-1].append(element)
+    for number, segment in enumerate(segments):
+        while number > 0 and segment and segment[0] is Glob.MAYBE:
+            del segment[0]
+        while number < len(segments) - 1 and segment and segment[-1] is Glob.MAYBE:
+            del segment[-1]
+    return segments
+
+
+def _segment_regex(segment: list[Element]) -> bytes:
+    return b"".join(_element_regex(element) for element in segment)
+
+
+def _element_regex(element: Element) -> bytes:
+    if element is Glob.MAYBE:
+        return b".?"
+    assert isinstance(element, frozenset)
+    if element == ANY_BYTE:
+        return b"."
+    if not element:
+        return b"(?!)"
+    if len(element) == 1:
+        return regex.escape(bytes(element), special_only=True, literal_spaces=True)
+    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(element)) + b"]"
+
+
+def prefixes(elements: list[Element]) -> tuple[bytes, ...]:
+    """Expand the leading bytes and small classes into at most `MAX_PREFIXES` prefixes."""
+    heads: list[bytes] = [b""]
+    for element in elements:
+        if not isinstance(element, frozenset) or not element:
+            break
+        if len(heads) * len(element) > MAX_PREFIXES:
+            break
+        heads = [head + bytes([byte]) for head in heads for byte in sorted(element)]
+    return tuple(heads)
+
+
+def compile_prefix(prefix: bytes) -> regex.Pattern[Any]:
+    """Compile the regex of a plain prefix."""
+    return regex.compile(regex.escape(prefix, special_only=True, literal_spaces=True) + b".*", regex.DOTALL)

@@ -1,0 +1,38 @@
+"""NATS subjects: the default dialect.
+
+Source: NATS documentation, "Subject-Based Messaging"; nats-server's own answers in tests/vectors.
+"""
+
+from __future__ import annotations
+
+from oz.errors import PatternError, SubjectError
+from oz.subjects.dialects.base import Token
+from oz.subjects.dialects.tokens import TokenDialect
+
+# nats-server's IsValidSubject looks for these five; a vertical tab is an ordinary character to it.
+WHITE_SPACE = frozenset(" \t\n\r\f")
+
+
+class Nats(TokenDialect):
+    """`*` is one token, a last `>` one or more; elsewhere in a token both are ordinary characters."""
+
+    name = "nats"
+
+    def check_pattern_text(self, text: str) -> None:
+        """Refuse white space, which the NATS protocol uses as a separator."""
+        for position, char in enumerate(text):
+            if char in WHITE_SPACE:
+                raise PatternError(self.name, text, position, "white space is not allowed")
+
+    def partial(self, token: str, position: int, text: str, lenient: bool) -> Token:
+        """Take a wildcard inside a longer token literally, as nats-server does."""
+        return token.encode()
+
+    def check_subject(self, subject: str | bytes) -> None:
+        """Refuse white space, empty tokens and wildcard tokens."""
+        assert isinstance(subject, str)
+        for position, char in enumerate(subject):
+            if char in WHITE_SPACE:
+                raise SubjectError(self.name, subject, position, "white space is not allowed")
+        self.check_tokens(subject)
+        self.check_no_wildcard(subject)

@@ -1,0 +1,47 @@
+"""Rai MS subjects: subscribing and pattern subscribing are different operators.
+
+Source: Rai MS, "Subject Schema".
+"""
+
+from __future__ import annotations
+
+import regex
+
+from oz.subjects.dialects import globs
+from oz.subjects.dialects.base import Compiled, Dialect, Token
+from oz.subjects.dialects.tokens import TokenDialect
+
+
+class RaimsSub(Dialect):
+    """Subscribing: any bytes, never a wildcard."""
+
+    name = "raims.sub"
+    is_bytes = True
+
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+        """Compile a literal; see `Dialect.compile`."""
+        assert isinstance(text, bytes)
+        literal = regex.escape(text, special_only=True, literal_spaces=True)
+        return Compiled(regex=regex.compile(literal), prefixes=(text,), literal=text)
+
+
+class RaimsRv(TokenDialect):
+    """Pattern subscribing in Rendezvous style; a wildcard inside a longer segment is literal."""
+
+    name = "raims.rv"
+
+    def partial(self, token: str, position: int, text: str, lenient: bool) -> Token:
+        """Take it literally: a wildcard substitutes for whole segments only (rule 2)."""
+        return token.encode()
+
+
+class RaimsGlob(Dialect):
+    """Pattern subscribing in Redis style, but that `?` stands for zero bytes or one."""
+
+    name = "raims.glob"
+    is_bytes = True
+
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+        """Compile a glob; every byte string is a valid one. See `Dialect.compile`."""
+        assert isinstance(text, bytes)
+        return globs.compile_glob(globs.parse(text, question=globs.Glob.MAYBE))

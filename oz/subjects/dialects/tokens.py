@@ -1,0 +1,123 @@
+"""What the dot-separated dialects share: tokens, their regex and their prefix.
+
+Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects differ in what they
+refuse and in what they make of a wildcard inside a longer token, so those two stay with each of them.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import regex
+
+from oz.errors import PatternError, SubjectError
+from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild
+
+SEPARATOR = "."
+
+
+class TokenDialect(Dialect):
+    """A dialect of non-empty tokens, `*` for one token and a last `>` for one or more."""
+
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+        """Parse the tokens, then build regex and prefix from them; see `Dialect.compile`."""
+        assert isinstance(text, str)
+        self.check_pattern_text(text)
+        tokens = self._parse(text, lenient)
+        literal = text.encode() if all(isinstance(token, bytes) for token in tokens) else None
+        return Compiled(
+            regex=regex.compile(to_regex(tokens)),
+            prefixes=(literal if literal is not None else prefix(tokens),),
+            literal=literal,
+            tokens=tokens,
+        )
+
+    def check_pattern_text(self, text: str) -> None:  # noqa: B027
+        """Refuse a pattern for what the dialect says of the whole text, such as its length."""
+
+    @abstractmethod
+    def partial(self, token: str, position: int, text: str, lenient: bool) -> Token:
+        """Decide what a token means that holds a wildcard without being one.
+
+        Raises:
+            PatternError: the dialect does not allow it.
+        """
+
+    def _parse(self, text: str, lenient: bool) -> tuple[Token, ...]:
+        parts = text.split(SEPARATOR)
+        tokens: list[Token] = []
+        position = 0
+        for number, part in enumerate(parts):
+            if not part:
+                raise PatternError(self.name, text, position, "a token must not be empty")
+            tokens.append(self._token(part, position, text, lenient, number == len(parts) - 1))
+            position += len(part) + 1
+        return tuple(tokens)
+
+    def _token(self, part: str, position: int, text: str, lenient: bool, last: bool) -> Token:
+        if part == "*":
+            return Wild.ONE
+        if part == ">":
+            if last:
+                return Wild.REST
+            return self.early_rest(position, text, lenient)
+        if "*" in part or ">" in part:
+            return self.partial(part, position, text, lenient)
+        return part.encode()
+
+    def early_rest(self, position: int, text: str, lenient: bool) -> Token:
+        """Decide what a `>` means that is not the last token."""
+        raise PatternError(self.name, text, position, "'>' may only be the last token")
+
+    def check_tokens(self, subject: str) -> None:
+        """Refuse a subject with an empty token.
+
+        Raises:
+            SubjectError: a token is empty.
+        """
+        position = 0
+        for part in subject.split(SEPARATOR):
+            if not part:
+                raise SubjectError(self.name, subject, position, "a token must not be empty")
+            position += len(part) + 1
+
+    def check_no_wildcard(self, subject: str) -> None:
+        """Refuse a subject with a wildcard token.
+
+        Raises:
+            SubjectError: a token is `*` or `>`.
+        """
+        position = 0
+        for part in subject.split(SEPARATOR):
+            if part in ("*", ">"):
+                rule = f"{part!r} is a wildcard; messages are published to a full subject"
+                raise SubjectError(self.name, subject, position, rule)
+            position += len(part) + 1
+
+
+def to_regex(tokens: tuple[Token, ...]) -> str:
+    """Write the tokens as a regex without backtracking: every repeat is possessive."""
+    return regex.escape(SEPARATOR).join(_token_regex(token) for token in tokens)
+
+
+def _token_regex(token: Token) -> str:
+    if token is Wild.ONE:
+        return r"[^.]++"
+    if token is Wild.REST:
+        return r"[^.]++(?:\.[^.]++)*+"
+    if isinstance(token, Stem):
+        return regex.escape(token.text.decode(), special_only=True, literal_spaces=True) + r"[^.]*+"
+    assert isinstance(token, bytes)
+    return regex.escape(token.decode(), special_only=True, literal_spaces=True)
+
+
+def prefix(tokens: tuple[Token, ...]) -> bytes:
+    """Join the tokens before the first wildcard, with the separator that must follow them."""
+    literal: list[bytes] = []
+    for token in tokens:
+        if isinstance(token, bytes):
+            literal.append(token)
+        else:
+            literal.append(token.text if isinstance(token, Stem) else b"")
+            break
+    return SEPARATOR.encode().join(literal)

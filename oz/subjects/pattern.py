@@ -1,0 +1,198 @@
+"""A pattern: its text compiled to prefixes for ZeroMQ and a regex for what they let through."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Any, cast
+
+import regex
+
+from oz.errors import PatternError, PatternTimeout, SubjectError
+from oz.subjects import dialects
+from oz.subjects.dialects.base import Compiled, Dialect, Token
+from oz.subjects.dialects.regular import Regular
+
+DEFAULT_DIALECT = "nats"
+
+TIME_LIMIT = 0.05
+"""Seconds of processor time that a pattern which may backtrack can spend on one subject."""
+
+
+class Pattern:
+    """A compiled subject pattern. Make one with `oz.compile` or `oz.parse`; it never changes.
+
+    Two patterns are equal when dialect and text are (and the flags, for a regex).
+
+    Attributes:
+        text: the pattern as it was given: `str`, or `bytes` where those are not UTF-8.
+        dialect: the name of its dialect.
+        prefixes: the byte strings for ZMQ_SUBSCRIBE. Every subject that matches starts with one of
+            them; a subject that starts with one may still not match.
+        regex: the compiled regex that decides, to be used with `fullmatch`. A byte dialect's regex
+            takes `bytes`, a text dialect's `str`.
+        is_literal: whether exactly one subject matches, and it is known which.
+    """
+
+    __slots__ = ("_compiled", "_dialect", "_hash", "_key", "dialect", "is_literal", "prefixes", "regex", "text")
+
+    text: str | bytes
+    dialect: str
+    prefixes: tuple[bytes, ...]
+    regex: regex.Pattern[Any]
+    is_literal: bool
+
+    def __init__(self, text: str | bytes, dialect: Dialect, compiled: Compiled, variant: object = None) -> None:
+        """For `compile`; `variant` is what else tells this pattern from one with the same text."""
+        self.text = _readable(text)
+        self.dialect = dialect.name
+        self.prefixes = compiled.prefixes
+        self.regex = compiled.regex
+        self.is_literal = compiled.literal is not None
+        self._dialect = dialect
+        self._compiled = compiled
+        self._key = (dialect.name, text if isinstance(text, bytes) else text.encode(), variant)
+        self._hash = hash(self._key)
+
+    @property
+    def prefix(self) -> bytes:
+        """What all prefixes have in common: the one prefix to subscribe to, if it must be one."""
+        return os.path.commonprefix(self.prefixes)
+
+    @property
+    def literal(self) -> bytes | None:
+        """The one subject that matches, as bytes; None when there may be others."""
+        return self._compiled.literal
+
+    @property
+    def tokens(self) -> tuple[Token, ...] | None:
+        """The parsed tokens of a dot-separated dialect; None in the others."""
+        return self._compiled.tokens
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the dialect matches bytes rather than text."""
+        return self._dialect.is_bytes
+
+    def matches(self, subject: str | bytes) -> bool:
+        """Tell whether a subject matches.
+
+        Args:
+            subject: text or bytes; a byte dialect takes the UTF-8 of text, the others decode bytes.
+
+        Raises:
+            SubjectError: the subject cannot be had in the dialect's type.
+            PatternTimeout: the pattern took longer than `TIME_LIMIT`; no other dialect than regex
+                and raims.glob can.
+        """
+        own = self._dialect.decode(subject, SubjectError)
+        if not self._compiled.timed:
+            return self.regex.fullmatch(own) is not None
+        try:
+            return self.regex.fullmatch(own, timeout=TIME_LIMIT) is not None
+        except TimeoutError:
+            raise PatternTimeout(self.text, subject, TIME_LIMIT) from None
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when dialect, text and flags are."""
+        return isinstance(other, Pattern) and self._key == other._key
+
+    def __hash__(self) -> int:
+        """Agree with equality."""
+        return self._hash
+
+    def __repr__(self) -> str:
+        """Show how to make it again."""
+        return f"oz.compile({self.text!r}, {self.dialect!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle as the call that makes it again."""
+        if self.dialect == "regex":
+            lists = cast("Any", self.regex).named_lists
+            return _from_regex, (self.text, self.regex.flags, lists)
+        return _remake, (self.text, self.dialect, self._key[2] is not None)
+
+
+def _readable(text: str | bytes) -> str | bytes:
+    if isinstance(text, bytes):
+        try:
+            return text.decode()
+        except UnicodeDecodeError:
+            return text
+    return text
+
+
+def compile(text: Any, dialect: str = DEFAULT_DIALECT, *, lenient: bool = False) -> Pattern:
+    """Compile a pattern.
+
+    Args:
+        text: the pattern, `str` or `bytes`, taken as it is; or a pattern compiled by `re` or `regex`,
+            which belongs to the regex dialect whatever `dialect` says; or a `Pattern`, returned as is.
+        dialect: one of `oz.DIALECTS`.
+        lenient: take a misplaced wildcard as a literal, in the rv dialect; no effect in the others.
+
+    Raises:
+        PatternError: the dialect does not allow the text; says where and why.
+        ValueError: there is no such dialect.
+        TypeError: the text is none of these types.
+    """
+    if isinstance(text, Pattern):
+        return text
+    if isinstance(text, (re.Pattern, regex.Pattern)):
+        return _from_regex(text.pattern, text.flags, getattr(text, "named_lists", None) or {})
+    rules = dialects.find(dialect)
+    own = rules.decode(text, PatternError)
+    return Pattern(own, rules, rules.compile(own, lenient=lenient), variant="lenient" if lenient else None)
+
+
+def _remake(text: str | bytes, dialect: str, lenient: bool) -> Pattern:
+    return compile(text, dialect, lenient=lenient)
+
+
+def _from_regex(text: str | bytes, flags: int, named_lists: dict[str, Any]) -> Pattern:
+    rules = dialects.find(Regular.name)
+    assert isinstance(rules, Regular)
+    if isinstance(text, bytes):
+        raise PatternError(rules.name, text, 0, "this regex matches bytes; compile it from a str")
+    # The engine adds flags of its own to those it was given; without them two equal patterns compare equal.
+    asked = flags & ~(regex.UNICODE | regex.V0)
+    compiled = rules.compile_flags(text, asked, named_lists)
+    variant = (asked, tuple(sorted((name, frozenset(words)) for name, words in named_lists.items())))
+    return Pattern(text, rules, compiled, variant=variant if asked or named_lists else None)
+
+
+def parse(spec: str | bytes, default: str = DEFAULT_DIALECT) -> Pattern:
+    r"""Compile a pattern that may name its dialect before a colon, such as `rv:Foo.*`.
+
+    Args:
+        spec: `dialect:pattern`. What stands before the first colon must be one of `oz.DIALECTS`;
+            otherwise all of the text is a pattern of the default dialect.
+        default: the dialect when none is named.
+
+    Raises:
+        PatternError: the dialect does not allow the pattern.
+        ValueError: there is no dialect of the default's name.
+    """
+    if isinstance(spec, bytes):
+        named, colon, rest = spec.partition(b":")
+        name = named.decode("ascii", "replace")
+    else:
+        name, colon, rest = spec.partition(":")  # type: ignore[assignment]
+    if colon and name in dialects.BY_NAME:
+        return compile(rest, name)
+    return compile(spec, default)
+
+
+def validate_subject(subject: str | bytes, dialect: str = DEFAULT_DIALECT) -> None:
+    """Check that a subject may be published in a dialect.
+
+    Args:
+        subject: text or bytes.
+        dialect: one of `oz.DIALECTS`.
+
+    Raises:
+        SubjectError: it may not; says where and why.
+        ValueError: there is no such dialect.
+    """
+    rules = dialects.find(dialect)
+    rules.check_subject(rules.decode(subject, SubjectError))

@@ -1,0 +1,16 @@
+import os
+
+from hypothesis import HealthCheck, settings
+
+# HYPOTHESIS_PROFILE chooses one by name: "thorough" is for a hunt on a quiet machine.
+settings.register_profile("dev", deadline=None, max_examples=100)
+settings.register_profile(
+    "ci",
+    deadline=None,
+    max_examples=100,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("thorough", deadline=None, max_examples=5_000)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))

@@ -1,0 +1,94 @@
+"""The demo data against its own text, counted here by other means than the loader's."""
+
+import csv
+import lzma
+from collections import Counter
+
+import pytest
+
+from oz.demo import flights
+
+
+@pytest.fixture(scope="module")
+def messages():
+    return flights.load()
+
+
+@pytest.fixture(scope="module")
+def text_rows():
+    text = lzma.decompress(flights.DATA.read_bytes()).decode("ascii")
+    return list(csv.DictReader(text.splitlines()))
+
+
+def test_there_are_27004_flights(messages):
+    assert len(messages) == 27_004
+
+
+def test_the_first_flight(messages):
+    assert messages[0] == (
+        "flight.EWR.IAH.UA",
+        {
+            "year": 2013,
+            "month": 1,
+            "day": 1,
+            "dep_time": 517,
+            "sched_dep_time": 515,
+            "dep_delay": 2,
+            "arr_time": 830,
+            "sched_arr_time": 819,
+            "arr_delay": 11,
+            "carrier": "UA",
+            "flight": 1545,
+            "tailnum": "N14228",
+            "origin": "EWR",
+            "dest": "IAH",
+            "air_time": 227,
+            "distance": 1400,
+            "hour": 5,
+            "minute": 15,
+            "time_hour": "2013-01-01T10:00:00Z",
+        },
+    )
+
+
+def test_every_value_is_that_of_its_cell_in_the_order_of_the_data_set(messages, text_rows):
+    shown = [
+        {name: "NA" if value is None else str(value) for name, value in payload.items()}
+        for _, payload in messages
+    ]
+    assert shown == text_rows
+
+
+def test_subjects_name_origin_destination_and_carrier(messages, text_rows):
+    assert [subject.split(".") for subject, _ in messages] == [
+        ["flight", row["origin"], row["dest"], row["carrier"]] for row in text_rows
+    ]
+
+
+def test_tokens_are_neither_empty_nor_wildcards(messages):
+    tokens = {token for subject, _ in messages for token in subject.split(".")}
+    assert all(token.isalnum() for token in tokens)
+
+
+@pytest.mark.parametrize("column", ["origin", "dest", "carrier"])
+def test_flights_per_airport_and_carrier(messages, text_rows, column):
+    position = {"origin": 1, "dest": 2, "carrier": 3}[column]
+    counted = Counter(subject.split(".")[position] for subject, _ in messages)
+    assert counted == Counter(row[column] for row in text_rows)
+
+
+def test_known_counts(messages):
+    subjects = [subject.split(".") for subject, _ in messages]
+    assert Counter(origin for _, origin, _, _ in subjects) == {"EWR": 9_893, "JFK": 9_161, "LGA": 7_950}
+    assert sum(dest == "LAX" for _, _, dest, _ in subjects) == 1_159
+    assert sum(payload["dep_time"] is None for _, payload in messages) == 521
+
+
+@pytest.mark.parametrize("name", ["carrier", "tailnum", "origin", "dest", "time_hour"])
+def test_text_columns_hold_text(messages, name):
+    assert {type(payload[name]) for _, payload in messages} <= {str, type(None)}
+
+
+@pytest.mark.parametrize("name", ["day", "dep_time", "dep_delay", "flight", "air_time", "distance", "minute"])
+def test_number_columns_hold_integers(messages, name):
+    assert {type(payload[name]) for _, payload in messages} <= {int, type(None)}

@@ -1,0 +1,131 @@
+"""`$` is the very end of a subject, in every place where the engine takes it for an anchor."""
+
+import itertools
+import random
+
+import pytest
+import regex
+
+from oz.subjects import dollar, prefix
+from oz.subjects.dollar import dollar_means_end
+
+REWRITTEN = [
+    ("foo$", r"foo\Z"),
+    ("^$", r"^\Z"),
+    ("$$", r"\Z\Z"),
+    ("a$|b$", r"a\Z|b\Z"),
+    ("(a$)?$", r"(a\Z)?\Z"),
+    ("a$*", r"a\Z*"),
+    ("a$?+b", r"a\Z?+b"),
+    ("a*$", r"a*\Z"),
+    ("a{2}$", r"a{2}\Z"),
+    ("a{$", r"a{\Z"),
+    ("a$\n", "a\\Z\n"),
+    ("(?=a$)|(?<!$)", r"(?=a\Z)|(?<!\Z)"),
+    ("(a)?(?(1)$|b$)", r"(a)?(?(1)\Z|b\Z)"),
+    ("(?(?=$)a|b$)", r"(?(?=\Z)a|b\Z)"),
+    ("(?:a$){e<=1}", r"(?:a\Z){e<=1}"),
+    ("(?:a$){e<=1:[$]}$", r"(?:a\Z){e<=1:[$]}\Z"),
+    (r"\\$", r"\\\Z"),
+    (r"\\\$$", r"\\\$\Z"),
+    (r"\p$", r"\p\Z"),
+    (r"\0$", r"\0\Z"),
+    (r"[\$]$", r"[\$]\Z"),
+    ("[$]$", r"[$]\Z"),
+    ("[]$]$", r"[]$]\Z"),
+    ("[[$]$", r"[[$]\Z"),
+    ("(?V1)[[$]a--$]$", r"(?V1)[[$]a--$]\Z"),
+    ("(?#$)$", r"(?#$)\Z"),
+    (r"(?#\$)$", r"(?#\$)\Z"),
+    ("(?x)a $ # $ a\n $", "(?x)a \\Z # $ a\n \\Z"),
+    (r"(?x)\ $", r"(?x)\ \Z"),
+    ("a$(?x) # $", r"a\Z(?x) # $"),
+    ("(?m:a$)$", r"(?m:a$)\Z"),
+    ("(?-m:a$)$", r"(?-m:a\Z)\Z"),
+    ("$(?m)$", r"\Z(?m)$"),
+    ("(?w)a$", r"(?w)a\Z"),
+    ("(?V1)(?r)a$", r"(?V1)(?r)a\Z"),
+    (r"\L<names>$", r"\L<names>\Z"),
+    ("é中$é", r"é中\Zé"),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), REWRITTEN)
+def test_rewritten(text, expected):
+    assert dollar_means_end(text) == expected
+    regex.compile(expected, names=["a"], ignore_unused=True)
+
+
+@pytest.mark.parametrize("text", ["", "foo", r"\$", "[$]", "[^$]", "(?m)a$", "(?#$)", "(?x)a # $", r"(?mw)$", "(?V1)[[$]]"])
+def test_left_as_it_is(text):
+    assert dollar_means_end(text) == text
+
+
+def test_flags():
+    assert dollar_means_end("a$", regex.M) == "a$"
+    assert dollar_means_end("(?-m)a$", regex.M) == r"(?-m)a\Z"
+    assert dollar_means_end("a # $", regex.X) == "a # $"
+    assert dollar_means_end("[[$]]$", regex.V1) == r"[[$]]\Z"
+    assert dollar_means_end("a$", regex.W) == r"a\Z"
+
+
+def test_a_last_newline_is_not_skipped():
+    assert regex.fullmatch("a$\n", "a\n")
+    assert not regex.fullmatch(dollar_means_end("a$\n"), "a\n")
+    assert regex.fullmatch("(?=a$)a\n", "a\n")
+    assert not regex.fullmatch(dollar_means_end("(?=a$)a\n"), "a\n")
+
+
+@pytest.mark.parametrize("text", ["($", "$)", "[$", "a**$", r"$\1"])
+def test_no_regex(text):
+    with pytest.raises(regex.error) as caught:
+        dollar_means_end(text)
+    assert caught.value.pos is not None
+
+
+def test_too_deep():
+    with pytest.raises(ValueError, match="cannot tell"):
+        dollar_means_end("(" * 5_000 + "$" + ")" * 5_000)
+
+
+def test_many_are_quick():
+    assert dollar_means_end("a$|" * 2_000) == r"a\Z|" * 2_000
+
+
+def test_an_unknown_parser_is_an_error(monkeypatch):
+    monkeypatch.setattr(dollar, "core", None)
+    with pytest.raises(ValueError, match="cannot tell"):
+        dollar_means_end("a$")
+    assert dollar_means_end("a") == "a"
+
+
+def test_a_parser_that_reads_dollars_elsewhere_is_an_error(monkeypatch):
+    original = prefix.core.parse_sequence
+    monkeypatch.setattr(prefix.core, "parse_sequence", lambda *args: original(*args))
+    with pytest.raises(ValueError, match="cannot tell"):
+        dollar_means_end("a$")
+
+
+SUBJECTS = ["".join(chars) for length in range(4) for chars in itertools.product("ab$\n", repeat=length)]
+PIECES = ["$", "$", "a", "b", r"\$", "[$]", "[^$]", "(", ")", "|", "(?:", "(?=", "(?m:", "?", "*", "\n", "(?#$)", ".", "[", "\\"]
+
+
+def test_brute_force():
+    chance = random.Random(20111121)
+    tried = 0
+    for _ in range(6_000):
+        text = "".join(chance.choices(PIECES, k=chance.randint(1, 7)))
+        try:
+            before = regex.compile(text)
+        except regex.error:
+            continue
+        after = regex.compile(dollar_means_end(text))
+        tried += 1
+        for subject in SUBJECTS:
+            # The two differ at most where a last newline is there to be skipped.
+            if not subject.endswith("\n"):
+                assert bool(before.fullmatch(subject)) == bool(after.fullmatch(subject)), (text, subject)
+            elif after.fullmatch(subject):
+                # A \Z that holds is a $ that holds, unless it is forbidden; no piece here forbids.
+                assert before.fullmatch(subject), (text, subject)
+    assert tried > 1_000

@@ -1,0 +1,223 @@
+"""The law of prefixes: no subject that a regex matches may start with none of them."""
+
+import itertools
+import random
+import re
+
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oz.subjects.heads import NOTHING, OPEN, concat, minimal, repeat, shrink, union
+from oz.subjects.prefix import literal_prefixes
+
+CHARACTERS = "abAB1.-_é\u00c9ßſkK中\U0001f600+*?()[]{}|^$\\/# \n"
+
+# A regex and some strings that it is likely to match; whether it does is asked of the engine.
+Sampled = tuple[str, tuple[str, ...]]
+
+
+def few(strings):
+    return tuple(dict.fromkeys(strings))[:12]
+
+
+def literal(char: str) -> Sampled:
+    return regex.escape(char), (char,)
+
+
+def character_class(members: list[str]) -> Sampled:
+    return "[" + "".join(f"\\{c}" if c in "[]^-\\&~|" else c for c in members) + "]", tuple(members)
+
+
+def character_range(ends: tuple[int, int]) -> Sampled:
+    low, high = sorted(ends)
+    return f"[\\u{low:04x}-\\u{high:04x}]", few((chr(low), chr((low + high) // 2), chr(high)))
+
+
+def alternation(parts: list[Sampled]) -> Sampled:
+    return "(?:" + "|".join(text for text, _ in parts) + ")", few(
+        sample for turn in itertools.zip_longest(*(samples for _, samples in parts)) for sample in turn if sample is not None
+    )
+
+
+def sequence(parts: list[Sampled]) -> Sampled:
+    longest = max((len(samples) for _, samples in parts), default=1)
+    return "".join(text for text, _ in parts), few(
+        "".join(samples[(turn * (at + 1)) % len(samples)] for at, (_, samples) in enumerate(parts))
+        for turn in range(longest)
+    )
+
+
+def repeated(part: Sampled, low: int, more: int | None, kind: str) -> Sampled:
+    text, samples = part
+    high = "" if more is None else str(low + more)
+    counts = range(low, low + (2 if more is None else more) + 1)
+    joined = ("".join(itertools.islice(itertools.cycle(samples[at:] + samples[:at]), count))
+              for count in counts for at in range(len(samples)))  # fmt: skip
+    return f"(?:{text}){{{low},{high}}}{kind}", few(joined)
+
+
+def wrapped(part: Sampled, around: str) -> Sampled:
+    text, samples = part
+    if "i" in around and "-i" not in around:
+        samples = few([s for sample in samples for s in (sample, sample.swapcase(), sample.upper())])
+    return around.replace("@", text), samples
+
+
+leaves = st.one_of(
+    st.sampled_from(CHARACTERS).map(literal),
+    st.lists(st.sampled_from(CHARACTERS), min_size=1, max_size=4).map(character_class),
+    st.tuples(st.integers(0x20, 0x7FF), st.integers(0x20, 0x7FF)).map(character_range),
+    st.sampled_from([("^", ("",)), ("$", ("",)), (r"\b", ("",)), (r"\B", ("",)), ("", ("",)), (".", ("a", "é")),
+                     (r"\w", ("a", "1")), (r"[^a]", ("b", "中")), (r"\d", ("1",)), ("(?:ab){e<=1}", ("ab", "b", "xb"))]),
+)  # fmt: skip
+WRAPPERS = [
+    "(@)", "(?:@)", "(?>@)", "(?i:@)", "(?-i:@)", "(?s:@)", "(?=@)@", "(?!@x)@", "(?=@)", "(?!@)", "@(?<=@)", "(?if:@)",
+    "(?i)@", "(?:^@$)", "(?|@)",
+]  # fmt: skip
+
+
+def grow(part):
+    return st.one_of(
+        st.lists(part, min_size=1, max_size=4).map(sequence),
+        st.lists(part, min_size=1, max_size=4).map(alternation),
+        st.builds(
+            repeated, part, st.integers(0, 3), st.none() | st.integers(0, 2), st.sampled_from(["", "?", "+"])
+        ),
+        st.builds(wrapped, part, st.sampled_from(WRAPPERS)),
+    )
+
+
+regexes = st.recursive(leaves, grow, max_leaves=12)
+
+
+def assert_sound(text, subjects, limit=16, flags=0):
+    compiled = regex.compile(text, flags)
+    found = literal_prefixes(text, flags, limit=limit)
+    assert found.heads
+    assert len(found.heads) <= limit
+    for one, other in itertools.permutations(found.heads, 2):
+        assert not other.startswith(one)
+    for subject in subjects:
+        try:
+            matched = compiled.fullmatch(subject, timeout=0.2)
+        except TimeoutError:
+            continue
+        if matched:
+            assert subject.encode().startswith(found.heads), (text, subject)
+            assert found.literal in (None, subject.encode()), (text, subject)
+    if found.literal is not None:
+        assert compiled.fullmatch(found.literal.decode())
+        assert found.heads == (found.literal,)
+
+
+@given(regexes, st.sampled_from([1, 2, 5, 16]), st.sampled_from([0, regex.I, regex.V1, regex.V1 | regex.I]))
+def test_no_sample_is_lost(sampled, limit, flags):
+    text, samples = sampled
+    shorter = [sample[:-1] for sample in samples] + [sample[1:] for sample in samples]
+    cased = [sample.swapcase() for sample in samples]
+    try:
+        regex.compile(text, flags)
+    except regex.error:
+        return
+    assert_sound(text, few([*samples, ""]) + few(shorter) + few(cased), limit, flags)
+
+
+COMMON_SYNTAX = [
+    r"^(us|eu)\.east\.[a-c]{1,2}$", r"[éèa]x?(?:y|z)+", r"(?i:straße)\.k", r"a*b+?c{2,3}", r"(a)(b|c)\2\1", r"[a-f0-9]{4}",
+    r"(?:x|xy|xyz){2}", r"a(?=b)b|c(?!d)e", r"(?i)[k-m]s", r"[^a]b", r"\w\.\d", r"(?s:.)a", r"(?:|a)(?:|b)c",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", COMMON_SYNTAX)
+@given(data=st.data())
+def test_nothing_that_hypothesis_finds_is_lost(text, data):
+    subject = data.draw(st.from_regex(re.compile(text), fullmatch=True))
+    assert_sound(text, [subject.encode("utf-8", "replace").decode()])
+
+
+SHORT = ["".join(chars) for length in range(5) for chars in itertools.product("ab1.", repeat=length)]
+ALPHABET = r"ab.|()*+?[]^${}1,\i:"
+# Single characters seldom make a group with a flag or a repeat; these pieces do.
+PIECES = ["a", "b", "1", ".", "|", "(", ")", "(?:", "(?i:", "(?>", "(?=", "(?<=", "(?!", ")*", ")+", ")??", "){2}", r"\1",
+          "[ab]", "[^a]", "[a-b1]", "{0}", "{1,2}", "?", "*+", "+", "^", "$", r"\b", "{e<=1}", "(?|", "(?i)", r"\.", r"\K",
+          "(*SKIP)", "(*PRUNE)"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("pieces", "longest", "count"), [(list(ALPHABET), 8, 60_000), (PIECES, 9, 25_000)], ids=["chars", "pieces"]
+)
+def test_brute_force(pieces, longest, count):
+    chance = random.Random(20111121)
+    tried = 0
+    for _ in range(count):
+        text = "".join(chance.choices(pieces, k=chance.randint(1, longest)))
+        try:
+            compiled = regex.compile(text, cache_pattern=False)
+        except regex.error:
+            continue
+        found = literal_prefixes(text)
+        if found.heads == (b"",) and found.literal is None:
+            continue
+        tried += 1
+        try:
+            lost = [s for s in SHORT if not s.encode().startswith(found.heads) and compiled.fullmatch(s, timeout=0.2)]
+        except TimeoutError:
+            continue
+        assert not lost, (text, found, lost)
+        if found.literal is not None:
+            assert [s for s in SHORT if compiled.fullmatch(s)] in ([found.literal.decode()], []), text
+    assert tried > count / 20
+
+
+# The algebra by itself, against the strings that its sets stand for.
+
+letters = st.text("ab", max_size=3).map(str.encode)
+sets = st.frozensets(st.tuples(letters, st.booleans()), min_size=1, max_size=6)
+limits = st.integers(1, 6)
+WORDS = [bytes(word) for length in range(6) for word in itertools.product(b"ab", repeat=length)]
+
+
+def holds(heads, word):
+    return any(word == head if exact else word.startswith(head) for head, exact in heads)
+
+
+@given(sets, limits)
+def test_shrink_loses_no_word(heads, limit):
+    small = shrink(heads, limit)
+    assert 1 <= len(small) <= limit
+    assert all(holds(small, word) for word in WORDS if holds(heads, word))
+    assert all(word.startswith(minimal(small)) for word in WORDS if holds(heads, word))
+
+
+@given(sets, sets, limits)
+def test_concat_and_union_lose_no_word(left, right, limit):
+    both, either = concat(shrink(left, limit), right, limit), union([left, right], limit)
+    assert len(both) <= limit
+    for word in WORDS:
+        if any(holds(left, word[:cut]) and holds(right, word[cut:]) for cut in range(len(word) + 1)):
+            assert holds(both, word)
+        if holds(left, word) or holds(right, word):
+            assert holds(either, word)
+
+
+@given(sets, st.integers(0, 5), st.none() | st.integers(0, 3), limits, st.randoms())
+def test_repeat_loses_no_word(heads, low, more, limit, chance):
+    high = None if more is None else low + more
+    found = repeat(shrink(heads, limit), low, high, limit)
+    assert len(found) <= limit
+    known = sorted(heads)
+    for count in range(low, low + (3 if more is None else more) + 1):
+        drawn = [chance.choice(known) for _ in range(count)]
+        assert holds(found, b"".join(head + (b"" if exact else b"b") for head, exact in drawn))
+
+
+def test_identities():
+    some = frozenset({(b"a", True), (b"b", False)})
+    assert concat(NOTHING, some, 4) == some
+    assert concat(some, NOTHING, 4) == some
+    assert concat(OPEN, some, 4) == OPEN
+    assert union([some, OPEN], 4) == OPEN
+    assert repeat(some, 0, 0, 4) == NOTHING
+    assert minimal(NOTHING) == (b"",)
