@@ -1,5 +1,26 @@
-"""Wildcard subjects for ZeroMQ, without a broker."""
+r"""Wildcard subjects for ZeroMQ, without a broker.
 
+ZeroMQ filters PUB/SUB by literal prefix only. oz compiles a subject pattern to the prefixes that ZeroMQ
+can filter by, and a regex for what those let through. That is the whole path, and each step is one named
+function::
+
+    import zmq, oz
+
+    pattern = oz.compile("time.*.east")  # oz/subjects/pattern.py: compile
+    sub = zmq.Context.instance().socket(zmq.SUB)
+    sub.connect("tcp://127.0.0.1:5555")
+    for prefix in pattern.prefixes:  # oz/subjects/dialects/tokens.py: prefix -> (b"time.",)
+        sub.setsockopt(zmq.SUBSCRIBE, prefix)  # what ZeroMQ can filter
+    while True:
+        subject, payload = sub.recv_multipart()
+        if pattern.regex.fullmatch(subject.decode()):  # oz/subjects/dialects/tokens.py: to_regex
+            print(subject, payload)  # what it cannot
+
+`oz.Subscriber` does the same for many patterns at once (oz/protocol/intake.py: accept), and
+`oz.asyncio.Subscriber` too. `oz.Publisher` checks subjects and sends ordinary ZeroMQ messages.
+"""
+
+from oz import asyncio
 from oz.errors import (
     ClosedError,
     OwnershipError,
@@ -13,25 +34,39 @@ from oz.errors import (
     TransportUnavailable,
     WouldBlock,
 )
+from oz.message import Message
+from oz.protocol.stats import PublisherStats, SubscriberStats
+from oz.protocol.subscriptions import Subscription
 from oz.subjects.dialects import DIALECTS
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern, compile, parse, validate_subject
+from oz.sync.poller import Poller
+from oz.sync.publisher import Publisher
+from oz.sync.subscriber import Subscriber
 
 __all__ = [
     "DIALECTS",
     "ClosedError",
+    "Message",
     "OwnershipError",
     "OzError",
     "Pattern",
     "PatternError",
     "PatternIndex",
     "PatternTimeout",
+    "Poller",
     "ProtocolError",
+    "Publisher",
+    "PublisherStats",
     "SubjectError",
     "SubjectWarning",
+    "Subscriber",
+    "SubscriberStats",
+    "Subscription",
     "Timeout",
     "TransportUnavailable",
     "WouldBlock",
+    "asyncio",
     "compile",
     "parse",
     "validate_subject",

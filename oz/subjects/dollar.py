@@ -56,10 +56,9 @@ def _watching_source() -> Any:
 
         def get(self, override_ignore: bool = False) -> str:
             char: str = super().get(override_ignore)
-            if char == "$" and sys._getframe(1).f_code is sequence_code:
-                # Under (?m) it is the end of a line, and stays.
-                if not self.info.flags & core.MULTILINE:
-                    self.dollars.add(self.pos - 1)
+            is_anchor = char == "$" and sys._getframe(1).f_code is sequence_code
+            if is_anchor and not self.info.flags & core.MULTILINE:  # under (?m) it is the end of a line
+                self.dollars.add(self.pos - 1)
             return char
 
     return Watching

@@ -34,10 +34,15 @@ class PatternIndex:
     lengths of the prefixes that there are, and the last `CACHE_SIZE` subjects are remembered.
     """
 
-    __slots__ = ("_buckets", "_cache", "_count", "_literals", "_trie")
+    __slots__ = ("_buckets", "_cache", "_cache_size", "_count", "_literals", "_trie")
 
-    def __init__(self) -> None:
-        """Start empty."""
+    def __init__(self, *, cache_size: int = CACHE_SIZE) -> None:
+        """Start empty.
+
+        Args:
+            cache_size: how many subjects to remember the answer for; 0 for an owner with its own cache.
+        """
+        self._cache_size = cache_size
         self._trie = TokenTrie()
         self._literals: dict[bytes, Leaf] = {}
         self._buckets = PrefixBuckets()
@@ -99,10 +104,11 @@ class PatternIndex:
         if found is None:
             raw = subject if isinstance(subject, bytes) else subject.encode("utf-8", "surrogatepass")
             found = self._search(raw)
-            if len(self._cache) >= CACHE_SIZE:
-                # A dict gives its keys in the order they came: the first is the oldest.
-                del self._cache[next(iter(self._cache))]
-            self._cache[subject] = found
+            if self._cache_size:
+                if len(self._cache) >= self._cache_size:
+                    # A dict gives its keys in the order they came: the first is the oldest.
+                    del self._cache[next(iter(self._cache))]
+                self._cache[subject] = found
         return found
 
     def _search(self, subject: bytes) -> Found:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any, cast
 
@@ -11,7 +10,7 @@ import regex
 from oz.errors import PatternError, PatternTimeout, SubjectError
 from oz.subjects import dialects
 from oz.subjects.dialects.base import Compiled, Dialect, Token
-from oz.subjects.dialects.regular import Regular
+from oz.subjects.dialects.regular import Regular, flags_of
 
 DEFAULT_DIALECT = "nats"
 
@@ -34,7 +33,17 @@ class Pattern:
         is_literal: whether exactly one subject matches, and it is known which.
     """
 
-    __slots__ = ("_compiled", "_dialect", "_hash", "_key", "dialect", "is_literal", "prefixes", "regex", "text")
+    __slots__ = (
+        "_compiled",
+        "_dialect",
+        "_hash",
+        "_key",
+        "dialect",
+        "is_literal",
+        "prefixes",
+        "regex",
+        "text",
+    )
 
     text: str | bytes
     dialect: str
@@ -42,7 +51,9 @@ class Pattern:
     regex: regex.Pattern[Any]
     is_literal: bool
 
-    def __init__(self, text: str | bytes, dialect: Dialect, compiled: Compiled, variant: object = None) -> None:
+    def __init__(
+        self, text: str | bytes, dialect: Dialect, compiled: Compiled, variant: object = None
+    ) -> None:
         """For `compile`; `variant` is what else tells this pattern from one with the same text."""
         self.text = _readable(text)
         self.dialect = dialect.name
@@ -57,7 +68,11 @@ class Pattern:
     @property
     def prefix(self) -> bytes:
         """What all prefixes have in common: the one prefix to subscribe to, if it must be one."""
-        return os.path.commonprefix(self.prefixes)
+        first, last = min(self.prefixes), max(self.prefixes)
+        length = next(
+            (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), None
+        )
+        return first[:length] if length is not None else min(first, last, key=len)
 
     @property
     def literal(self) -> bytes | None:
@@ -90,7 +105,8 @@ class Pattern:
             return self.regex.fullmatch(own) is not None
         try:
             return self.regex.fullmatch(own, timeout=TIME_LIMIT) is not None
-        except TimeoutError:
+        except (TimeoutError, MemoryError):
+            # A pattern that calls itself runs out of memory instead.
             raise PatternTimeout(self.text, subject, TIME_LIMIT) from None
 
     def __eq__(self, other: object) -> bool:
@@ -139,7 +155,7 @@ def compile(text: Any, dialect: str = DEFAULT_DIALECT, *, lenient: bool = False)
     if isinstance(text, Pattern):
         return text
     if isinstance(text, (re.Pattern, regex.Pattern)):
-        return _from_regex(text.pattern, text.flags, getattr(text, "named_lists", None) or {})
+        return _from_regex(text.pattern, flags_of(text), getattr(text, "named_lists", None) or {})
     rules = dialects.find(dialect)
     own = rules.decode(text, PatternError)
     return Pattern(own, rules, rules.compile(own, lenient=lenient), variant="lenient" if lenient else None)

@@ -218,8 +218,8 @@ def _common(first: bytes, last: bytes) -> bytes:
 
 
 _ANCHORS = (
-    "StartOfString EndOfString EndOfStringLine EndOfStringLineU StartOfLine StartOfLineU EndOfLine EndOfLineU "
-    "Boundary DefaultBoundary StartOfWord EndOfWord DefaultStartOfWord DefaultEndOfWord"
+    "StartOfString EndOfString EndOfStringLine EndOfStringLineU StartOfLine StartOfLineU EndOfLine "
+    "EndOfLineU Boundary DefaultBoundary StartOfWord EndOfWord DefaultStartOfWord DefaultEndOfWord"
 )
 _REPEATS = "GreedyRepeat LazyRepeat PossessiveRepeat"
 _ClassReader = Callable[[_Reader, Any], Heads]

@@ -56,7 +56,9 @@ def test_rewritten(text, expected):
     regex.compile(expected, names=["a"], ignore_unused=True)
 
 
-@pytest.mark.parametrize("text", ["", "foo", r"\$", "[$]", "[^$]", "(?m)a$", "(?#$)", "(?x)a # $", r"(?mw)$", "(?V1)[[$]]"])
+@pytest.mark.parametrize(
+    "text", ["", "foo", r"\$", "[$]", "[^$]", "(?m)a$", "(?#$)", "(?x)a # $", r"(?mw)$", "(?V1)[[$]]"]
+)
 def test_left_as_it_is(text):
     assert dollar_means_end(text) == text
 
@@ -107,7 +109,28 @@ def test_a_parser_that_reads_dollars_elsewhere_is_an_error(monkeypatch):
 
 
 SUBJECTS = ["".join(chars) for length in range(4) for chars in itertools.product("ab$\n", repeat=length)]
-PIECES = ["$", "$", "a", "b", r"\$", "[$]", "[^$]", "(", ")", "|", "(?:", "(?=", "(?m:", "?", "*", "\n", "(?#$)", ".", "[", "\\"]
+PIECES = [
+    "$",
+    "$",
+    "a",
+    "b",
+    r"\$",
+    "[$]",
+    "[^$]",
+    "(",
+    ")",
+    "|",
+    "(?:",
+    "(?=",
+    "(?m:",
+    "?",
+    "*",
+    "\n",
+    "(?#$)",
+    ".",
+    "[",
+    "\\",
+]
 
 
 def test_brute_force():

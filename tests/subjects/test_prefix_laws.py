@@ -37,7 +37,10 @@ def character_range(ends: tuple[int, int]) -> Sampled:
 
 def alternation(parts: list[Sampled]) -> Sampled:
     return "(?:" + "|".join(text for text, _ in parts) + ")", few(
-        sample for turn in itertools.zip_longest(*(samples for _, samples in parts)) for sample in turn if sample is not None
+        sample
+        for turn in itertools.zip_longest(*(samples for _, samples in parts))
+        for sample in turn
+        if sample is not None
     )
 
 
@@ -69,12 +72,13 @@ leaves = st.one_of(
     st.sampled_from(CHARACTERS).map(literal),
     st.lists(st.sampled_from(CHARACTERS), min_size=1, max_size=4).map(character_class),
     st.tuples(st.integers(0x20, 0x7FF), st.integers(0x20, 0x7FF)).map(character_range),
-    st.sampled_from([("^", ("",)), ("$", ("",)), (r"\b", ("",)), (r"\B", ("",)), ("", ("",)), (".", ("a", "é")),
-                     (r"\w", ("a", "1")), (r"[^a]", ("b", "中")), (r"\d", ("1",)), ("(?:ab){e<=1}", ("ab", "b", "xb"))]),
-)  # fmt: skip
+    st.sampled_from([(text, ("",)) for text in ("^", "$", r"\b", r"\B", "")]),
+    st.sampled_from([(".", ("a", "é")), (r"\w", ("a", "1")), (r"[^a]", ("b", "中")), (r"\d", ("1",))]),
+    st.just(("(?:ab){e<=1}", ("ab", "b", "xb"))),
+)
 WRAPPERS = [
-    "(@)", "(?:@)", "(?>@)", "(?i:@)", "(?-i:@)", "(?s:@)", "(?=@)@", "(?!@x)@", "(?=@)", "(?!@)", "@(?<=@)", "(?if:@)",
-    "(?i)@", "(?:^@$)", "(?|@)",
+    "(@)", "(?:@)", "(?>@)", "(?i:@)", "(?-i:@)", "(?s:@)", "(?=@)@", "(?!@x)@", "(?=@)", "(?!@)",
+    "@(?<=@)", "(?if:@)", "(?i)@", "(?:^@$)", "(?|@)",
 ]  # fmt: skip
 
 
@@ -125,8 +129,9 @@ def test_no_sample_is_lost(sampled, limit, flags):
 
 
 COMMON_SYNTAX = [
-    r"^(us|eu)\.east\.[a-c]{1,2}$", r"[éèa]x?(?:y|z)+", r"(?i:straße)\.k", r"a*b+?c{2,3}", r"(a)(b|c)\2\1", r"[a-f0-9]{4}",
-    r"(?:x|xy|xyz){2}", r"a(?=b)b|c(?!d)e", r"(?i)[k-m]s", r"[^a]b", r"\w\.\d", r"(?s:.)a", r"(?:|a)(?:|b)c",
+    r"^(us|eu)\.east\.[a-c]{1,2}$", r"[éèa]x?(?:y|z)+", r"(?i:straße)\.k", r"a*b+?c{2,3}", r"(a)(b|c)\2\1",
+    r"[a-f0-9]{4}", r"(?:x|xy|xyz){2}", r"a(?=b)b|c(?!d)e", r"(?i)[k-m]s", r"[^a]b", r"\w\.\d", r"(?s:.)a",
+    r"(?:|a)(?:|b)c",
 ]  # fmt: skip
 
 
@@ -140,13 +145,17 @@ def test_nothing_that_hypothesis_finds_is_lost(text, data):
 SHORT = ["".join(chars) for length in range(5) for chars in itertools.product("ab1.", repeat=length)]
 ALPHABET = r"ab.|()*+?[]^${}1,\i:"
 # Single characters seldom make a group with a flag or a repeat; these pieces do.
-PIECES = ["a", "b", "1", ".", "|", "(", ")", "(?:", "(?i:", "(?>", "(?=", "(?<=", "(?!", ")*", ")+", ")??", "){2}", r"\1",
-          "[ab]", "[^a]", "[a-b1]", "{0}", "{1,2}", "?", "*+", "+", "^", "$", r"\b", "{e<=1}", "(?|", "(?i)", r"\.", r"\K",
-          "(*SKIP)", "(*PRUNE)"]  # fmt: skip
+PIECES = [
+    "a", "b", "1", ".", "|", "(", ")", "(?:", "(?i:", "(?>", "(?=", "(?<=", "(?!", ")*", ")+", ")??",
+    "){2}", r"\1", "[ab]", "[^a]", "[a-b1]", "{0}", "{1,2}", "?", "*+", "+", "^", "$", r"\b", "{e<=1}",
+    "(?|", "(?i)", r"\.", r"\K", "(*SKIP)", "(*PRUNE)",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    ("pieces", "longest", "count"), [(list(ALPHABET), 8, 60_000), (PIECES, 9, 25_000)], ids=["chars", "pieces"]
+    ("pieces", "longest", "count"),
+    [(list(ALPHABET), 8, 20_000), (PIECES, 9, 25_000)],
+    ids=["chars", "pieces"],
 )
 def test_brute_force(pieces, longest, count):
     chance = random.Random(20111121)
@@ -162,7 +171,11 @@ def test_brute_force(pieces, longest, count):
             continue
         tried += 1
         try:
-            lost = [s for s in SHORT if not s.encode().startswith(found.heads) and compiled.fullmatch(s, timeout=0.2)]
+            lost = [
+                s
+                for s in SHORT
+                if not s.encode().startswith(found.heads) and compiled.fullmatch(s, timeout=0.2)
+            ]
         except TimeoutError:
             continue
         assert not lost, (text, found, lost)

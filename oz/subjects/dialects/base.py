@@ -97,7 +97,9 @@ class Dialect(ABC):
         try:
             return text.decode()
         except UnicodeDecodeError as bad:
-            raise error(self.name, text, bad.start, "bytes are read as UTF-8 here, and these are not") from None
+            raise error(
+                self.name, text, bad.start, "bytes are read as UTF-8 here, and these are not"
+            ) from None
 
     def _encoded(self, text: str, error: type[PatternError | SubjectError]) -> bytes:
         try:

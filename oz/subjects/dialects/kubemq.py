@@ -23,7 +23,7 @@ class Kubemq(TokenDialect):
         """Refuse white space of any kind."""
         self._check_white_space(text, PatternError)
 
-    def partial(self, token: str, position: int, text: str, lenient: bool) -> Token:
+    def partial(self, token: str, position: int, text: str) -> Token:
         """Read a last `*` as zero or more characters; any other wildcard in a token literally."""
         return Stem(token[:-1].encode()) if token.endswith("*") else token.encode()
 

@@ -24,7 +24,7 @@ class Nats(TokenDialect):
             if char in WHITE_SPACE:
                 raise PatternError(self.name, text, position, "white space is not allowed")
 
-    def partial(self, token: str, position: int, text: str, lenient: bool) -> Token:
+    def partial(self, token: str, position: int, text: str) -> Token:
         """Take a wildcard inside a longer token literally, as nats-server does."""
         return token.encode()
 

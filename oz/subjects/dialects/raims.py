@@ -30,7 +30,7 @@ class RaimsRv(TokenDialect):
 
     name = "raims.rv"
 
-    def partial(self, token: str, position: int, text: str, lenient: bool) -> Token:
+    def partial(self, token: str, position: int, text: str) -> Token:
         """Take it literally: a wildcard substitutes for whole segments only (rule 2)."""
         return token.encode()
 

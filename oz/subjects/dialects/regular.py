@@ -7,6 +7,7 @@ Matched from start to end; `$` is the very end, never before a last newline. The
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,16 @@ from oz.errors import PatternError
 from oz.subjects.dialects.base import Compiled, Dialect
 from oz.subjects.dollar import dollar_means_end
 from oz.subjects.prefix import literal_prefixes
+
+# These have one number in both packages; re.A and re.DEBUG mean V1 and A to regex.
+_SHARED_FLAGS = int(regex.I | regex.L | regex.M | regex.S | regex.U | regex.X)
+
+
+def flags_of(pattern: re.Pattern[str] | regex.Pattern[str]) -> int:
+    """Give the flags of a compiled pattern as `regex` counts them."""
+    if isinstance(pattern, regex.Pattern):
+        return pattern.flags
+    return (pattern.flags & _SHARED_FLAGS) | (int(regex.A) if pattern.flags & re.A else 0)
 
 
 class Regular(Dialect):
@@ -29,16 +40,42 @@ class Regular(Dialect):
         return self.compile_flags(text, 0)
 
     def compile_flags(self, text: str, flags: int, named_lists: Mapping[str, Any] | None = None) -> Compiled:
-        r"""Compile a regex with the flags of `re` or `regex` (`re.I`, …) and the words behind each `\L<name>`.
+        r"""Compile a regex with flags of `regex` (not of `re`: some have other numbers there).
+
+        Args:
+            text: the regex.
+            flags: such as `regex.I`.
+            named_lists: the words behind each `\L<name>`.
 
         Raises:
-            PatternError: the `regex` package does not take it.
+            PatternError: the `regex` package does not take it, or its meaning cannot be had exactly.
         """
         try:
-            compiled = regex.compile(dollar_means_end(text, flags), flags, **(named_lists or {}))
+            exact = dollar_means_end(text, flags)
+            self._refuse_wide_lookbehind(text, flags)
+            compiled = regex.compile(exact, flags, **(named_lists or {}))
         except regex.error as error:
-            raise PatternError(self.name, text, error.pos or 0, error.msg) from None
-        except (RecursionError, OverflowError, ValueError) as error:
+            raise PatternError(self.name, text, getattr(error, "pos", None) or 0, str(error)) from None
+        except (RecursionError, OverflowError, ValueError, MemoryError) as error:
+            if isinstance(error, PatternError):
+                raise
             raise PatternError(self.name, text, 0, f"the regex engine refuses it: {error}") from None
-        found = literal_prefixes(text, flags)
-        return Compiled(regex=compiled, prefixes=found.heads, literal=found.literal, timed=found.literal is None)
+        found = literal_prefixes(exact, flags)
+        return Compiled(
+            regex=compiled, prefixes=found.heads, literal=found.literal, timed=found.literal is None
+        )
+
+    def _refuse_wide_lookbehind(self, text: str, flags: int) -> None:
+        """Refuse a look-behind of no fixed width: only this engine knows it, not re, POSIX or Java.
+
+        The same pattern must mean the same in a Spark query, and the vectors call it invalid.
+        """
+        if "(?<=" not in text and "(?<!" not in text:
+            return
+        try:
+            re.compile(text, flags & _SHARED_FLAGS)
+        except re.error as error:
+            if "look-behind" in error.msg:
+                raise PatternError(self.name, text, error.pos or 0, error.msg) from None
+        except (ValueError, RecursionError, OverflowError):
+            return

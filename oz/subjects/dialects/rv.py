@@ -9,7 +9,8 @@ from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import SEPARATOR, TokenDialect
 
-# The sources say "characters", of a time when one was one byte; the wire format counts bytes.
+# The source says "characters", of a time when one was one byte. A subject travels, so its bytes count; a
+# pattern does not, so its characters do (docs/decisions/003-rv-limits.md).
 MAX_SUBJECT = 255
 MAX_ELEMENT = 252
 FREE_DISTINGUISHED = frozenset({"_INBOX", "_LOCAL"})
@@ -22,26 +23,28 @@ class Rv(TokenDialect):
 
     def check_pattern_text(self, text: str) -> None:
         """Refuse what is longer than Rendezvous allows."""
-        self._check_lengths(text, PatternError)
+        self._check_lengths(text, text, PatternError)
 
-    def partial(self, token: str, position: int, text: str, lenient: bool) -> Token:
-        """Refuse a wildcard inside a longer element; lenient: a literal, as Rendezvous reads it."""
-        if lenient:
-            return token.encode()
+    def parse(self, text: str, *, lenient: bool = False) -> tuple[Token, ...]:
+        """Split a pattern; lenient: a misplaced wildcard makes all of it one specific subject name.
+
+        Source: TIBCO Adapter SDK, table 37: "interprets this as a specific subject name".
+        """
+        if lenient and _misplaced(text):
+            self.check_tokens(text, PatternError)
+            return tuple(part.encode() for part in text.split(SEPARATOR))
+        return super().parse(text)
+
+    def partial(self, token: str, position: int, text: str) -> Token:
+        """Refuse a wildcard inside a longer element."""
         at = position + next(index for index, char in enumerate(token) if char in "*>")
         rule = f"{text[at]!r} must stand for a whole element; give lenient=True to take it literally"
         raise PatternError(self.name, text, at, rule)
 
-    def early_rest(self, position: int, text: str, lenient: bool) -> Token:
-        """Refuse a `>` that is not last; lenient: a literal."""
-        if lenient:
-            return b">"
-        return super().early_rest(position, text, lenient)
-
     def check_subject(self, subject: str | bytes) -> None:
         """Refuse empty elements, too long ones, and distinguished names that are not free."""
         assert isinstance(subject, str)
-        self._check_lengths(subject, SubjectError)
+        self._check_lengths(subject, subject.encode(), SubjectError)
         self.check_tokens(subject)
         first = subject.split(SEPARATOR, 1)[0]
         if first.startswith("_") and first not in FREE_DISTINGUISHED:
@@ -55,14 +58,23 @@ class Rv(TokenDialect):
             return f"rv subject {subject!r} holds a wildcard; it is sent as an ordinary subject"
         return None
 
-    def _check_lengths(self, text: str, error: type[PatternError | SubjectError]) -> None:
-        size = len(text.encode())
-        if size > MAX_SUBJECT:
-            raise error(self.name, text, MAX_SUBJECT, f"{size} bytes; at most {MAX_SUBJECT} are allowed")
-        position = 0
-        for part in text.split(SEPARATOR):
-            size = len(part.encode())
-            if size > MAX_ELEMENT:
-                rule = f"an element of {size} bytes; at most {MAX_ELEMENT} are allowed"
+    def _check_lengths(
+        self, text: str, counted: str | bytes, error: type[PatternError | SubjectError]
+    ) -> None:
+        unit = "characters" if isinstance(counted, str) else "bytes"
+        if len(counted) > MAX_SUBJECT:
+            rule = f"{len(counted)} {unit}; at most {MAX_SUBJECT} are allowed"
+            raise error(self.name, text, MAX_SUBJECT, rule)
+        elements = counted.split(SEPARATOR) if isinstance(counted, str) else counted.split(SEPARATOR.encode())
+        for number, element in enumerate(elements):
+            if len(element) > MAX_ELEMENT:
+                rule = f"an element of {len(element)} {unit}; at most {MAX_ELEMENT} are allowed"
+                position = sum(len(part) + 1 for part in text.split(SEPARATOR)[:number])
                 raise error(self.name, text, position, rule)
-            position += len(part) + 1
+
+
+def _misplaced(text: str) -> bool:
+    """Tell whether a wildcard stands where it is none."""
+    *early, last = text.split(SEPARATOR)
+    partial = any(len(part) > 1 and ("*" in part or ">" in part) for part in (*early, last))
+    return partial or ">" in early

@@ -23,7 +23,7 @@ class TokenDialect(Dialect):
         """Parse the tokens, then build regex and prefix from them; see `Dialect.compile`."""
         assert isinstance(text, str)
         self.check_pattern_text(text)
-        tokens = self._parse(text, lenient)
+        tokens = self.parse(text, lenient=lenient)
         literal = text.encode() if all(isinstance(token, bytes) for token in tokens) else None
         return Compiled(
             regex=regex.compile(to_regex(tokens)),
@@ -36,49 +36,49 @@ class TokenDialect(Dialect):
         """Refuse a pattern for what the dialect says of the whole text, such as its length."""
 
     @abstractmethod
-    def partial(self, token: str, position: int, text: str, lenient: bool) -> Token:
+    def partial(self, token: str, position: int, text: str) -> Token:
         """Decide what a token means that holds a wildcard without being one.
 
         Raises:
             PatternError: the dialect does not allow it.
         """
 
-    def _parse(self, text: str, lenient: bool) -> tuple[Token, ...]:
+    def parse(self, text: str, *, lenient: bool = False) -> tuple[Token, ...]:
+        """Split a pattern into its tokens.
+
+        Raises:
+            PatternError: a token is empty, or a wildcard stands where the dialect does not allow it.
+        """
+        self.check_tokens(text, PatternError)
         parts = text.split(SEPARATOR)
         tokens: list[Token] = []
         position = 0
         for number, part in enumerate(parts):
-            if not part:
-                raise PatternError(self.name, text, position, "a token must not be empty")
-            tokens.append(self._token(part, position, text, lenient, number == len(parts) - 1))
+            tokens.append(self._token(part, position, text, last=number == len(parts) - 1))
             position += len(part) + 1
         return tuple(tokens)
 
-    def _token(self, part: str, position: int, text: str, lenient: bool, last: bool) -> Token:
+    def _token(self, part: str, position: int, text: str, *, last: bool) -> Token:
         if part == "*":
             return Wild.ONE
         if part == ">":
             if last:
                 return Wild.REST
-            return self.early_rest(position, text, lenient)
+            raise PatternError(self.name, text, position, "'>' may only be the last token")
         if "*" in part or ">" in part:
-            return self.partial(part, position, text, lenient)
+            return self.partial(part, position, text)
         return part.encode()
 
-    def early_rest(self, position: int, text: str, lenient: bool) -> Token:
-        """Decide what a `>` means that is not the last token."""
-        raise PatternError(self.name, text, position, "'>' may only be the last token")
-
-    def check_tokens(self, subject: str) -> None:
-        """Refuse a subject with an empty token.
+    def check_tokens(self, text: str, error: type[PatternError | SubjectError] = SubjectError) -> None:
+        """Refuse a subject or pattern with an empty token.
 
         Raises:
-            SubjectError: a token is empty.
+            SubjectError, PatternError: a token is empty; `error` says which.
         """
         position = 0
-        for part in subject.split(SEPARATOR):
+        for part in text.split(SEPARATOR):
             if not part:
-                raise SubjectError(self.name, subject, position, "a token must not be empty")
+                raise error(self.name, text, position, "a token must not be empty")
             position += len(part) + 1
 
     def check_no_wildcard(self, subject: str) -> None:

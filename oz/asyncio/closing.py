@@ -1,0 +1,29 @@
+"""Closing without holding up the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Generator
+
+
+class Closing:
+    """What `close` gives: it has closed already, and may be awaited to know that all is sent."""
+
+    __slots__ = ("_future",)
+
+    def __init__(self, finish: Callable[[], None] | None) -> None:
+        """Run what is still to be done, in a thread when a loop is running."""
+        self._future: asyncio.Future[None] | None = None
+        if finish is None:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            finish()
+        else:
+            self._future = loop.run_in_executor(None, finish)
+
+    def __await__(self) -> Generator[object, None, None]:
+        """Wait until it is done."""
+        if self._future is not None:
+            yield from asyncio.shield(self._future).__await__()

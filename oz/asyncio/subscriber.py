@@ -1,0 +1,207 @@
+"""The subscriber for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable
+from functools import partial
+from math import ceil
+from typing import Any, Self
+
+import zmq
+import zmq.asyncio
+
+from oz.asyncio.closing import Closing
+from oz.errors import ClosedError, Timeout
+from oz.message import Message
+from oz.protocol.subscriptions import Subscription
+from oz.transport.socket import backend_get
+from oz.transport.subscribing import SubscriberBase
+
+_NOBLOCK = int(zmq.NOBLOCK)
+_TURN = 256
+"""Messages received in one turn of the loop; after them other tasks have theirs."""
+
+
+class Subscriber(SubscriberBase, zmq.asyncio.Socket):
+    """Receives messages by subject pattern; in place of a `zmq.asyncio` SUB socket.
+
+    A message is never held in something that can be cancelled: cancelling `receive`, `recv_multipart` or
+    a `wait_for` around them loses nothing. Handlers may be ordinary or `async` functions; each message is
+    handled to the end before the next is taken.
+    """
+
+    _context_class = zmq.asyncio.Context
+    _since_pause: int = 0
+
+    async def receive(self, timeout: float | None = None) -> Message:
+        """Wait for the next message that a subscription without a handler wants; run handlers meanwhile.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 takes only what is there.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscriber is closed.
+            OwnershipError: the subscriber was made before a fork.
+        """
+        self._since_pause += 1
+        if self._since_pause >= _TURN:
+            self._since_pause = 0
+            await asyncio.sleep(0)
+        deadline = None
+        while not self._ready:
+            try:
+                message, route = self._take(_NOBLOCK)
+            except zmq.Again:
+                if timeout is not None and deadline is None:
+                    deadline = time.monotonic() + timeout
+                await self._wait(deadline, timeout)
+                continue
+            except zmq.ZMQError:
+                self._check_open()
+                raise
+            if not route.handlers:
+                return message
+            if route.is_listed:
+                # Kept before anything is awaited: a handler's await may be cancelled.
+                self._ready.append(message)
+            await self._dispatch(message)
+        return self._ready.popleft()
+
+    async def _wait(self, deadline: float | None, timeout: float | None) -> None:
+        self._since_pause = 0
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise Timeout(f"no message in {timeout or 0:g} s")
+        try:
+            await super().poll(None if left is None else ceil(left * 1000), zmq.POLLIN)
+        except asyncio.CancelledError:
+            # Closing cancels what waits on the socket; that is not a cancelled task.
+            if self.closed and not _is_cancelled():
+                raise ClosedError("the subscriber was closed while it waited") from None
+            raise
+
+    async def _dispatch(self, message: Message) -> None:
+        """Call the handlers; a cancelled receiver leaves them running to their end."""
+        running = [
+            asyncio.ensure_future(pending)
+            for subscription in message.subscriptions
+            if (pending := self._call(subscription, message)) is not None
+        ]
+        if running:
+            await asyncio.wait(running)
+
+    def _call(self, subscription: Subscription, message: Message) -> Awaitable[None] | None:
+        if subscription.handler is None or not subscription.active:
+            return None
+        try:
+            result = subscription.handler(message)
+        except Exception:
+            self._log_failure(subscription)
+            return None
+        return self._finish(subscription, result) if inspect.isawaitable(result) else None
+
+    async def _finish(self, subscription: Subscription, result: Awaitable[Any]) -> None:
+        try:
+            await result
+        except Exception:
+            self._log_failure(subscription)
+
+    def __aiter__(self) -> AsyncIterator[Message]:
+        """Receive for ever, until the subscriber is closed."""
+        return self
+
+    async def __anext__(self) -> Message:
+        """Receive the next message."""
+        try:
+            return await self.receive()
+        except ClosedError:
+            raise StopAsyncIteration from None
+
+    async def run(self, timeout: float | None = None) -> int:
+        """Call handlers for what arrives; see `oz.Subscriber.run`.
+
+        Args:
+            timeout: seconds of silence after which to return; None runs until the subscriber is closed.
+
+        Returns:
+            How many messages were delivered.
+        """
+        before = self.stats.delivered
+        kept: list[Message] = []
+        try:
+            while True:
+                seen = self.stats.delivered
+                try:
+                    kept.append(await self.receive(timeout))
+                except ClosedError:
+                    break
+                except Timeout:
+                    if self.stats.delivered == seen:
+                        break
+        finally:
+            self._ready.extendleft(reversed(kept))
+        return self.stats.delivered - before
+
+    # the pyzmq surface -----------------------------------------------------------------------------------
+
+    async def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:  # type: ignore[override]
+        """Receive the frames of the next message that a subscription wants; see `oz.Subscriber`.
+
+        Raises:
+            zmq.Again: there is none, with NOBLOCK or when RCVTIMEO is over.
+            zmq.ZMQError: the socket is closed.
+        """
+        if self._rest:
+            frames = list(self._rest)
+            self._rest.clear()
+        else:
+            frames = await self._wanted_frames(flags)
+        return frames if copy else [zmq.Frame(frame) for frame in frames]
+
+    async def _wanted_frames(self, flags: int) -> list[bytes]:
+        if self.closed:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
+        limit = 0 if flags & _NOBLOCK else int(backend_get(self, zmq.RCVTIMEO))
+        try:
+            message = await self.receive(None if limit < 0 else limit / 1000)
+        except Timeout:
+            raise zmq.Again from None
+        return message.frames
+
+    async def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:  # type: ignore[override]
+        """Receive one frame of a message that a subscription wants; RCVMORE tells whether more follow."""
+        if not self._rest:
+            self._rest.extend(await self.recv_multipart(flags))
+        frame = self._rest.popleft()
+        return frame if copy else zmq.Frame(frame)
+
+    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Awaitable[Any]:
+        """Wait for something to read, as `zmq.asyncio.Socket.poll`: milliseconds, and a hint only."""
+        if flags & zmq.POLLIN and (self._ready or self._rest):
+            future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            future.set_result(int(zmq.POLLIN))
+            return future
+        return super().poll(timeout, flags)
+
+    def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:  # type: ignore[override]
+        """Close, as `oz.Subscriber.close`; what it gives may be awaited."""
+        if not self._close_socket(0 if linger is None else linger, timeout):
+            return Closing(None)
+        return Closing(partial(self._end_context, 0))
+
+    async def __aenter__(self) -> Self:
+        """Use it in `async with`."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,53 @@
+"""The command `oz`: one file a command; `main` is the group that they belong to."""
+
+import click
+
+from oz.cli.demo import demo
+from oz.cli.exits import EXIT_CODES, TidyGroup
+from oz.cli.explain import explain
+from oz.cli.match import match
+from oz.cli.pub import pub
+from oz.cli.sub import sub
+
+_HELP = """Wildcard subjects for ZeroMQ, without a broker.
+
+A pattern may name its dialect before a colon, as in 'rv:Foo.*'; otherwise it is read in the dialect of
+--dialect. Quote patterns: the shell expands * and ? and takes > for a redirection.
+
+\b
+Try it, in two terminals:
+  oz sub 'time.*.east'
+  oz pub time.new.east 12:00
+"""
+
+
+def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if not asked:
+        return
+    from importlib import metadata
+
+    try:
+        version = metadata.version("ozmq")
+    except metadata.PackageNotFoundError:
+        version = "(not installed: run from a checkout)"
+    click.echo(f"oz {version}")
+    ctx.exit()
+
+
+@click.group(cls=TidyGroup, help=_HELP, epilog=EXIT_CODES, context_settings={"max_content_width": 110})
+@click.option(
+    "--version",
+    is_flag=True,
+    expose_value=False,
+    is_eager=True,
+    callback=_show_version,
+    help="Show the version and exit.",
+)
+def main() -> None:
+    """Run a command; the text of `oz --help` is `_HELP`."""
+
+
+for _command in (demo, pub, sub, explain, match):
+    main.add_command(_command)
+
+__all__ = ["main"]

@@ -1,0 +1,102 @@
+"""`oz demo`: show wildcard subscriptions at work on a month of flights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oz.cli.exits import FAILED, say
+from oz.cli.output import console, is_terminal, plain_table, write_json, write_line
+
+if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
+    from oz.demo.run import Progress, Result
+
+_HELP = """Watch wildcard subscriptions pick flights out of a real stream.
+
+A publisher process replays the 27,004 flights that left New York City in January 2013, on subjects
+flight.<origin>.<destination>.<carrier>; five subscribers, in four dialects, take what their patterns match. Ends
+with a table: what crossed the wire to each of them, what was delivered, and what was lost (nothing). Needs no
+server and no configuration, uses a free port of this machine, and takes a few seconds.
+
+\b
+Examples:
+  oz demo
+  oz demo --json | jq '.[] | {pattern, received, delivered, lost}'
+"""
+
+_HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", "lost", "delivered/s")
+
+
+@click.command(help=_HELP)
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
+@click.pass_context
+def demo(ctx: click.Context, as_json: bool) -> None:
+    """Run the demo; the text of the help is `_HELP`."""
+    from oz.demo.run import run
+
+    with _progress_bar() as progress:
+        results = run(progress=progress)
+    if as_json:
+        write_json([_as_data(result) for result in results])
+    elif is_terminal():
+        _show_table(results)
+    else:
+        write_line(plain_table([_HEADINGS, *(_cells(result, ", ") for result in results)]))
+    if any(result.lost for result in results):
+        say(ctx, "messages were lost")
+        ctx.exit(FAILED)
+
+
+def _as_data(result: Result) -> dict[str, Any]:
+    return {
+        "pattern": result.pattern,
+        "dialect": result.dialect,
+        "prefixes": list(result.prefixes),
+        "received": result.received,
+        "delivered": result.delivered,
+        "expected": result.expected,
+        "lost": result.lost,
+        "rate": round(result.rate, 1),
+    }
+
+
+def _cells(result: Result, separator: str) -> tuple[str, ...]:
+    numbers = (result.received, result.delivered, result.lost, round(result.rate))
+    return (
+        result.pattern,
+        result.dialect,
+        separator.join(result.prefixes),
+        *(f"{number:,}" for number in numbers),
+    )
+
+
+def _show_table(results: list[Result]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title="January 2013: 27,004 flights from New York City")
+    for heading in _HEADINGS[:3]:
+        table.add_column(heading, overflow="fold")
+    for heading in _HEADINGS[3:]:
+        table.add_column(heading, justify="right")
+    for result in results:
+        table.add_row(*map(Text, _cells(result, "\n")))
+    console().print(table)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Progress | None]:
+    """Show a bar on stderr while it lasts, if stderr is a terminal."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("messages delivered"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screen) as bar:
+        task = bar.add_task("", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

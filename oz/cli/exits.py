@@ -1,0 +1,97 @@
+"""How the command ends: its exit codes, and one line instead of a traceback."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+import zmq
+
+import oz
+from oz.cli.options import DEFAULT_ENDPOINT
+
+FAILED = 1
+USAGE = 2
+NOBODY = 3
+TIMED_OUT = 4
+INTERRUPTED = 130
+
+EXIT_CODES = """\b
+Exit codes:
+    0  done; match: at least one subject matched
+    1  failed; match: no subject matched
+    2  wrong usage, or a bad pattern, subject or endpoint
+    3  pub: nobody subscribed
+    4  sub: no message within --timeout
+  130  ended by Ctrl-C
+"""
+
+_NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT)
+_NOT_HERE = (errno.EADDRNOTAVAIL, errno.ENODEV)
+
+
+class TidyGroup(click.Group):
+    """A group whose commands end with an exit code and at most one line on stderr."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C, a reader that went away and known errors end it quietly."""
+        try:
+            with _warnings_in_one_line(ctx):
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _forget_stdout()
+            ctx.exit(0)
+        except (oz.OzError, zmq.ZMQError, OSError) as error:
+            say(ctx, describe(error))
+            ctx.exit(exit_code(error))
+
+
+def say(ctx: click.Context, line: str) -> None:
+    """Print one line on stderr, after the name of the command."""
+    # Only the group knows here which command runs; the command itself knows its own whole path.
+    name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
+    click.echo(f"{name}: {line}", err=True)
+
+
+def exit_code(error: Exception) -> int:
+    """Tell what the user wrote wrongly from what failed."""
+    if isinstance(error, (oz.PatternError, oz.SubjectError)):
+        return USAGE
+    return USAGE if getattr(error, "errno", None) in _NOT_AN_ENDPOINT else FAILED
+
+
+def describe(error: Exception) -> str:
+    """Say in one line what is wrong and what to do about it."""
+    text = str(error) or type(error).__name__
+    code = error.errno if isinstance(error, zmq.ZMQError) else None
+    if code == errno.EADDRINUSE:
+        return f"{text}: end the program that has it, or choose another endpoint with --bind"
+    if code in _NOT_HERE:
+        return f"{text}: --bind takes an address of this machine"
+    if code in _NOT_AN_ENDPOINT:
+        return f"{text}: write an endpoint as {DEFAULT_ENDPOINT} or ipc:///tmp/feed"
+    return " ".join(text.split())
+
+
+@contextmanager
+def _warnings_in_one_line(ctx: click.Context) -> Iterator[None]:
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say(ctx, f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", oz.SubjectWarning)
+        warnings.showwarning = show
+        yield
+
+
+def _forget_stdout() -> None:
+    # Python flushes stdout once more as it ends, and would complain of the broken pipe again.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

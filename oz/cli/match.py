@@ -1,0 +1,56 @@
+"""`oz match`: which subjects a pattern matches, as grep does for lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import click
+
+import oz
+from oz.cli.exits import FAILED
+from oz.cli.options import dialect_option, parse_all
+from oz.cli.output import write_line
+
+_HELP = """Print each SUBJECT that PATTERN matches.
+
+Without a SUBJECT, or with -, subjects are read from stdin, one a line. As with grep, the exit code is 0 when
+something matched, 1 when nothing did, and 2 when the pattern is bad.
+
+\b
+Examples:
+  oz match 'time.*.east' time.new.east time.new.west
+  oz match 'redis:sensor:[ab]?:*' < subjects.txt
+  oz match 'rv:_INBOX.>' "$subject" > /dev/null && echo "an inbox"
+"""
+
+
+@click.command(help=_HELP)
+@click.argument("pattern")
+@click.argument("subjects", metavar="[SUBJECT]...", nargs=-1)
+@dialect_option("the pattern when it names none")
+@click.pass_context
+def match(ctx: click.Context, pattern: str, subjects: tuple[str, ...], dialect: str) -> None:
+    """Print matching subjects; the text of the help is `_HELP`."""
+    [compiled] = parse_all([pattern], dialect)
+    matched = False
+    for subject in _given(subjects):
+        if _matches(compiled, subject):
+            matched = True
+            write_line(subject)
+    if not matched:
+        ctx.exit(FAILED)
+
+
+def _given(subjects: Iterable[str]) -> Iterator[bytes]:
+    for subject in subjects or ("-",):
+        if subject == "-":
+            yield from (line.removesuffix(b"\n") for line in click.get_binary_stream("stdin"))
+        else:
+            yield subject.encode(errors="surrogateescape")
+
+
+def _matches(pattern: oz.Pattern, subject: bytes) -> bool:
+    try:
+        return pattern.matches(subject)
+    except oz.SubjectError:  # not UTF-8, in a dialect of text: no such subject can arrive
+        return False

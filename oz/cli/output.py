@@ -1,0 +1,83 @@
+"""What the commands write: lines that pipe well, and a console for people."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import select
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:  # rich takes longer to import than most commands to run
+    from rich.console import Console
+
+_CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def is_terminal() -> bool:
+    """Tell whether stdout is read by a person."""
+    return sys.stdout.isatty()
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a rich console that takes text literally: patterns are full of its markup."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
+
+
+def write_line(line: str | bytes) -> None:
+    """Write a line to stdout at once, as UTF-8 whatever the locale.
+
+    Raises:
+        BrokenPipeError: whoever read stdout has gone.
+    """
+    out = click.get_binary_stream("stdout")
+    out.write((line.encode() if isinstance(line, str) else line) + b"\n")
+    out.flush()
+
+
+def write_json(value: Any) -> None:
+    """Write a value to stdout as indented JSON."""
+    write_line(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def printable(value: str | bytes) -> str:
+    r"""Return text that is one line and does nothing to a terminal.
+
+    Control characters become escapes such as `\n`, and so do bytes that are not UTF-8, such as `\xff`.
+    """
+    text = value if isinstance(value, str) else value.decode(errors="backslashreplace")
+    return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+def json_field(name: str, value: str | bytes) -> dict[str, str]:
+    """Return `{name: text}`, or `{name_base64: …}` for bytes that are not UTF-8."""
+    try:
+        return {name: value if isinstance(value, str) else value.decode()}
+    except UnicodeDecodeError:
+        assert isinstance(value, bytes)
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def plain_table(rows: Iterable[Sequence[str]]) -> str:
+    """Lay rows out in columns with nothing but spaces."""
+    cells = [list(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
+    return "\n".join(lines)
+
+
+def reader_gone() -> bool:
+    """Tell whether stdout is a pipe that nobody reads any more, without writing to it."""
+    try:
+        descriptor = sys.stdout.fileno()
+    except (OSError, ValueError):  # a test's stdout is no file
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))

@@ -1,0 +1,88 @@
+"""A publisher in a process of its own, which never outlives whoever started it for long."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from oz.errors import OzError
+
+START_TIME = 15.0
+"""Seconds that a publisher process may take to say where it is bound."""
+
+_END_TIME = 5.0
+
+
+class DemoFailed(OzError):
+    """The demo's publisher process died, or fell silent."""
+
+
+class PublisherProcess:
+    """A started publisher process.
+
+    Attributes:
+        endpoint: where it is bound.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], deadline: float) -> None:
+        self._process = process
+        self.endpoint = self._first_line(deadline).strip()
+
+    def check(self) -> None:
+        """Raise `DemoFailed` when the process has ended badly; one that is done has ended well."""
+        if self._process.poll():
+            raise DemoFailed(self._last_words())
+
+    def _first_line(self, deadline: float) -> str:
+        out = self._process.stdout
+        assert out is not None
+        ready, _, _ = select.select([out], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            raise DemoFailed("the publisher process did not start in time; is this machine very busy?")
+        line = out.readline()
+        if not line:
+            self._process.wait(_END_TIME)
+            raise DemoFailed(self._last_words())
+        return line
+
+    def _last_words(self) -> str:
+        assert self._process.stderr is not None
+        lines = self._process.stderr.read().strip().splitlines() or ["it said nothing"]
+        return f"the publisher process ended with status {self._process.returncode}: {lines[-1]}"
+
+
+@contextmanager
+def publisher_process(command: Sequence[str]) -> Iterator[PublisherProcess]:
+    """Start a program that prints its endpoint, and end it on the way out, whatever happens.
+
+    Raises:
+        DemoFailed: it did not start.
+    """
+    # A process group of its own: Ctrl-C is for us, and ending the process is our part of it.
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        process_group=0,
+    )
+    try:
+        yield PublisherProcess(process, time.monotonic() + START_TIME)
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(_END_TIME)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()

@@ -1,0 +1,84 @@
+"""What a subscriber does with a message that arrives: the heart of oz, without the socket."""
+
+from __future__ import annotations
+
+import logging
+
+from oz.message import Message
+from oz.protocol.stats import SubscriberStats
+from oz.protocol.subscriptions import Route, SubscriptionTable
+from oz.subjects.pattern import TIME_LIMIT
+from oz.wire.codec import Codec
+
+_log = logging.getLogger("oz.subscriber")
+
+
+class Intake:
+    """Takes the frames of messages, and gives the messages that some subscription wants."""
+
+    __slots__ = ("_decode", "_reported", "stats", "table")
+
+    def __init__(self, codec: Codec | None = None) -> None:
+        """Start without subscriptions."""
+        self.table = SubscriptionTable()
+        self.stats = SubscriberStats()
+        self._decode = codec.decode if codec is not None else None
+        self._reported: set[object] = set()
+
+    def accept(self, frames: list[bytes], time_ns: int) -> tuple[Message, Route] | None:
+        """Take one message in.
+
+        Args:
+            frames: its ZeroMQ frames, the subject first.
+            time_ns: the time, for `Message.time_ns`.
+
+        Returns:
+            The message and who gets it; None when nobody does, which is counted.
+        """
+        stats = self.stats
+        stats.received += 1
+        subject = frames[0]
+        route = self.table.routes.get(subject)
+        if route is None:
+            route = self.table.route(subject)
+        if route.timed_out:
+            self._report_timeouts(route)
+        if not route.subscriptions:
+            self._count_refusal(route)
+            return None
+        payload = frames[1] if len(frames) > 1 else b""
+        if self._decode is not None:
+            try:
+                payload = self._decode(payload)
+            except Exception as error:
+                stats.malformed += 1
+                self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
+                return None
+        stats.delivered += 1
+        return Message(route.subject, payload, frames, route.subscriptions, time_ns), route
+
+    def _count_refusal(self, route: Route) -> None:
+        if route.timed_out:
+            return
+        if route.is_malformed:
+            self.stats.malformed += 1
+            self._warn_once("subject", "a subject is not UTF-8 and is skipped: %r", route.subject)
+        else:
+            self.stats.filtered += 1
+
+    def _report_timeouts(self, route: Route) -> None:
+        self.stats.timed_out += len(route.timed_out)
+        for pattern in route.timed_out:
+            self._warn_once(
+                pattern,
+                "pattern %r took longer than %g s on subject %r; its messages are dropped and counted",
+                pattern.text,
+                TIME_LIMIT,
+                route.subject,
+            )
+
+    def _warn_once(self, key: object, text: str, *values: object) -> None:
+        """Log the first of its kind; the counters tell how many there were."""
+        if key not in self._reported:
+            self._reported.add(key)
+            _log.warning(text, *values)

@@ -1,0 +1,41 @@
+"""Counters, plain integers that are cheap to keep and to read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class PublisherStats:
+    """What a publisher did: `published` is the sum of the other three."""
+
+    published: int = 0
+    """Messages given to `publish`."""
+    sent: int = 0
+    """Messages handed to ZeroMQ."""
+    unwanted: int = 0
+    """Messages that nobody had asked for."""
+    dropped: int = 0
+    """Messages refused because a subscriber was at its high-water mark."""
+
+
+@dataclass(slots=True)
+class SubscriberStats:
+    """What became of the messages that a subscriber took from its socket."""
+
+    received: int = 0
+    """Messages that crossed the wire."""
+    delivered: int = 0
+    """Messages given to the application."""
+    filtered: int = 0
+    """Messages that passed ZeroMQ's prefix filter and matched no pattern."""
+    malformed: int = 0
+    """Messages skipped because subject or payload could not be decoded."""
+    lost: int = 0
+    """Messages known to be lost; a plain ZeroMQ publisher gives no way to know."""
+    recovered: int = 0
+    """Lost messages that were had again."""
+    timed_out: int = 0
+    """Messages not delivered to a subscription because its pattern ran out of time."""
+    failed: int = 0
+    """Calls of a handler that raised."""

@@ -1,0 +1,129 @@
+"""The subscriptions of one subscriber: what to ask ZeroMQ for, and who gets what arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oz.message import Message
+from oz.protocol.interest import PrefixCounter
+from oz.subjects.index import PatternIndex
+from oz.subjects.pattern import Pattern
+
+CACHE_SIZE = 65_536
+"""How many subjects a subscriber remembers the route of."""
+
+Handler = Callable[[Message], Any]
+
+
+class Subscription:
+    """One call of `subscribe`: its patterns and its handler, until it is undone.
+
+    Attributes:
+        patterns: the compiled patterns.
+        handler: what is called with each message, or None when messages are received.
+        active: False once it has been undone; nothing is delivered for it any more.
+    """
+
+    __slots__ = ("_cancel", "active", "handler", "patterns")
+
+    def __init__(
+        self, patterns: Iterable[Pattern], handler: Handler | None, cancel: Callable[[Subscription], None]
+    ) -> None:
+        """For `subscribe`."""
+        self.patterns = tuple(dict.fromkeys(patterns))
+        self.handler = handler
+        self.active = True
+        self._cancel = cancel
+
+    def unsubscribe(self) -> None:
+        """End it: nothing more is delivered, not even what was queued. A second call does nothing."""
+        if self.active:
+            self._cancel(self)
+
+    @property
+    def prefixes(self) -> list[bytes]:
+        """The prefixes of all its patterns."""
+        return [prefix for pattern in self.patterns for prefix in pattern.prefixes]
+
+    def __repr__(self) -> str:
+        """Show the patterns and whether it still stands."""
+        state = "" if self.active else " ended"
+        return f"<oz.Subscription {', '.join(repr(pattern.text) for pattern in self.patterns)}{state}>"
+
+
+class Route:
+    """Who gets the messages of one subject."""
+
+    __slots__ = ("handlers", "is_listed", "is_malformed", "subject", "subscriptions", "timed_out")
+
+    def __init__(
+        self, subject: str | bytes, subscriptions: tuple[Subscription, ...], timed_out: tuple[Pattern, ...]
+    ) -> None:
+        """Work the route out from the subscriptions that match."""
+        self.subject = subject
+        self.subscriptions = subscriptions
+        self.handlers = tuple(one for one in subscriptions if one.handler is not None)
+        self.is_listed = len(self.handlers) < len(subscriptions)
+        # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
+        self.is_malformed = not subscriptions and isinstance(subject, bytes)
+        self.timed_out = timed_out
+
+
+class SubscriptionTable:
+    """All subscriptions of one subscriber, and the routes that follow from them."""
+
+    __slots__ = ("_index", "_prefixes", "_standing", "routes")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._index = PatternIndex(cache_size=0)
+        self._prefixes = PrefixCounter()
+        self._standing: dict[Subscription, None] = {}
+        self.routes: dict[bytes, Route] = {}
+
+    def __iter__(self) -> Any:
+        """Go through the subscriptions, the oldest first."""
+        return iter(tuple(self._standing))
+
+    def add(self, subscription: Subscription) -> list[bytes]:
+        """Take a subscription in; give the prefixes that ZeroMQ must now be asked for."""
+        for pattern in subscription.patterns:
+            self._index.add(pattern, subscription)
+        self._standing[subscription] = None
+        self.routes.clear()
+        return self._prefixes.add(subscription.prefixes)
+
+    def remove(self, subscription: Subscription) -> list[bytes]:
+        """Take a subscription out; give the prefixes that ZeroMQ need not send any more."""
+        subscription.active = False
+        if subscription not in self._standing:
+            return []
+        del self._standing[subscription]
+        for pattern in subscription.patterns:
+            self._index.discard(pattern, subscription)
+        self.routes.clear()
+        return self._prefixes.remove(subscription.prefixes)
+
+    def find(self, patterns: tuple[Pattern, ...]) -> Subscription | None:
+        """Find the newest subscription with exactly these patterns."""
+        for subscription in reversed(self._standing):
+            if subscription.patterns == patterns:
+                return subscription
+        return None
+
+    def route(self, subject: bytes) -> Route:
+        """Say who gets the messages of a subject, and remember it."""
+        found = self._index.find(subject)
+        route = Route(_readable(subject), tuple(dict.fromkeys(found.values)), found.timed_out)
+        if len(self.routes) >= CACHE_SIZE:
+            del self.routes[next(iter(self.routes))]
+        self.routes[subject] = route
+        return route
+
+
+def _readable(subject: bytes) -> str | bytes:
+    try:
+        return subject.decode()
+    except UnicodeDecodeError:
+        return subject

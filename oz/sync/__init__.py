@@ -1,0 +1,1 @@
+"""The sockets that wait by blocking."""

@@ -1,0 +1,50 @@
+"""A poller that knows what a subscriber's patterns refuse."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import zmq
+
+from oz.sync.subscriber import Subscriber
+
+
+class Poller(zmq.Poller):
+    """A `zmq.Poller` that reports a subscriber readable only when a wanted message is there.
+
+    ZeroMQ reports a socket readable for a message that the pattern refuses, and knows nothing of
+    messages already taken. All other sockets and file descriptors are polled as ever. Handlers run
+    while it polls.
+    """
+
+    def poll(self, timeout: float | None = None) -> list[tuple[Any, int]]:
+        """Wait for events, as `zmq.Poller.poll`.
+
+        Args:
+            timeout: milliseconds, as in pyzmq; None waits for ever.
+        """
+        deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
+        waiting = self._waiting()
+        while True:
+            left = -1 if deadline is None else max(0, round((deadline - time.monotonic()) * 1000))
+            events = self._confirmed(super().poll(0 if waiting else left), waiting)
+            if events or (deadline is not None and time.monotonic() >= deadline):
+                return events
+
+    def _waiting(self) -> set[Any]:
+        """Find the subscribers that hold a message already."""
+        return {
+            socket
+            for socket, mask in self.sockets
+            if isinstance(socket, Subscriber) and mask & zmq.POLLIN and (socket._ready or socket._rest)
+        }
+
+    def _confirmed(self, events: list[tuple[Any, int]], waiting: set[Any]) -> list[tuple[Any, int]]:
+        confirmed = dict(events)
+        for socket, mask in events:
+            if isinstance(socket, Subscriber) and mask & zmq.POLLIN and not socket._prefetch():
+                confirmed[socket] = mask & ~int(zmq.POLLIN)
+        for socket in waiting:
+            confirmed[socket] = confirmed.get(socket, 0) | int(zmq.POLLIN)
+        return [(socket, mask) for socket, mask in confirmed.items() if mask]

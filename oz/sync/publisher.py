@@ -1,0 +1,124 @@
+"""The blocking publisher."""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import zmq
+
+from oz.errors import Timeout
+from oz.transport.publishing import PublisherBase
+from oz.transport.socket import CLOSE_TIMEOUT
+
+_SLICE = 0.05
+
+
+class Publisher(PublisherBase):
+    """Publishes messages by subject on ordinary ZeroMQ PUB/SUB; in place of a `zmq.PUB` socket.
+
+    Several threads may publish on one. A message is `[subject, payload]`, so that every ZeroMQ
+    subscriber can read it. The methods of `zmq.Socket` are there too, with their own meaning and units.
+    """
+
+    def _set_options(self, high_water_mark: int | None) -> None:
+        super()._set_options(high_water_mark)
+        if self._on_full == "error":
+            self._flags = int(zmq.NOBLOCK)
+        elif self._on_full == "block" and self._full_timeout is not None:
+            self.set(zmq.SNDTIMEO, round(self._full_timeout * 1000))
+
+    def publish(self, subject: str | bytes, payload: Any = b"") -> None:
+        """Publish one message.
+
+        Args:
+            subject: a full subject, valid in the publisher's dialect.
+            payload: bytes, or a list of them for several frames; with a codec any value that it encodes.
+
+        Raises:
+            SubjectError: the dialect does not allow the subject, or a `_LOCAL.` one would leave this host.
+            WouldBlock: a subscriber is at its high-water mark, unless `on_full` is `"drop"`.
+            ProtocolError: the subject begins with the two bytes that open oz's own keys.
+            ClosedError: the publisher is closed.
+            OwnershipError: the publisher was made before a fork.
+        """
+        raw, ready = self._frames(subject, payload)
+        try:
+            with self._guard:
+                self._send(raw, ready, self._flags)
+        except zmq.Again:
+            self._refused(subject)
+        except zmq.ZMQError:
+            self._check_open()
+            raise
+
+    def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
+        """Publish messages one after another.
+
+        Args:
+            pairs: of subject and payload.
+
+        Returns:
+            How many were published. All before the first that raises are.
+
+        Raises:
+            SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `publish`.
+        """
+        count = 0
+        for subject, payload in pairs:
+            self.publish(subject, payload)
+            count += 1
+        return count
+
+    def wait_for_subscribers(
+        self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
+    ) -> None:
+        """Wait until subscriptions have arrived: what is published after it is not lost to a slow start.
+
+        Args:
+            n: how many subscriptions to wait for; a subscriber has one for each prefix that it asks
+                for, and behind a proxy equal ones count once.
+            subject: count only those that let this subject through.
+            timeout: seconds; None waits for ever, 0 only looks.
+
+        Raises:
+            Timeout: there were fewer in that time.
+            SubjectError: the dialect does not allow the subject.
+            ClosedError: the publisher is closed.
+        """
+        self._check_open()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._enough(n, subject):
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise Timeout(self._too_few(n, subject, timeout))
+            self._await_news(_SLICE if left is None else min(_SLICE, left))
+            self._check_open()
+
+    def _await_news(self, seconds: float) -> None:
+        """Wait for the socket's file descriptor, without the guard, so that others can publish meanwhile.
+
+        It is edge-triggered: a thread that publishes may take the edge, hence only a slice of time.
+        """
+        poller = select.poll()
+        poller.register(self.fileno(), select.POLLIN)
+        poller.poll(seconds * 1000)
+
+    def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
+        """Close, and send what is still to be sent. A second call does nothing.
+
+        With a context of its own the publisher waits until all is sent or the time is over. With yours
+        it sets LINGER and returns; your context's `term()` waits then.
+
+        Args:
+            linger: as in pyzmq, milliseconds.
+            timeout: the same in seconds; default 5 with a context of its own, else what LINGER is.
+
+        Raises:
+            OwnershipError: never in the process that made it.
+        """
+        if self._close_socket(linger, timeout):
+            seconds = timeout if timeout is not None else CLOSE_TIMEOUT
+            self._end_context(seconds if linger is None else linger / 1000)

@@ -1,0 +1,202 @@
+"""The blocking subscriber."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from math import ceil
+from typing import Any
+
+import zmq
+
+from oz.errors import ClosedError, Timeout
+from oz.message import Message
+from oz.transport.subscribing import SubscriberBase
+
+_NOBLOCK = int(zmq.NOBLOCK)
+
+
+class Subscriber(SubscriberBase):
+    """Receives messages by subject pattern from any ZeroMQ publisher; in place of a `zmq.SUB` socket.
+
+    Use it from one thread at a time. Handlers run in the thread that receives. The methods of
+    `zmq.Socket` are there too, with their own meaning and units, and give only what a subscription wants.
+    """
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """Wait for the next message that a subscription without a handler wants; run handlers meanwhile.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 takes only what is there.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscriber is closed.
+            OwnershipError: another thread is using it, or it was made before a fork.
+        """
+        if self._ready:
+            return self._ready.popleft()
+        if timeout is None:
+            return self._next_forever()
+        try:
+            return self._next(_NOBLOCK)
+        except zmq.Again:
+            return self._next_until(time.monotonic() + timeout, timeout)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Receive for ever, until the subscriber is closed."""
+        return self
+
+    def __next__(self) -> Message:
+        """Receive the next message."""
+        try:
+            return self._ready.popleft() if self._ready else self._next_forever()
+        except ClosedError:
+            raise StopIteration from None
+
+    def run(self, timeout: float | None = None) -> int:
+        """Call handlers for what arrives, until nothing has for a while; other messages wait in line.
+
+        Args:
+            timeout: seconds of silence after which to return; None runs until the subscriber is closed.
+
+        Returns:
+            How many messages were delivered.
+
+        Raises:
+            OwnershipError: another thread is using it, or it was made before a fork.
+        """
+        before = self.stats.delivered
+        while True:
+            seen = self.stats.delivered
+            try:
+                self._ready.append(self._next_forever() if timeout is None else self._silent_for(timeout))
+            except ClosedError:
+                return self.stats.delivered - before
+            except Timeout:
+                if self.stats.delivered == seen:
+                    return self.stats.delivered - before
+
+    def _silent_for(self, timeout: float) -> Message:
+        return self._next_until(time.monotonic() + timeout, timeout)
+
+    def _next_forever(self) -> Message:
+        while True:
+            try:
+                return self._next(0)
+            except zmq.Again:
+                # RCVTIMEO is for the calls of pyzmq.
+                continue
+
+    def _next_until(self, deadline: float, timeout: float) -> Message:
+        while (left := deadline - time.monotonic()) > 0:
+            self._check_open()
+            with self._guard:
+                super().poll(ceil(left * 1000))
+            try:
+                return self._next(_NOBLOCK)
+            except zmq.Again:
+                continue
+        raise Timeout(f"no message in {timeout:g} s")
+
+    def _next(self, flags: int) -> Message:
+        """Take messages until one is for the caller; run the handlers of each.
+
+        Raises:
+            zmq.Again: there is none.
+        """
+        try:
+            while True:
+                message, route = self._take(flags)
+                if route.handlers:
+                    self._dispatch(message)
+                if route.is_listed:
+                    return message
+        except zmq.Again:
+            raise
+        except zmq.ZMQError:
+            self._check_open()
+            raise
+
+    def _dispatch(self, message: Message) -> None:
+        for subscription in message.subscriptions:
+            # A handler before this one may have ended this subscription.
+            if subscription.handler is not None and subscription.active:
+                try:
+                    subscription.handler(message)
+                except Exception:
+                    self._log_failure(subscription)
+
+    def _prefetch(self) -> bool:
+        """Take what is there until a message is for the caller; tell whether there is one."""
+        if not self._ready and not self._rest:
+            try:
+                self._ready.append(self._next(_NOBLOCK))
+            except zmq.Again:
+                return False
+        return True
+
+    # the pyzmq surface -----------------------------------------------------------------------------------
+
+    def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:
+        """Receive the frames of the next message that a subscription wants.
+
+        Args:
+            flags: 0 or `zmq.NOBLOCK`.
+            copy: False for `zmq.Frame` objects in place of bytes.
+            track: as in pyzmq.
+
+        Raises:
+            zmq.Again: there is none, with NOBLOCK or when RCVTIMEO is over.
+            zmq.ZMQError: the socket is closed.
+        """
+        if self._rest:
+            frames = list(self._rest)
+            self._rest.clear()
+        elif self._ready:
+            frames = self._ready.popleft().frames
+        else:
+            frames = self._wanted_frames(flags)
+        return frames if copy else [zmq.Frame(frame) for frame in frames]
+
+    def _wanted_frames(self, flags: int) -> list[bytes]:
+        limit = -1 if flags & _NOBLOCK else int(self.get(zmq.RCVTIMEO))
+        if self.closed:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
+        if limit < 0:
+            return self._next(flags).frames
+        try:
+            return self.receive(limit / 1000).frames
+        except Timeout:
+            raise zmq.Again from None
+
+    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:
+        """Receive one frame of a message that a subscription wants; RCVMORE tells whether more follow."""
+        if not self._rest:
+            self._rest.extend(self.recv_multipart(flags))
+        frame = self._rest.popleft()
+        return frame if copy else zmq.Frame(frame)
+
+    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> int:
+        """Wait for something to read, as `zmq.Socket.poll`: milliseconds, and a hint only.
+
+        A message that no pattern wants makes the socket readable too. `receive(timeout=…)` and
+        `oz.Poller` know better.
+        """
+        if flags & zmq.POLLIN and (self._ready or self._rest):
+            return int(zmq.POLLIN)
+        with self._guard:
+            return super().poll(timeout, flags)
+
+    def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
+        """Close. A second call does nothing.
+
+        Args:
+            linger: as in pyzmq, milliseconds.
+            timeout: the same in seconds; a subscriber has nothing to send but subscriptions.
+
+        Raises:
+            OwnershipError: another thread is using it.
+        """
+        if self._close_socket(0 if linger is None else linger, timeout):
+            self._end_context(0)

@@ -1,0 +1,1 @@
+"""Everything that touches ZeroMQ and that sync and asyncio sockets share."""

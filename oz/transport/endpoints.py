@@ -1,0 +1,74 @@
+"""Endpoints: which this installation can use, and which stay on this host."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+import zmq
+
+from oz.errors import TransportUnavailable
+
+_OPTIONAL = {
+    "pgm": "pgm",
+    "epgm": "pgm",
+    "norm": "norm",
+    "tipc": "tipc",
+    "vmci": "vmci",
+    "ipc": "ipc",
+    "ws": "WS",
+    "wss": "WSS",
+}
+_HINTS = {
+    "pgm": "the wheels of pyzmq have no PGM; build pyzmq against a libzmq that has it: apt-get install "
+    "libzmq3-dev && PYZMQ_NO_BUNDLE=1 pip install --no-binary pyzmq --force-reinstall pyzmq"
+}
+
+
+def as_list(endpoints: str | Iterable[str] | None) -> list[str]:
+    """Give one endpoint, several or none as a list."""
+    if endpoints is None:
+        return []
+    return [endpoints] if isinstance(endpoints, str) else list(endpoints)
+
+
+def check(endpoint: str, *, own_context: bool) -> None:
+    """Refuse an endpoint that cannot work here, and say why.
+
+    Args:
+        endpoint: such as `tcp://127.0.0.1:5555`.
+        own_context: whether the socket made a context for itself, in which no other socket can be.
+
+    Raises:
+        TransportUnavailable: libzmq was built without the transport.
+        ValueError: the text is no endpoint, or inproc without a shared context.
+        TypeError: not a string.
+    """
+    if not isinstance(endpoint, str):
+        raise TypeError(f"an endpoint is a str, not {type(endpoint).__name__}: {endpoint!r}")
+    scheme, separator, address = endpoint.partition("://")
+    if not separator or not address:
+        raise ValueError(f"{endpoint!r} is no endpoint; one looks like tcp://127.0.0.1:5555")
+    needed = _OPTIONAL.get(scheme)
+    if needed is not None and not zmq.has(needed):
+        hint = _HINTS.get(needed, "use a libzmq that was built with it")
+        raise TransportUnavailable(f"this libzmq has no {scheme} transport for {endpoint!r}; {hint}")
+    if scheme == "inproc" and own_context:
+        raise ValueError(f"{endpoint!r} joins sockets of one context; give both sockets context=…")
+
+
+def is_local(endpoint: str) -> bool:
+    """Tell whether what is sent there stays on this host."""
+    scheme, _, address = endpoint.partition("://")
+    if scheme in ("inproc", "ipc"):
+        return True
+    if scheme not in ("tcp", "ws", "wss"):
+        return False
+    # A source address may stand before the one that is connected to: tcp://source;destination.
+    host = address.rpartition(";")[2].partition("/")[0].rpartition(":")[0].strip("[]")
+    if host in ("localhost", "lo"):
+        return True
+    try:
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,1 @@
+"""Bytes to values and back. No sockets, threads or clocks here."""

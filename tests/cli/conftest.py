@@ -1,0 +1,102 @@
+"""The command `oz` in processes of its own, each with a deadline."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+from click.testing import CliRunner
+
+from oz.cli import main
+
+DEADLINE = 30.0
+
+
+@dataclass
+class Ended:
+    code: int
+    stdout: bytes
+    stderr: str
+
+    @property
+    def lines(self):
+        return self.stdout.decode().splitlines()
+
+
+class Running:
+    """`oz` with some arguments, started."""
+
+    def __init__(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE):
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "oz", *arguments],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+        )
+        self._said = b""
+
+    def ready_line(self):
+        return self._line_with(self.process.stderr, b"ready")
+
+    def stdout_line(self):
+        return self._line_with(self.process.stdout, b"")
+
+    def _line_with(self, stream, word):
+        deadline = time.monotonic() + DEADLINE
+        line = b""
+        while not (line.endswith(b"\n") and word in line):
+            readable, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
+            byte = os.read(stream.fileno(), 1) if readable else b""
+            assert byte, f"oz said only {line!r}"
+            line = byte if line.endswith(b"\n") else line + byte
+        return line.decode().rstrip("\n")
+
+    def interrupt(self):
+        self.process.send_signal(signal.SIGINT)
+
+    def end(self, stdin=None):
+        out, err = self.process.communicate(stdin, timeout=DEADLINE)
+        return Ended(self.process.returncode, out, err.decode())
+
+
+@pytest.fixture
+def oz_start():
+    started = []
+
+    def start(*arguments, **options):
+        running = Running(*arguments, **options)
+        started.append(running)
+        return running
+
+    yield start
+    for running in started:
+        process = running.process
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
+
+
+@pytest.fixture
+def oz_run(oz_start):
+    def run(*arguments, stdin=None):
+        pipe = subprocess.DEVNULL if stdin is None else subprocess.PIPE
+        return oz_start(*arguments, stdin=pipe).end(stdin)
+
+    return run
+
+
+@pytest.fixture
+def oz():
+    """Run a command that needs no process of its own."""
+
+    def invoke(*arguments, stdin=None):
+        return CliRunner().invoke(main, arguments, input=stdin, prog_name="oz")
+
+    return invoke

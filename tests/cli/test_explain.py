@@ -1,0 +1,69 @@
+import json
+
+import pytest
+
+from oz.subjects.advice import MAX_TOKENS
+
+
+def test_plain_lines_name_what_a_pattern_becomes(oz):
+    result = oz("explain", "rv:Foo.*")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "pattern: Foo.*",
+        "dialect: rv",
+        r"regex: Foo\.[^.]++",
+        "prefix: Foo.",
+        "literal: no",
+    ]
+
+
+def test_each_prefix_has_a_line_and_each_pattern_a_paragraph(oz):
+    first, second = oz("explain", "redis:sensor.[ab]*", "time.new.east").stdout.split("\n\n")
+    assert "prefix: sensor.a\nprefix: sensor.b\n" in first
+    assert "prefix: time.new.east\nliteral: yes\n" in second
+
+
+def test_the_dialect_option_applies_to_patterns_that_name_none(oz):
+    result = oz("explain", "--dialect", "redis", "a?", "zmq:a?", "--json")
+    assert [(row["dialect"], row["literal"]) for row in json.loads(result.stdout)] == [
+        ("redis", False),
+        ("zmq", False),
+    ]
+
+
+def test_json_is_a_list_of_objects(oz):
+    [row] = json.loads(oz("explain", "--json", "*.é").stdout)
+    assert set(row) == {"pattern", "dialect", "regex", "prefixes", "literal", "warnings"}
+    assert row["pattern"] == "*.é"
+    assert row["prefixes"] == [""]
+    assert len(row["warnings"]) == 2
+
+
+def test_an_empty_prefix_is_warned_of(oz):
+    assert "warning: the prefix is empty" in oz("explain", ">").stdout
+
+
+def test_many_tokens_are_warned_of(oz):
+    at_most = ".".join("a" * MAX_TOKENS)
+    assert "warning" not in oz("explain", at_most).stdout
+    assert f"warning: {MAX_TOKENS + 1} tokens" in oz("explain", at_most + ".a").stdout
+
+
+@pytest.mark.parametrize("arguments", [("a..b",), ("--dialect", "none", "a"), ()])
+def test_a_bad_pattern_or_usage_exits_2(oz, arguments):
+    result = oz("explain", *arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+
+
+def test_a_bad_pattern_is_named_in_one_line(oz):
+    [line] = oz("explain", "a..b").stderr.splitlines()
+    assert line.startswith("oz explain: nats pattern 'a..b', position 2: ")
+
+
+def test_a_pattern_that_is_not_utf8_can_be_explained(oz_run):
+    ended = oz_run("explain", "--json", b"redis:\xff*")
+    [row] = json.loads(ended.stdout)
+    assert row["pattern_base64"] == "/yo="
+    assert row["prefixes"] == [r"\xff"]

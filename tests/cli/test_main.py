@@ -1,0 +1,61 @@
+import subprocess
+import sys
+import time
+
+import pytest
+
+COMMANDS = ("demo", "pub", "sub", "explain", "match")
+
+
+def test_help_lists_the_commands_and_the_exit_codes(oz):
+    text = oz("--help").stdout
+    assert all(f"\n  {command} " in text for command in COMMANDS)
+    assert "130  ended by Ctrl-C" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_shows_examples(oz, command):
+    result = oz(command, "--help")
+    assert result.exit_code == 0
+    assert "Examples:" in result.stdout
+    assert result.stdout.count(f"oz {command}") >= 2
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_wildcards_are_quoted_in_every_example(oz, command):
+    for line in oz(*command.split(), "--help").stdout.splitlines():
+        if line.startswith("    oz ") or line.startswith("  oz "):
+            unquoted = "".join(line.split("'")[::2])
+            assert not set(unquoted) & set("*>?["), line
+
+
+def test_the_version(oz):
+    result = oz("--version")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("oz ")
+
+
+def test_an_unknown_command_exits_2(oz):
+    assert oz("subscribe").exit_code == 2
+
+
+def test_help_needs_no_rich():
+    script = (
+        "import sys; sys.argv = ['oz', '--help']\n"
+        "import atexit; atexit.register(lambda: print('rich' in sys.modules))\n"
+        "import runpy; runpy.run_module('oz', run_name='__main__')"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert ran.stdout.splitlines()[-1] == "False"
+
+
+def test_help_is_quick(oz_run):
+    def seconds():
+        started = time.perf_counter()
+        assert oz_run("--help").code == 0
+        return time.perf_counter() - started
+
+    # The best of a few: the machine may be busy with other tests.
+    assert min(seconds() for _ in range(5)) < 0.6

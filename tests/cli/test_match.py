@@ -1,0 +1,44 @@
+import pytest
+
+
+def test_prints_each_subject_that_matches(oz):
+    result = oz("match", "time.*.east", "time.new.east", "time.new.west", "time.old.east")
+    assert result.exit_code == 0
+    assert result.stdout == "time.new.east\ntime.old.east\n"
+
+
+def test_exits_1_when_nothing_matches(oz):
+    result = oz("match", "time.*.east", "time.new.west")
+    assert (result.exit_code, result.stdout, result.stderr) == (1, "", "")
+
+
+@pytest.mark.parametrize("subjects", [(), ("-",)])
+def test_reads_subjects_from_stdin(oz, subjects):
+    result = oz("match", "rv:a.*", *subjects, stdin="a.b\nb.a\na.c")
+    assert result.stdout == "a.b\na.c\n"
+
+
+def test_nothing_on_stdin_is_no_match(oz):
+    assert oz("match", "a").exit_code == 1
+
+
+@pytest.mark.parametrize("arguments", [("a..b", "a.b"), (), ("--dialect", "none", "a", "a")])
+def test_a_bad_pattern_or_usage_exits_2(oz, arguments):
+    assert oz("match", *arguments).exit_code == 2
+
+
+def test_a_byte_dialect_matches_bytes_and_a_text_dialect_does_not(oz):
+    assert oz("match", "redis:a*", stdin=b"a\xff\nab\n").stdout_bytes == b"a\xff\nab\n"
+    assert oz("match", "a*", stdin=b"a\xff\n").exit_code == 1
+
+
+def test_the_dialect_option_applies_when_the_pattern_names_none(oz):
+    assert oz("match", "--dialect", "redis", "a?c", "abc").exit_code == 0
+    assert oz("match", "a?c", "abc").exit_code == 1
+
+
+def test_a_pattern_without_end_is_one_line_and_not_a_stall(oz):
+    result = oz("match", "regex:(a+)+$", "a" * 40 + "b")
+    assert result.exit_code == 1
+    [line] = result.stderr.splitlines()
+    assert "took longer" in line

@@ -1,0 +1,41 @@
+import pytest
+
+import oz
+from oz.subjects.advice import MAX_TOKENS, advice
+
+DEEP = ".".join("a" * (MAX_TOKENS + 1))
+
+
+@pytest.mark.parametrize("spec", ["time.*.east", "md.>", "redis:a*", "regex:^(us|eu)\\.east", "zmq:md"])
+def test_a_pattern_with_a_literal_start_needs_none(spec):
+    assert advice(oz.parse(spec)) == []
+
+
+@pytest.mark.parametrize("spec", [">", "*.a", "redis:*", "regex:.*", "regex:[^a]b", "zmq:"])
+def test_an_empty_prefix(spec):
+    [warning] = advice(oz.parse(spec))
+    assert warning.startswith("the prefix is empty")
+
+
+@pytest.mark.parametrize("spec", [DEEP, "rv:" + DEEP, f"redis:{DEEP}*", f"zmq:{DEEP}"])
+def test_too_many_tokens(spec):
+    [warning] = advice(oz.parse(spec))
+    assert warning.startswith("17 tokens")
+
+
+def test_a_dot_of_a_regex_is_no_separator():
+    assert advice(oz.compile("^a" + "." * MAX_TOKENS, "regex")) == []
+
+
+def test_the_limit_itself_is_fine():
+    assert advice(oz.parse(DEEP[2:])) == []
+
+
+@pytest.mark.parametrize("text", ["é.a", b"a\xff*"])
+def test_not_ascii(text):
+    [warning] = advice(oz.compile(text, "redis"))
+    assert warning.startswith("not ASCII")
+
+
+def test_several_at_once():
+    assert len(advice(oz.parse("*.é" + "." + DEEP))) == 3
