@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
+
+
+class Delivery(Protocol):
+    """Whom a message is for; a subscriber's route is one."""
+
+    subscriptions: tuple[Any, ...]
+    is_listed: bool
+    is_only_listed: bool
 
 
 class Message:
@@ -13,26 +21,26 @@ class Message:
         payload: the frame behind the subject, or the value that the codec made of it. A message that
             was sent with no payload at all has `b""`.
         frames: every ZeroMQ frame as it came, the subject's first.
-        subscriptions: those that the message was delivered for.
+        route: whom it is for, as the subscriber worked it out.
         time_ns: when it was taken from the socket, in nanoseconds since 1970 (`time.time_ns`).
     """
 
-    __slots__ = ("frames", "payload", "subject", "subscriptions", "time_ns")
+    __slots__ = ("frames", "payload", "route", "subject", "time_ns")
 
     def __init__(
-        self,
-        subject: str | bytes,
-        payload: Any,
-        frames: list[bytes],
-        subscriptions: tuple[Any, ...] = (),
-        time_ns: int = 0,
+        self, subject: str | bytes, payload: Any, frames: list[bytes], route: Delivery, time_ns: int
     ) -> None:
         """Put a message together; subscribers do."""
         self.subject = subject
         self.payload = payload
         self.frames = frames
-        self.subscriptions = subscriptions
+        self.route = route
         self.time_ns = time_ns
+
+    @property
+    def subscriptions(self) -> tuple[Any, ...]:
+        """The subscriptions that the message was delivered for."""
+        return self.route.subscriptions
 
     def __repr__(self) -> str:
         """Show subject and payload, a long payload cut."""

@@ -27,3 +27,9 @@ class Closing:
         """Wait until it is done."""
         if self._future is not None:
             yield from asyncio.shield(self._future).__await__()
+
+
+def is_cancelled() -> bool:
+    """Tell whether the task that runs is being cancelled, rather than what it waited for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -12,12 +12,13 @@ from typing import Any, Self
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing
+from oz.asyncio.closing import Closing, is_cancelled
 from oz.errors import Timeout
 from oz.transport.publishing import PublisherBase
 from oz.transport.socket import CLOSE_TIMEOUT
 
 _NOBLOCK = int(zmq.NOBLOCK)
+_SLICE = 0.05
 # libzmq gives no sign when a subscriber leaves its high-water mark, so a blocked publisher looks again.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
 _TURN = 256
@@ -38,17 +39,15 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):
         Raises:
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `oz.Publisher.publish`.
         """
-        raw, ready = self._frames(subject, payload)
         try:
-            with self._guard:
-                self._send(raw, ready, _NOBLOCK)
-        except zmq.Again:
-            if self._on_full != "block":
-                self._refused(subject)
-            await self._send_when_possible(subject, raw, ready)
+            refused = self._outlet.publish(self, subject, payload)
         except zmq.ZMQError:
             self._check_open()
             raise
+        if refused is not None:
+            if self._on_full != "block":
+                self._refused(subject)
+            await self._send_when_possible(subject, *refused)
 
     async def _send_when_possible(self, subject: str | bytes, raw: bytes, payload: Any) -> None:
         deadline = None if self._full_timeout is None else time.monotonic() + self._full_timeout
@@ -58,8 +57,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):
             pause = min(2 * pause, _LONGEST_PAUSE)
             self._check_open()
             try:
-                with self._guard:
-                    self._send(raw, payload, _NOBLOCK)
+                self._outlet.hand_over(self, raw, payload, _NOBLOCK)
                 return
             except zmq.Again:
                 continue
@@ -106,7 +104,13 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise Timeout(self._too_few(n, subject, timeout))
-            await self.poll(None if left is None else ceil(left * 1000), zmq.POLLIN)
+            try:
+                # Another task that publishes may take the sign that something came, hence only a slice.
+                await self.poll(ceil(1000 * (_SLICE if left is None else min(_SLICE, left))), zmq.POLLIN)
+            except asyncio.CancelledError:
+                # Closing cancels what waits on the socket; that is not a cancelled task.
+                if not self.closed or is_cancelled():
+                    raise
             self._check_open()
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:  # type: ignore[override]

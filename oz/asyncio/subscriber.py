@@ -13,7 +13,7 @@ from typing import Any, Self
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing
+from oz.asyncio.closing import Closing, is_cancelled
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriptions import Subscription
@@ -23,6 +23,8 @@ from oz.transport.subscribing import SubscriberBase
 _NOBLOCK = int(zmq.NOBLOCK)
 _TURN = 256
 """Messages received in one turn of the loop; after them other tasks have theirs."""
+_TURN_SECONDS = 0.01
+"""The same for messages that nobody receives: those that handlers have, or that no pattern wants."""
 
 
 class Subscriber(SubscriberBase, zmq.asyncio.Socket):
@@ -35,6 +37,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
 
     _context_class = zmq.asyncio.Context
     _since_pause: int = 0
+    _turn_ends: float = 0.0
 
     async def receive(self, timeout: float | None = None) -> Message:
         """Wait for the next message that a subscription without a handler wants; run handlers meanwhile.
@@ -49,12 +52,11 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         """
         self._since_pause += 1
         if self._since_pause >= _TURN:
-            self._since_pause = 0
-            await asyncio.sleep(0)
+            await self._pause()
         deadline = None
         while not self._ready:
             try:
-                message, route = self._take(_NOBLOCK)
+                message = self._inlet.take(self, _NOBLOCK, self._turn_ends)
             except zmq.Again:
                 if timeout is not None and deadline is None:
                     deadline = time.monotonic() + timeout
@@ -63,13 +65,36 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
             except zmq.ZMQError:
                 self._check_open()
                 raise
-            if not route.handlers:
-                return message
-            if route.is_listed:
-                # Kept before anything is awaited: a handler's await may be cancelled.
-                self._ready.append(message)
-            await self._dispatch(message)
+            if message is not None:
+                if message.route.is_only_listed:
+                    if self._recv_futures:
+                        self._wake_others()
+                    return message
+                if message.route.is_listed:
+                    # Kept before anything is awaited: a handler's await may be cancelled.
+                    self._ready.append(message)
+                await self._dispatch(message)
+            now = time.monotonic()
+            if now >= self._turn_ends and not self._ready:
+                if timeout is not None:
+                    deadline = now + max(timeout, _TURN_SECONDS) if deadline is None else deadline
+                    if now >= deadline:
+                        raise Timeout(f"no message in {timeout:g} s")
+                await self._pause()
+        if self._recv_futures:
+            self._wake_others()
         return self._ready.popleft()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(0)
+        self._since_pause = 0
+        self._turn_ends = time.monotonic() + _TURN_SECONDS
+
+    def _wake_others(self) -> None:
+        """Have other tasks that wait here look again: taking a message takes the sign that more came."""
+        if not self.closed:
+            # In pyzmq, reading this option wakes whoever waits for such an event.
+            self.get(zmq.EVENTS)
 
     async def _wait(self, deadline: float | None, timeout: float | None) -> None:
         self._since_pause = 0
@@ -80,7 +105,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
             await super().poll(None if left is None else ceil(left * 1000), zmq.POLLIN)
         except asyncio.CancelledError:
             # Closing cancels what waits on the socket; that is not a cancelled task.
-            if self.closed and not _is_cancelled():
+            if self.closed and not is_cancelled():
                 raise ClosedError("the subscriber was closed while it waited") from None
             raise
 
@@ -143,7 +168,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
                     if self.stats.delivered == seen:
                         break
         finally:
-            self._ready.extendleft(reversed(kept))
+            self._ready.extendleft(message for message in reversed(kept) if self._still_wanted(message))
         return self.stats.delivered - before
 
     # the pyzmq surface -----------------------------------------------------------------------------------
@@ -179,6 +204,10 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         frame = self._rest.popleft()
         return frame if copy else zmq.Frame(frame)
 
+    async def _deserialize(self, recvd: Awaitable[Any], load: Any) -> Any:
+        """Serve recv_string, recv_json and their kind, which pyzmq builds on this."""
+        return load(await recvd)
+
     def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Awaitable[Any]:
         """Wait for something to read, as `zmq.asyncio.Socket.poll`: milliseconds, and a hint only."""
         if flags & zmq.POLLIN and (self._ready or self._rest):
@@ -200,8 +229,3 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
     async def __aexit__(self, *_: object) -> None:
         """Close."""
         await self.close()
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

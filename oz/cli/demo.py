@@ -17,9 +17,9 @@ if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
 _HELP = """Watch wildcard subscriptions pick flights out of a real stream.
 
 A publisher process replays the 27,004 flights that left New York City in January 2013, on subjects
-flight.<origin>.<destination>.<carrier>; five subscribers, in four dialects, take what their patterns match. Ends
-with a table: what crossed the wire to each of them, what was delivered, and what was lost (nothing). Needs no
-server and no configuration, uses a free port of this machine, and takes a few seconds.
+flight.<origin>.<destination>.<carrier>; five subscribers, in four dialects, take what their patterns match.
+Ends with a table: what crossed the wire to each of them, how much of that was delivered, and what was lost
+(nothing). Needs no server and no configuration, uses a free port of this machine, and takes a few seconds.
 
 \b
 Examples:
@@ -27,7 +27,7 @@ Examples:
   oz demo --json | jq '.[] | {pattern, received, delivered, lost}'
 """
 
-_HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", "lost", "delivered/s")
+_HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", "lost", "messages/s")
 
 
 @click.command(help=_HELP)
@@ -44,7 +44,7 @@ def demo(ctx: click.Context, as_json: bool) -> None:
     elif is_terminal():
         _show_table(results)
     else:
-        write_line(plain_table([_HEADINGS, *(_cells(result, ", ") for result in results)]))
+        write_line(plain_table([_HEADINGS, *map(_cells, results)]))
     if any(result.lost for result in results):
         say(ctx, "messages were lost")
         ctx.exit(FAILED)
@@ -63,27 +63,31 @@ def _as_data(result: Result) -> dict[str, Any]:
     }
 
 
-def _cells(result: Result, separator: str) -> tuple[str, ...]:
-    numbers = (result.received, result.delivered, result.lost, round(result.rate))
-    return (
-        result.pattern,
-        result.dialect,
-        separator.join(result.prefixes),
-        *(f"{number:,}" for number in numbers),
+def _cells(result: Result) -> tuple[str, ...]:
+    return (result.pattern, result.dialect, ", ".join(result.prefixes), *_numbers(result))
+
+
+def _numbers(result: Result) -> tuple[str, ...]:
+    return tuple(
+        f"{number:,}" for number in (result.received, result.delivered, result.lost, round(result.rate))
     )
 
 
 def _show_table(results: list[Result]) -> None:
+    from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="January 2013: 27,004 flights from New York City")
-    for heading in _HEADINGS[:3]:
-        table.add_column(heading, overflow="fold")
-    for heading in _HEADINGS[3:]:
+    # The prefixes stand below their pattern: in a column of their own, 80 columns would not do.
+    table = Table(title="January 2013: 27,004 flights from New York City", box=box.SIMPLE_HEAD)
+    table.add_column("pattern\n  and its prefixes", overflow="fold")
+    table.add_column("dialect")
+    for heading in ("crossed\nthe wire", "delivered", "lost", "messages\na second"):
         table.add_column(heading, justify="right")
     for result in results:
-        table.add_row(*map(Text, _cells(result, "\n")))
+        prefixes = "".join(f"\n  {prefix}" for prefix in result.prefixes)
+        pattern = Text.assemble((result.pattern, "bold"), (prefixes, "dim"))
+        table.add_row(pattern, *map(Text, (result.dialect, *_numbers(result))))
     console().print(table)
 
 

@@ -25,7 +25,7 @@ Examples:
 """
 
 
-@click.command(help=_HELP)
+@click.command(help=_HELP, short_help="Show the prefixes and the regex that a pattern becomes.")
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @dialect_option("patterns that name none")
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 
 import click
@@ -44,7 +45,7 @@ def match(ctx: click.Context, pattern: str, subjects: tuple[str, ...], dialect: 
 def _given(subjects: Iterable[str]) -> Iterator[bytes]:
     for subject in subjects or ("-",):
         if subject == "-":
-            yield from (line.removesuffix(b"\n") for line in click.get_binary_stream("stdin"))
+            yield from (line.removesuffix(b"\n") for line in sys.stdin.buffer)
         else:
             yield subject.encode(errors="surrogateescape")
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import click
 
 import oz
+from oz.transport import endpoints
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Where `oz pub` and `oz sub` meet when they are told nothing: this machine only."""
@@ -21,8 +22,8 @@ def dialect_option(of_what: str) -> Callable[[_F], _F]:
         "--dialect",
         type=click.Choice(oz.DIALECTS),
         default=oz.DIALECTS[0],
-        show_default=True,
-        help=f"The dialect of {of_what}.",
+        metavar="NAME",
+        help=f"The dialect of {of_what}: {', '.join(oz.DIALECTS)}.  [default: {oz.DIALECTS[0]}]",
     )
 
 
@@ -33,10 +34,26 @@ def endpoint_options(default: str) -> Callable[[_F], _F]:
         for name in ("--connect", "--bind"):
             note = f"  [default: {DEFAULT_ENDPOINT}]" if name == default else ""
             text = f"{name[2:].capitalize()} to this endpoint; may be repeated.{note}"
-            command = click.option(name, multiple=True, metavar="ENDPOINT", help=text)(command)
+            option = click.option(name, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
+            command = option(command)
         return command
 
     return offer
+
+
+def _checked(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[str]:
+    for endpoint in given:
+        try:
+            endpoints.check(endpoint, own_context=True)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
+    return list(given)
+
+
+def ready_line(socket: oz.Publisher | oz.Subscriber, bind: Sequence[str], connect: Sequence[str]) -> str:
+    """Say that a socket is ready, and where: with the port that a `*` became."""
+    bound = [f"bound to {one}" for one in (*bind[:-1], socket.endpoint)] if bind else []
+    return f"ready, {', '.join(bound + [f'connected to {one}' for one in connect])}"
 
 
 def parse_all(specs: Sequence[str], dialect: str) -> list[oz.Pattern]:

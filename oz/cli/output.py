@@ -10,8 +10,6 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
 if TYPE_CHECKING:  # rich takes longer to import than most commands to run
     from rich.console import Console
 
@@ -36,7 +34,7 @@ def write_line(line: str | bytes) -> None:
     Raises:
         BrokenPipeError: whoever read stdout has gone.
     """
-    out = click.get_binary_stream("stdout")
+    out = sys.stdout.buffer
     out.write((line.encode() if isinstance(line, str) else line) + b"\n")
     out.flush()
 

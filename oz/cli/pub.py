@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Iterator
-from itertools import chain, repeat
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import repeat
 
 import click
 
 import oz
 from oz.cli.exits import NOBODY, say
-from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options
+from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options, ready_line
 from oz.cli.output import printable
 
 _FROM_STDIN = "-"
+_MANY = 10_000
+_PARTING = 1.0  # seconds for what is still to be sent after Ctrl-C
 
 _HELP = f"""Publish PAYLOAD on SUBJECT.
 
 Without a PAYLOAD each line of stdin is one. When SUBJECT is - each line of stdin is a subject, a space and a
 payload, which is what `oz sub` prints; blank lines are skipped.
 
-Waits --wait seconds for a subscriber that is interested in the subject; when none comes it says so and exits 3.
-A subscriber that cannot keep up is waited for, so nothing is dropped. Without --bind and --connect it binds
-{DEFAULT_ENDPOINT}, where `oz sub` looks for it; either may be started first.
+Waits --wait seconds for a subscriber that is interested in the subject; when none comes it says so and exits
+3. A subscriber that cannot keep up is waited for, so nothing is dropped.
+
+Without --bind and --connect it binds {DEFAULT_ENDPOINT}, where `oz sub` looks for it; either may be started
+first.
 
 \b
 Examples:
@@ -40,14 +47,20 @@ Message = tuple[bytes, bytes]
 @click.argument("payload", required=False)
 @dialect_option("the subject")
 @endpoint_options(default="--bind")
-@click.option("--count", type=click.IntRange(min=1), help="Publish PAYLOAD so many times.  [default: 1]")
-@click.option("--interval", type=click.FloatRange(min=0), default=0.0, help="Seconds between two messages.")
+@click.option("--count", type=click.IntRange(1), metavar="N", help="Publish PAYLOAD so often.  [default: 1]")
+@click.option(
+    "--interval",
+    type=click.FloatRange(0),
+    default=0.0,
+    metavar="SECONDS",
+    help="Time from one message to the next.",
+)
 @click.option(
     "--wait",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(0),
     default=2.0,
-    show_default=True,
-    help="Seconds to wait for a subscriber.",
+    metavar="SECONDS",
+    help="Time to wait for subscribers, in all.  [default: 2]",
 )
 @click.pass_context
 def pub(
@@ -55,29 +68,42 @@ def pub(
     subject: str,
     payload: str | None,
     dialect: str,
-    bind: tuple[str, ...],
-    connect: tuple[str, ...],
+    bind: list[str],
+    connect: list[str],
     count: int | None,
     interval: float,
     wait: float,
 ) -> None:
     """Publish; the text of the help is `_HELP`."""
     messages = _messages(subject, payload, count)
+    if interval:
+        messages = _paced(messages, interval)
     if subject != _FROM_STDIN:
-        # Before anything is bound or waited for.
+        # A bad subject is told before anything is bound or waited for.
         oz.validate_subject(_as_bytes(subject), dialect)
-    endpoints = list(bind) if bind or connect else [DEFAULT_ENDPOINT]
-    with oz.Publisher(
-        endpoints or None, list(connect) or None, dialect=dialect, on_full="block"
-    ) as publisher:
-        say(ctx, _ready_line(publisher, endpoints, connect))
-        patience = _Patience(publisher, wait)
-        if subject != _FROM_STDIN and not patience.wait_for(_as_bytes(subject)):
-            _give_up(
-                ctx, f"nobody subscribed to {printable(subject)} within {wait:g} s; nothing was published"
-            )
-        _publish_all(publisher, patience, _paced(messages, interval))
-        _report_unwanted(ctx, publisher)
+    if not (bind or connect):
+        bind = [DEFAULT_ENDPOINT]
+    with _publisher(bind, connect, dialect) as publisher:
+        say(ctx, ready_line(publisher, bind, connect))
+        audience = _Audience(publisher, wait)
+        if subject != _FROM_STDIN and not audience.wait_for(_as_bytes(subject)):
+            say(ctx, f"nobody subscribed to {printable(subject)} within {wait:g} s; nothing was published")
+            ctx.exit(NOBODY)
+        tally = _publish_all(publisher, audience, messages)
+    _report(ctx, tally)
+
+
+@contextmanager
+def _publisher(bind: list[str], connect: list[str], dialect: str) -> Iterator[oz.Publisher]:
+    publisher = oz.Publisher(bind, connect, dialect=dialect, on_full="block")
+    try:
+        yield publisher
+    except KeyboardInterrupt:
+        publisher.close(timeout=_PARTING)
+        raise
+    finally:
+        # What a slow subscriber has not fetched yet is still here: wait for it, as long as it takes.
+        publisher.close(linger=-1)
 
 
 def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[Message]:
@@ -92,7 +118,7 @@ def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[
 
 
 def _stdin_lines() -> Iterator[bytes]:
-    return (line.removesuffix(b"\n") for line in click.get_binary_stream("stdin"))
+    return (line.removesuffix(b"\n") for line in sys.stdin.buffer)
 
 
 def _split(lines: Iterable[bytes]) -> Iterator[Message]:
@@ -112,14 +138,8 @@ def _paced(messages: Iterator[Message], interval: float) -> Iterator[Message]:
         yield message
 
 
-def _publish_all(publisher: oz.Publisher, patience: _Patience, messages: Iterable[Message]) -> None:
-    for subject, payload in messages:
-        patience.wait_for(subject)
-        publisher.publish(subject, payload)
-
-
-class _Patience:
-    """Waits for subscribers of each new subject, but no longer than a limit in all.
+class _Audience:
+    """Waits for a subscriber of each new subject, but no longer than a limit in all.
 
     A subscriber's patterns arrive one after the other: that one of them is there does not mean that all are.
     """
@@ -127,41 +147,46 @@ class _Patience:
     def __init__(self, publisher: oz.Publisher, limit: float) -> None:
         self._publisher = publisher
         self._left = limit
-        self._wanted: set[bytes] = set()
+        self._seen: set[bytes] = set()
 
     def wait_for(self, subject: bytes) -> bool:
-        """Return whether somebody subscribed to the subject before patience ran out."""
-        if subject in self._wanted or self._left < 0:
-            return subject in self._wanted
+        """Tell whether somebody wants the subject; when it is new, wait for that while there is time left."""
+        if self._left > 0 and subject not in self._seen:
+            self._seen.add(subject)
+            self._wait(subject)
+        return self._publisher.interest(subject)
+
+    def _wait(self, subject: bytes) -> None:
         started = time.monotonic()
         try:
             self._publisher.wait_for_subscribers(1, subject=subject, timeout=self._left)
         except oz.Timeout:
-            self._left = -1  # spent; 0 would still look once for each subject
-            return False
-        self._left = max(0.0, self._left - (time.monotonic() - started))
-        self._wanted.add(subject)
-        return True
+            self._left = 0
+        # After so many subjects the start is over, and there is no need to remember more.
+        self._left = 0 if len(self._seen) > _MANY else self._left - (time.monotonic() - started)
 
 
-def _ready_line(publisher: oz.Publisher, bind: Iterable[str], connect: Iterable[str]) -> str:
-    # The publisher knows the port that it was given for `:*`.
-    bound = [publisher.endpoint] if bind else []
-    places = chain((f"bound to {one}" for one in bound), (f"connected to {one}" for one in connect))
-    return f"ready, {', '.join(places)}"
+@dataclass
+class _Tally:
+    published: int = 0
+    unwanted: int = 0
 
 
-def _report_unwanted(ctx: click.Context, publisher: oz.Publisher) -> None:
-    stats = publisher.stats
-    if stats.published and not stats.sent:
-        _give_up(ctx, "nobody subscribed to any of the subjects")
-    if stats.unwanted:
-        say(ctx, f"{stats.unwanted} of {stats.published} messages had no subscriber")
+def _publish_all(publisher: oz.Publisher, audience: _Audience, messages: Iterable[Message]) -> _Tally:
+    tally = _Tally()
+    for subject, payload in messages:
+        tally.unwanted += not audience.wait_for(subject)
+        publisher.publish(subject, payload)
+        tally.published += 1
+    return tally
 
 
-def _give_up(ctx: click.Context, line: str) -> None:
-    say(ctx, line)
-    ctx.exit(NOBODY)
+def _report(ctx: click.Context, tally: _Tally) -> None:
+    if not tally.unwanted:
+        return
+    say(ctx, f"{tally.unwanted} of {tally.published} messages had no subscriber")
+    if tally.unwanted == tally.published:
+        ctx.exit(NOBODY)
 
 
 def _as_bytes(argument: str) -> bytes:

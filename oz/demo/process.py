@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -61,19 +62,24 @@ def publisher_process(command: Sequence[str]) -> Iterator[PublisherProcess]:
     Raises:
         DemoFailed: it did not start.
     """
-    # A process group of its own: Ctrl-C is for us, and ending the process is our part of it.
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        process_group=0,
-    )
+    # Ctrl-C waits until the process is known, or it would stay behind. The process inherits that, and so
+    # leaves Ctrl-C to us.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    process = None
     try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         yield PublisherProcess(process, time.monotonic() + START_TIME)
     finally:
-        _end(process)
+        if process is not None:
+            _end(process)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -1,4 +1,4 @@
-"""`oz demo` as data: subscribers in several dialects, fed by a publisher process, and what each of them got."""
+"""`oz demo` as data: subscribers in several dialects, a publisher process, and what each subscriber got."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Result:
         received: messages that crossed the wire to it.
         delivered: those of them that matched.
         expected: how many of the flights match, counted without any socket.
-        rate: messages delivered a second.
+        rate: messages a second that it took from the wire and tried its pattern on.
     """
 
     pattern: str
@@ -123,14 +123,15 @@ class _Listener:
 
     def result(self, expected: int) -> Result:
         """Sum up; the end marker is no message of the demo's."""
+        received = self.subscriber.stats.received - 1
         return Result(
             pattern=str(self.pattern.text),
             dialect=self.pattern.dialect,
             prefixes=tuple(prefix.decode(errors="backslashreplace") for prefix in self.pattern.prefixes),
-            received=self.subscriber.stats.received - 1,
+            received=received,
             delivered=self.delivered,
             expected=expected,
-            rate=self.delivered / max(self.ended - self.began, 1e-9),
+            rate=received / max(self.ended - self.began, 1e-9),
         )
 
 

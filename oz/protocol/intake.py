@@ -25,7 +25,7 @@ class Intake:
         self._decode = codec.decode if codec is not None else None
         self._reported: set[object] = set()
 
-    def accept(self, frames: list[bytes], time_ns: int) -> tuple[Message, Route] | None:
+    def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
         """Take one message in.
 
         Args:
@@ -33,7 +33,7 @@ class Intake:
             time_ns: the time, for `Message.time_ns`.
 
         Returns:
-            The message and who gets it; None when nobody does, which is counted.
+            The message, with the route that says who gets it; None when nobody does, which is counted.
         """
         stats = self.stats
         stats.received += 1
@@ -41,10 +41,7 @@ class Intake:
         route = self.table.routes.get(subject)
         if route is None:
             route = self.table.route(subject)
-        if route.timed_out:
-            self._report_timeouts(route)
-        if not route.subscriptions:
-            self._count_refusal(route)
+        if not route.is_clear and not self._is_wanted(route):
             return None
         payload = frames[1] if len(frames) > 1 else b""
         if self._decode is not None:
@@ -55,16 +52,18 @@ class Intake:
                 self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
                 return None
         stats.delivered += 1
-        return Message(route.subject, payload, frames, route.subscriptions, time_ns), route
+        return Message(route.subject, payload, frames, route, time_ns)
 
-    def _count_refusal(self, route: Route) -> None:
+    def _is_wanted(self, route: Route) -> bool:
+        """Count why a message goes to fewer than it might, and tell whether anybody is left."""
         if route.timed_out:
-            return
-        if route.is_malformed:
+            self._report_timeouts(route)
+        elif route.is_malformed:
             self.stats.malformed += 1
             self._warn_once("subject", "a subject is not UTF-8 and is skipped: %r", route.subject)
-        else:
+        elif not route.subscriptions:
             self.stats.filtered += 1
+        return bool(route.subscriptions)
 
     def _report_timeouts(self, route: Route) -> None:
         self.stats.timed_out += len(route.timed_out)

@@ -53,9 +53,27 @@ class Subscription:
 
 
 class Route:
-    """Who gets the messages of one subject."""
+    """Who gets the messages of one subject.
 
-    __slots__ = ("handlers", "is_listed", "is_malformed", "subject", "subscriptions", "timed_out")
+    Attributes:
+        subject: as text where it is UTF-8.
+        subscriptions: all that match.
+        is_clear: somebody wants it, and no pattern ran out of time.
+        is_listed: a subscription without a handler wants it, so `receive` gives it.
+        is_only_listed: and no handler does.
+        is_malformed: it is not UTF-8 and nobody wants it.
+        timed_out: the patterns that ran out of time.
+    """
+
+    __slots__ = (
+        "is_clear",
+        "is_listed",
+        "is_malformed",
+        "is_only_listed",
+        "subject",
+        "subscriptions",
+        "timed_out",
+    )
 
     def __init__(
         self, subject: str | bytes, subscriptions: tuple[Subscription, ...], timed_out: tuple[Pattern, ...]
@@ -63,8 +81,9 @@ class Route:
         """Work the route out from the subscriptions that match."""
         self.subject = subject
         self.subscriptions = subscriptions
-        self.handlers = tuple(one for one in subscriptions if one.handler is not None)
-        self.is_listed = len(self.handlers) < len(subscriptions)
+        self.is_clear = bool(subscriptions) and not timed_out
+        self.is_listed = any(one.handler is None for one in subscriptions)
+        self.is_only_listed = self.is_listed and all(one.handler is None for one in subscriptions)
         # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
         self.is_malformed = not subscriptions and isinstance(subject, bytes)
         self.timed_out = timed_out

@@ -62,6 +62,8 @@ class PrefixBuckets:
         """
         timed_out: list[Pattern] = []
         for length in self._lengths:
+            if length > len(subject):
+                continue  # a slice that stops short would find the bucket of a shorter prefix again
             bucket = self._buckets.get(subject[:length])
             if bucket is None:
                 continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any
 
 import regex
 
@@ -101,6 +101,9 @@ class Pattern:
                 and raims.glob can.
         """
         own = self._dialect.decode(subject, SubjectError)
+        if self._compiled.literal is not None:
+            # Not by the regex: of a long literal the engine first makes search tables, in cubic time.
+            return (own if isinstance(own, bytes) else own.encode()) == self._compiled.literal
         if not self._compiled.timed:
             return self.regex.fullmatch(own) is not None
         try:
@@ -123,10 +126,12 @@ class Pattern:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the call that makes it again."""
+        variant = self._key[2]
         if self.dialect == "regex":
-            lists = cast("Any", self.regex).named_lists
-            return _from_regex, (self.text, self.regex.flags, lists)
-        return _remake, (self.text, self.dialect, self._key[2] is not None)
+            # Not the regex's own flags: those that the text sets would come back as given ones.
+            asked, lists = variant if isinstance(variant, tuple) else (0, ())
+            return _from_regex, (self.text, asked, dict(lists))
+        return _remake, (self.text, self.dialect, variant is not None)
 
 
 def _readable(text: str | bytes) -> str | bytes:

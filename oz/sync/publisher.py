@@ -5,6 +5,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterable
+from math import ceil
 from typing import Any
 
 import zmq
@@ -14,6 +15,8 @@ from oz.transport.publishing import PublisherBase
 from oz.transport.socket import CLOSE_TIMEOUT
 
 _SLICE = 0.05
+_YIELD = 0.001
+"""Seconds for which a blocked publisher lets other threads have the socket; a lock alone is not fair."""
 
 
 class Publisher(PublisherBase):
@@ -25,9 +28,9 @@ class Publisher(PublisherBase):
 
     def _set_options(self, high_water_mark: int | None) -> None:
         super()._set_options(high_water_mark)
-        if self._on_full == "error":
-            self._flags = int(zmq.NOBLOCK)
-        elif self._on_full == "block" and self._full_timeout is not None:
+        if self._on_full != "drop":
+            self._outlet.flags = int(zmq.NOBLOCK)
+        if self._on_full == "block" and self._full_timeout is not None:
             self.set(zmq.SNDTIMEO, round(self._full_timeout * 1000))
 
     def publish(self, subject: str | bytes, payload: Any = b"") -> None:
@@ -44,15 +47,35 @@ class Publisher(PublisherBase):
             ClosedError: the publisher is closed.
             OwnershipError: the publisher was made before a fork.
         """
-        raw, ready = self._frames(subject, payload)
         try:
-            with self._guard:
-                self._send(raw, ready, self._flags)
-        except zmq.Again:
-            self._refused(subject)
+            refused = self._outlet.publish(self, subject, payload)
         except zmq.ZMQError:
             self._check_open()
             raise
+        if refused is not None:
+            if self._on_full != "block":
+                self._refused(subject)
+            self._send_when_possible(subject, *refused)
+
+    def _send_when_possible(self, subject: str | bytes, raw: bytes, payload: Any) -> None:
+        """Wait for room in slices, between which another thread may close the publisher."""
+        deadline = None if self._full_timeout is None else time.monotonic() + self._full_timeout
+        while deadline is None or time.monotonic() < deadline:
+            left = _SLICE if deadline is None else min(_SLICE, max(0.0, deadline - time.monotonic()))
+            with self._guard:
+                self._check_open()
+                limit = self.get(zmq.SNDTIMEO)
+                self.set(zmq.SNDTIMEO, ceil(left * 1000))
+                try:
+                    self._outlet.hand_over(self, raw, payload, 0)
+                    return
+                except zmq.Again:
+                    pass
+                finally:
+                    if not self.closed:
+                        self.set(zmq.SNDTIMEO, limit)
+            time.sleep(_YIELD)
+        self._refused(subject)
 
     def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
         """Publish messages one after another.

@@ -15,6 +15,9 @@ from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
+_PATIENCE = 0.05
+"""Seconds that a call which must not wait may look through messages that are not for its caller."""
+
 
 class Subscriber(SubscriberBase):
     """Receives messages by subject pattern from any ZeroMQ publisher; in place of a `zmq.SUB` socket.
@@ -38,21 +41,31 @@ class Subscriber(SubscriberBase):
             return self._ready.popleft()
         if timeout is None:
             return self._next_forever()
+        now = time.monotonic()
         try:
-            return self._next(_NOBLOCK)
+            return self._next(_NOBLOCK, now + max(timeout, _PATIENCE))
         except zmq.Again:
-            return self._next_until(time.monotonic() + timeout, timeout)
+            return self._next_until(now + timeout, timeout)
 
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed."""
-        return self
-
-    def __next__(self) -> Message:
-        """Receive the next message."""
-        try:
-            return self._ready.popleft() if self._ready else self._next_forever()
-        except ClosedError:
-            raise StopIteration from None
+        ready, take = self._ready, self._inlet.take
+        while not self.closed:
+            if ready:
+                # Its handlers have been called.
+                yield ready.popleft()
+                continue
+            try:
+                message = take(self, 0)
+            except zmq.Again:
+                # RCVTIMEO is for the calls of pyzmq.
+                continue
+            except zmq.ZMQError:
+                if not self.closed:
+                    raise
+                return
+            if message is not None and (message.route.is_only_listed or self._dispatch(message)):
+                yield message
 
     def run(self, timeout: float | None = None) -> int:
         """Call handlers for what arrives, until nothing has for a while; other messages wait in line.
@@ -94,31 +107,36 @@ class Subscriber(SubscriberBase):
             with self._guard:
                 super().poll(ceil(left * 1000))
             try:
-                return self._next(_NOBLOCK)
+                return self._next(_NOBLOCK, deadline)
             except zmq.Again:
                 continue
         raise Timeout(f"no message in {timeout:g} s")
 
-    def _next(self, flags: int) -> Message:
+    def _next(self, flags: int, until: float | None = None) -> Message:
         """Take messages until one is for the caller; run the handlers of each.
+
+        Args:
+            flags: 0 or `zmq.NOBLOCK`.
+            until: `time.monotonic()` at which to give up, though messages for others keep coming.
 
         Raises:
             zmq.Again: there is none.
         """
         try:
             while True:
-                message, route = self._take(flags)
-                if route.handlers:
-                    self._dispatch(message)
-                if route.is_listed:
+                message = self._inlet.take(self, flags, until)
+                if message is not None and (message.route.is_only_listed or self._dispatch(message)):
                     return message
+                if until is not None and time.monotonic() >= until:
+                    raise zmq.Again
         except zmq.Again:
             raise
         except zmq.ZMQError:
             self._check_open()
             raise
 
-    def _dispatch(self, message: Message) -> None:
+    def _dispatch(self, message: Message) -> bool:
+        """Run the handlers; tell whether the message is also for whoever receives."""
         for subscription in message.subscriptions:
             # A handler before this one may have ended this subscription.
             if subscription.handler is not None and subscription.active:
@@ -126,12 +144,13 @@ class Subscriber(SubscriberBase):
                     subscription.handler(message)
                 except Exception:
                     self._log_failure(subscription)
+        return message.route.is_listed and self._still_wanted(message)
 
     def _prefetch(self) -> bool:
         """Take what is there until a message is for the caller; tell whether there is one."""
         if not self._ready and not self._rest:
             try:
-                self._ready.append(self._next(_NOBLOCK))
+                self._ready.append(self._next(_NOBLOCK, time.monotonic() + _PATIENCE))
             except zmq.Again:
                 return False
         return True

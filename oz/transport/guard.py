@@ -9,80 +9,75 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from types import TracebackType
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import NoReturn
 
 from oz.errors import OwnershipError
 
 
-class Guard(Protocol):
-    """What is held while a socket is touched. A publisher's is an `RLock`: its calls are short and whole."""
-
-    def __enter__(self) -> Any: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+def in_use() -> OwnershipError:
+    """Make the error for a second thread."""
+    return OwnershipError("another thread is using this subscriber; give each thread a subscriber of its own")
 
 
-class RefusingGuard:
-    """Refuses other threads: for subscribers, which may wait for a message for ever."""
+def _refuse(*_: object) -> NoReturn:
+    raise OwnershipError("this socket was made before a fork, in the parent process; make one in the child")
 
-    __slots__ = ("_acquire", "_release")
 
-    def __init__(self) -> None:
-        """Start free. The lock is re-entrant, so that a signal handler can close the socket."""
+class Guard:
+    """What is held while a socket is touched. It is re-entrant, so that a signal handler can close one.
+
+    A publisher's lets other threads wait, since its calls are short and whole. A subscriber's refuses
+    them, since it may wait for a message for ever.
+
+    Attributes:
+        acquire: the lock's own `acquire(blocking)`, or what refuses in the child of a fork.
+        release: the lock's own `release()`.
+    """
+
+    __slots__ = ("__weakref__", "_waits", "acquire", "release")
+
+    acquire: Callable[[bool], bool]
+    release: Callable[[], None]
+
+    def __init__(self, *, waits: bool) -> None:
+        """Start free."""
         lock = threading.RLock()
-        self._acquire = lock.acquire
-        self._release = lock.release
+        self.acquire = lock.acquire
+        self.release = lock.release
+        self._waits = waits
+        _guards.add(self)
 
     def __enter__(self) -> None:
         """Take it.
 
         Raises:
-            OwnershipError: another thread has it.
+            OwnershipError: another thread has it, or the process did not make it.
         """
-        if not self._acquire(False):
-            raise OwnershipError(
-                "another thread is using this subscriber; give each thread a subscriber of its own"
-            )
+        if not self.acquire(self._waits):
+            raise in_use()
 
     def __exit__(self, *_: object) -> None:
         """Let it go."""
-        self._release()
+        self.release()
+
+    def disown(self) -> None:
+        """Refuse everything from now on."""
+        self.acquire = _refuse
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether its socket was made before a fork, in the parent process."""
+        return self.acquire is _refuse
 
 
-class _ForeignGuard:
-    """Stands in the child of a fork where the parent's guard stood."""
-
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        """Refuse.
-
-        Raises:
-            OwnershipError: always.
-        """
-        raise OwnershipError(
-            "this socket was made before a fork, in the parent process; make one in the child"
-        )
-
-    def __exit__(self, *_: object) -> None:
-        """Never reached."""
+_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
-_sockets: weakref.WeakSet[Any] = weakref.WeakSet()
+def _disown_all() -> None:
+    for guard in list(_guards):
+        guard.disown()
+    _guards.clear()
 
 
-def watch(socket: Any) -> None:
-    """See to it that the socket's `_guard` refuses everything in the child of a fork."""
-    _sockets.add(socket)
-
-
-def _disown() -> None:
-    for socket in list(_sockets):
-        socket._guard = _ForeignGuard()
-    _sockets.clear()
-
-
-os.register_at_fork(after_in_child=_disown)
+os.register_at_fork(after_in_child=_disown_all)

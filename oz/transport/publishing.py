@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Iterable
 from typing import Any, Literal, NoReturn
@@ -15,7 +14,9 @@ from oz.protocol.stats import PublisherStats
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport import endpoints
-from oz.transport.socket import BaseSocket, backend_get, backend_recv, backend_send
+from oz.transport.guard import Guard
+from oz.transport.outlet import Outlet
+from oz.transport.socket import BaseSocket, backend_get, backend_recv
 from oz.wire.codec import Codec, find_codec
 
 OnFull = Literal["drop", "block", "error"]
@@ -26,7 +27,6 @@ OWN_KEYS = b"\x00\x31"
 SUBJECTS_REMEMBERED = 65_536
 """How many subjects a publisher remembers as valid."""
 
-_LISTEN_EVERY = 4096
 # As plain numbers: the enum members cost 0.3 µs a message.
 _NOBLOCK = int(zmq.NOBLOCK)
 _SNDMORE = int(zmq.SNDMORE)
@@ -37,13 +37,11 @@ class PublisherBase(BaseSocket):
 
     _kind = zmq.XPUB
     _accepted_kinds = (zmq.PUB, zmq.XPUB)
-    _subjects: dict[str | bytes, bytes]
+    _outlet: Outlet
     _interest: PeerInterest
-    _codec: Codec | None
     _on_full: OnFull
     _full_timeout: float | None
-    _flags: int
-    _stats: PublisherStats
+    _plain_sends: int = 0
 
     def __init__(
         self,
@@ -84,16 +82,14 @@ class PublisherBase(BaseSocket):
         if on_full not in ("drop", "block", "error"):
             raise ValueError(f'on_full is "drop", "block" or "error", not {on_full!r}')
         found = find_codec(codec)
-        self._create(context, kind, dialect, threading.RLock())
-        self._subjects = {}
+        self._create(context, kind, dialect, Guard(waits=True))
+        self._outlet = Outlet(self._guard, found, self._admit)
         self._interest = PeerInterest()
-        self._codec = found
         self._on_full = on_full
         self._full_timeout = full_timeout
-        self._flags = 0
-        self._stats = PublisherStats()
-        self._set_options(high_water_mark)
-        self._attach(bind, connect)
+        with self._closed_on_failure():
+            self._set_options(high_water_mark)
+            self._attach(bind, connect)
 
     def _set_options(self, high_water_mark: int | None) -> None:
         self._set_high_water_mark(high_water_mark)
@@ -111,7 +107,7 @@ class PublisherBase(BaseSocket):
     @property
     def stats(self) -> PublisherStats:
         """What this publisher did so far; see `PublisherStats`."""
-        return self._stats
+        return self._outlet.stats
 
     # subjects --------------------------------------------------------------------------------------------
 
@@ -135,55 +131,19 @@ class PublisherBase(BaseSocket):
         advice = rules.subject_advice(own)
         if advice is not None:
             warnings.warn(advice, SubjectWarning, stacklevel=4)
-        if len(self._subjects) >= SUBJECTS_REMEMBERED:
-            self._subjects.clear()
+        subjects = self._outlet.subjects
+        if len(subjects) >= SUBJECTS_REMEMBERED:
+            subjects.clear()
         if isinstance(subject, (str, bytes)):
-            self._subjects[subject] = raw
+            subjects[subject] = raw
         return raw
 
     def _endpoints_changed(self) -> None:
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
-        self._subjects.clear()
-
-    def _raw(self, subject: str | bytes) -> bytes:
-        try:
-            raw = self._subjects.get(subject)
-        except TypeError:
-            # Not hashable: no text, or a bytearray.
-            raw = None
-        return self._admit(subject) if raw is None else raw
-
-    # sending ---------------------------------------------------------------------------------------------
-
-    def _frames(self, subject: str | bytes, payload: Any) -> tuple[bytes, Any]:
-        """Make both frames ready before the first is sent: half a message would join with the next."""
-        self._stats.published += 1
-        raw = self._raw(subject)
-        if self._codec is not None:
-            return raw, self._codec.encode(payload)
-        if type(payload) is not bytes:
-            payload = _as_bytes(payload)
-        return raw, payload
-
-    def _send(self, raw: bytes, payload: Any, flags: int) -> None:
-        """Hand one message to ZeroMQ; hold the guard around it.
-
-        Raises:
-            zmq.Again: a subscriber is at its high-water mark and `on_full` is not `"drop"`.
-        """
-        backend_send(self, raw, flags | _SNDMORE)
-        if type(payload) is tuple:
-            for frame in payload[:-1]:
-                backend_send(self, frame, flags | _SNDMORE)
-            payload = payload[-1]
-        backend_send(self, payload, flags)
-        stats = self._stats
-        stats.sent += 1
-        if not stats.sent % _LISTEN_EVERY:
-            self._listen()
+        self._outlet.subjects.clear()
 
     def _refused(self, subject: str | bytes) -> NoReturn:
-        self._stats.dropped += 1
+        self._outlet.stats.dropped += 1
         waited = "" if self._full_timeout is None else f" for {self._full_timeout:g} s"
         raise WouldBlock(
             f"a subscriber is at its high-water mark{waited}; {subject!r} was not sent to anybody"
@@ -212,11 +172,11 @@ class PublisherBase(BaseSocket):
 
     def _enough(self, wanted: int, subject: str | bytes | None) -> bool:
         self._listen()
-        raw = None if subject is None else self._raw(subject)
+        raw = None if subject is None else self._outlet.subject(subject)
         return self._interest.count(raw) >= wanted
 
     def _too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
-        raw = None if subject is None else self._raw(subject)
+        raw = None if subject is None else self._outlet.subject(subject)
         what = "" if subject is None else f" for {subject!r}"
         return f"{self._interest.count(raw)} of {wanted} subscriptions{what} came within {timeout or 0:g} s"
 
@@ -225,6 +185,7 @@ class PublisherBase(BaseSocket):
     def send(self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any) -> Any:
         """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
         with self._guard:
+            self._listen_at_times()
             return super().send(data, flags, copy=copy, track=track, **kwargs)
 
     def send_multipart(
@@ -232,25 +193,14 @@ class PublisherBase(BaseSocket):
     ) -> Any:
         """Send the frames of one message, as `zmq.Socket.send_multipart` does, unchecked."""
         with self._guard:
+            self._listen_at_times()
             return super().send_multipart(list(msg_parts), flags, copy=copy, track=track, **kwargs)
+
+    def _listen_at_times(self) -> None:
+        self._plain_sends += 1
+        if not self._plain_sends % _LISTEN_EVERY:
+            self._listen()
 
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
         """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
         raise zmq.ZMQError(zmq.ENOTSUP)
-
-
-def _as_bytes(payload: Any) -> Any:
-    """Give a payload that ZeroMQ takes: bytes-like, or a tuple of several frames.
-
-    Raises:
-        TypeError: it is neither; says what to do.
-    """
-    if isinstance(payload, (list, tuple)) and payload:
-        return tuple(_as_bytes(frame) for frame in payload)
-    if isinstance(payload, (bytearray, memoryview)):
-        return bytes(payload)
-    if isinstance(payload, (bytes, zmq.Frame)):
-        return payload
-    raise TypeError(
-        f"a payload is bytes, not {type(payload).__name__}: encode it, or give the publisher codec='msgpack'"
-    )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import zmq
 
 from oz.errors import ClosedError
 from oz.subjects import dialects
-from oz.transport import endpoints, guard
+from oz.transport import endpoints
 from oz.transport.guard import Guard
 
 _log = logging.getLogger("oz.socket")
@@ -59,7 +60,6 @@ class BaseSocket(zmq.Socket[Any]):
         if context is None:
             self.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
         self._register()
-        guard.watch(self)
 
     def _register(self) -> None:
         """Let `Context.destroy` know of this socket, as `Context.socket` does."""
@@ -73,16 +73,20 @@ class BaseSocket(zmq.Socket[Any]):
         self.set(zmq.SNDHWM, mark)
         self.set(zmq.RCVHWM, mark)
 
-    def _attach(self, bind: str | Iterable[str] | None, connect: str | Iterable[str] | None) -> None:
-        """Bind and connect; on failure leave nothing open behind."""
+    @contextmanager
+    def _closed_on_failure(self) -> Iterator[None]:
+        """Leave nothing open behind when the rest of the construction fails."""
         try:
-            for endpoint in endpoints.as_list(bind):
-                self.bind(endpoint)
-            for endpoint in endpoints.as_list(connect):
-                self.connect(endpoint)
+            yield
         except BaseException:
             self.close(0)
             raise
+
+    def _attach(self, bind: str | Iterable[str] | None, connect: str | Iterable[str] | None) -> None:
+        for endpoint in endpoints.as_list(bind):
+            self.bind(endpoint)
+        for endpoint in endpoints.as_list(connect):
+            self.connect(endpoint)
 
     @property
     def endpoint(self) -> str:
@@ -140,13 +144,16 @@ class BaseSocket(zmq.Socket[Any]):
 
     def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
         """Close the socket but not its context; tell whether the context is still to be ended."""
-        if self.closed:
+        if self.closed or self._guard.is_foreign:
+            # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
             return False
         if linger is None and timeout is not None:
             linger = round(timeout * 1000)
         elif linger is None and self._own_context:
             linger = round(CLOSE_TIMEOUT * 1000)
         with self._guard:
+            if self.closed:
+                return False
             self.disable_monitor()
             super().close(linger)
         return self._own_context

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Iterable
+from time import monotonic
+from time import time_ns as _now
 from typing import Any
 
 import zmq
@@ -14,15 +15,19 @@ from oz.errors import PatternError
 from oz.message import Message
 from oz.protocol.intake import Intake
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriptions import Handler, Route, Subscription
+from oz.protocol.subscriptions import Handler, Subscription
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
-from oz.transport.guard import RefusingGuard
+from oz.transport.frames import frame_reader
+from oz.transport.guard import Guard
+from oz.transport.inlet import Inlet
 from oz.transport.socket import BaseSocket, backend_get, backend_recv
 from oz.wire.codec import Codec, find_codec
 
 _log = logging.getLogger("oz.subscriber")
 
 EVERYTHING = compile(b"", "zmq")
+
+_NOBLOCK = int(zmq.NOBLOCK)
 
 
 class SubscriberBase(BaseSocket):
@@ -31,6 +36,7 @@ class SubscriberBase(BaseSocket):
     _kind = zmq.SUB
     _accepted_kinds = (zmq.SUB,)
     _intake: Intake
+    _inlet: Inlet
     _ready: deque[Message]
     _rest: deque[bytes]
 
@@ -66,14 +72,15 @@ class SubscriberBase(BaseSocket):
         else:
             kind = None
         found = find_codec(codec)
-        self._create(context, kind, dialect, RefusingGuard())
+        self._create(context, kind, dialect, Guard(waits=False))
         self._intake = Intake(found)
+        self._inlet = Inlet(self._guard, frame_reader(self), self._intake)
         self._ready = deque()
         self._rest = deque()
-        self._set_high_water_mark(high_water_mark)
-        # A SUB forwards only SNDHWM subscriptions in a burst and silently drops the rest.
-        self.set(zmq.SNDHWM, 0)
-        self._attach(bind, connect)
+        with self._closed_on_failure():
+            self._set_high_water_mark(high_water_mark)
+            self.set(zmq.SNDHWM, 0)
+            self._attach(bind, connect)
 
     # subscribing -----------------------------------------------------------------------------------------
 
@@ -129,7 +136,9 @@ class SubscriberBase(BaseSocket):
             for prefix in self._intake.table.remove(subscription):
                 if not self.closed:
                     super().set(zmq.UNSUBSCRIBE, prefix)
-        self._ready = deque(message for message in self._ready if self._still_wanted(message))
+        kept = [message for message in self._ready if self._still_wanted(message)]
+        self._ready.clear()
+        self._ready.extend(kept)
 
     @staticmethod
     def _still_wanted(message: Message) -> bool:
@@ -160,7 +169,9 @@ class SubscriberBase(BaseSocket):
         elif option == zmq.UNSUBSCRIBE:
             self.unsubscribe(optval)
         else:
-            super().set(option, optval)
+            # A SUB forwards only SNDHWM subscriptions in a burst and silently drops the rest: no limit
+            # there, also when set_hwm sets both marks.
+            super().set(option, 0 if option == zmq.SNDHWM else optval)
 
     setsockopt = set
 
@@ -200,27 +211,6 @@ class SubscriberBase(BaseSocket):
         return self._intake.stats
 
     # receiving -------------------------------------------------------------------------------------------
-
-    def _take(self, flags: int) -> tuple[Message, Route]:
-        """Take messages from the socket until one is wanted.
-
-        Raises:
-            zmq.Again: there is none, with `zmq.NOBLOCK` or when RCVTIMEO is over.
-        """
-        guard, accept = self._guard, self._intake.accept
-        while True:
-            with guard:
-                frame = backend_recv(self, flags, False, False)
-                frames = [frame.bytes]
-                while frame.more:
-                    frame = backend_recv(self, 0, False, False)
-                    frames.append(frame.bytes)
-            taken = accept(frames, time.time_ns())
-            if taken is not None:
-                return taken
-
-    def _readable_now(self) -> bool:
-        return bool(int(backend_get(self, zmq.EVENTS)) & zmq.POLLIN)
 
     def _log_failure(self, subscription: Subscription) -> None:
         """Report that a handler raised; the message still goes to everybody else."""

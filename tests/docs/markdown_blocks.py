@@ -94,4 +94,4 @@ def _closing(lines: list[str], at: int, marks: str) -> int:
 
 
 def _unindent(line: str, width: int) -> str:
-    return line[width:] if line[:width].isspace() else line.lstrip(" ")
+    return line.lstrip(" ") if line[:width].strip() else line[width:]

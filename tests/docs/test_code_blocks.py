@@ -120,7 +120,8 @@ def test_a_block_is_found_with_its_line_language_and_directive(tmp_path):
         textwrap.dedent("""\
             # Title
             ```python
-            a = 1
+            if True:
+                a = 1
             ```
             <!-- no-run: needs a network -->
 
@@ -147,11 +148,11 @@ def test_a_block_is_found_with_its_line_language_and_directive(tmp_path):
             """)
     )
     assert blocks(page) == [
-        Block(page, 3, "python", "a = 1\n"),
-        Block(page, 8, "sh", "oz demo\n", "no-run", "needs a network"),
-        Block(page, 12, "console", "$ oz demo\ndone\n"),
-        Block(page, 19, "sh", "true\n", "run"),
-        Block(page, 25, "", "plain\n"),
+        Block(page, 3, "python", "if True:\n    a = 1\n"),
+        Block(page, 9, "sh", "oz demo\n", "no-run", "needs a network"),
+        Block(page, 13, "console", "$ oz demo\ndone\n"),
+        Block(page, 20, "sh", "true\n", "run"),
+        Block(page, 26, "", "plain\n"),
     ]
     assert [block.is_explained for block in blocks(page)] == [True, True, False, True, False]
 

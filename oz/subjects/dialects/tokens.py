@@ -32,7 +32,7 @@ class TokenDialect(Dialect):
             tokens=tokens,
         )
 
-    def check_pattern_text(self, text: str) -> None:  # noqa: B027
+    def check_pattern_text(self, text: str) -> None:
         """Refuse a pattern for what the dialect says of the whole text, such as its length."""
 
     @abstractmethod

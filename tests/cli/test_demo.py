@@ -1,0 +1,123 @@
+"""`oz demo` against counts taken directly from the data."""
+
+import csv
+import json
+import lzma
+import re
+import signal
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from oz.demo import run as demo
+from oz.demo.process import DemoFailed
+
+WANTED = {
+    "flight.*.LAX.>": lambda origin, dest, carrier: dest == "LAX",
+    "flight.JFK.*.*": lambda origin, dest, carrier: origin == "JFK",
+    "flight.[EL]*.BOS.*": lambda origin, dest, carrier: origin in ("EWR", "LGA") and dest == "BOS",
+    r"^flight\.(JFK|LGA)\.(ORD|MDW)\..*": lambda origin, dest, carrier: (
+        origin in ("JFK", "LGA") and dest in ("ORD", "MDW")
+    ),
+    "flight.EWR.ORD.UA": lambda origin, dest, carrier: (origin, dest, carrier) == ("EWR", "ORD", "UA"),
+}
+DIALECTS = ["nats", "rv", "redis", "regex", "nats"]
+
+
+@pytest.fixture(scope="module")
+def flights():
+    packed = resources.files("oz.demo").joinpath("data/flights-2013-01.csv.xz").read_bytes()
+    rows = csv.DictReader(lzma.decompress(packed).decode().splitlines())
+    return [(row["origin"], row["dest"], row["carrier"]) for row in rows]
+
+
+def check(rows, flights):
+    assert [row["dialect"] for row in rows] == DIALECTS
+    assert [row["pattern"] for row in rows] == list(WANTED)
+    for row in rows:
+        subjects = [f"flight.{'.'.join(flight)}" for flight in flights]
+        assert row["delivered"] == sum(WANTED[row["pattern"]](*flight) for flight in flights)
+        assert row["received"] == sum(subject.startswith(tuple(row["prefixes"])) for subject in subjects)
+        assert row["expected"] == row["delivered"]
+        assert row["lost"] == 0
+        assert row["rate"] > 0
+
+
+def test_json_counts_are_those_of_the_data_and_nothing_is_lost(oz_run, flights):
+    started = time.monotonic()
+    ended = oz_run("demo", "--json")
+    assert time.monotonic() - started < 20
+    assert (ended.code, ended.stderr) == (0, "")
+    check(json.loads(ended.stdout), flights)
+
+
+def test_the_table_is_plain_when_piped(oz_run):
+    ended = oz_run("demo")
+    assert ended.code == 0
+    heading, *rows = ended.lines
+    assert heading.split("  ")[0] == "pattern"
+    assert [row.split("  ")[0] for row in rows] == list(WANTED)
+    assert "\x1b" not in ended.stdout.decode()
+
+
+def test_progress_ends_at_what_is_expected():
+    seen = []
+    results = demo.run(progress=lambda done, total: seen.append((done, total)))
+    total = sum(result.expected for result in results)
+    assert seen[-1] == (total, total)
+    assert seen == sorted(seen)
+
+
+def program(body):
+    start = f"import sys, oz\npublisher = oz.Publisher(bind='tcp://127.0.0.1:*', codec='msgpack')\n{body}"
+    return [sys.executable, "-c", start]
+
+
+ANNOUNCE = "print(publisher.endpoint, flush=True)\n"
+HALF = f"publisher.wait_for_subscribers({len(WANTED)}, subject='demo.end', timeout=20)\n" + (
+    "publisher.publish('flight.JFK.LAX.AA', {})\n"
+)
+
+
+@pytest.mark.parametrize("before", ["", ANNOUNCE, ANNOUNCE + HALF])
+def test_a_publisher_that_dies_is_noticed(before):
+    with pytest.raises(DemoFailed, match="ended with status 1: out of fuel"):
+        demo.run(command=program(before + "sys.exit('out of fuel')"))
+
+
+def test_a_publisher_that_is_killed_is_noticed():
+    with pytest.raises(DemoFailed, match="ended with status -9"):
+        demo.run(command=program(ANNOUNCE + HALF + "import os; os.kill(os.getpid(), 9)"))
+
+
+@pytest.mark.parametrize("end", ["import time; time.sleep(60)", "sys.exit(0)"])
+def test_a_publisher_that_falls_silent_is_given_up(monkeypatch, end):
+    monkeypatch.setattr(demo, "SILENCE", 0.5)
+    with pytest.raises(DemoFailed, match=re.escape("nothing came from the publisher for 0.5 s")):
+        demo.run(command=program(ANNOUNCE + HALF + end))
+
+
+def test_a_failure_is_one_line_and_exit_1(oz, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    result = oz("demo")
+    assert result.exit_code == 1
+    assert result.stderr == "oz demo: the publisher process ended with status 1: it said nothing\n"
+
+
+def children(process_id):
+    return Path(f"/proc/{process_id}/task/{process_id}/children").read_text().split()
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
+def test_ctrl_c_leaves_no_process_behind(oz_start):
+    running = oz_start("demo")
+    deadline = time.monotonic() + 20
+    while not (publisher := children(running.process.pid)):
+        assert time.monotonic() < deadline
+    running.process.send_signal(signal.SIGINT)
+    ended = running.end()
+    assert (ended.code, ended.stderr) == (130, "")
+    assert not Path(f"/proc/{publisher[0]}").exists()

@@ -1,0 +1,64 @@
+"""What a person sees: stdout and stderr are a terminal."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.fixture
+def on_terminal():
+    def run(*arguments, columns=100):
+        ours, theirs = pty.openpty()
+        environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "oz", *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env=environment,
+        )
+        os.close(theirs)
+        with os.fdopen(ours, "rb", buffering=0) as screen:
+            shown = read_all(screen)
+        assert process.wait(30) == 0
+        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+
+    return run
+
+
+def read_all(screen):
+    shown = b""
+    try:
+        while chunk := screen.read(65_536):
+            shown += chunk
+    except OSError:  # how Linux says that the other side is closed
+        pass
+    return shown.decode()
+
+
+def test_explain_frames_each_pattern_and_takes_it_literally(on_terminal):
+    shown = on_terminal("explain", "redis:flight.[EL]*", "*.a")
+    assert "╭─ flight.[EL]* ─" in shown
+    assert re.search(r"prefix +flight\.E ", shown)
+    assert re.search(r"warning +the prefix is empty", shown)
+
+
+def test_the_demo_shows_progress_and_a_table(on_terminal):
+    shown = on_terminal("demo", columns=80)
+    assert "12302/12302" in shown.replace(",", "")
+    assert re.search(r"flight\.\[EL\]\*\.BOS\.\* +redis +17,843 +759 +0 ", shown)
+    assert re.search(r"\n +flight\.E +\r+\n +flight\.L ", shown)
+
+
+def test_the_demo_fits_a_narrow_terminal(on_terminal):
+    shown = on_terminal("demo", columns=60)
+    table = shown[shown.index("January 2013") :]
+    assert max(map(len, table.splitlines())) <= 60
+
+
+def test_matching_subjects_look_the_same_on_a_terminal(on_terminal):
+    assert on_terminal("match", "a.*", "a.b").strip() == "a.b"

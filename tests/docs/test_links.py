@@ -1,0 +1,23 @@
+"""Every relative link of the pages that are read in the repository leads to something that is there.
+
+Sphinx checks the links within `docs`; nothing else looks at those that lead out of it, or at the README's.
+"""
+
+import re
+
+import pytest
+from markdown_blocks import ROOT, pages
+
+_BLOCK = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+PAGES = [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_relative_links_resolve(page):
+    text = _CODE.sub("``", _BLOCK.sub("", page.read_text("utf-8")))
+    targets = [link.partition("#")[0] for link in _LINK.findall(text) if "://" not in link]
+    missing = [target for target in targets if target and not (page.parent / target).exists()]
+    assert missing == []

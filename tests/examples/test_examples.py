@@ -1,0 +1,123 @@
+import difflib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PROGRAMS = sorted(EXAMPLES.glob("*.py"))
+DEADLINE = 20.0  # seconds; an example takes one or two on a quiet machine
+
+# Lines that must be in the output, and lines that must not.
+TELLING = {
+    "quickstart": (
+        [
+            "prefixes  [b'time.']",
+            "delivered time.us.east 12:00",
+            "delivered time.eu.east 18:00",
+            "crossed the wire 3",
+            "delivered        2",
+        ],
+        ["delivered time.us.west 09:00"],
+    ),
+    "dropin_before": (
+        ["weather.oslo.temp    -4 C", "weather.oslo.wind    3 m/s", "2 of 6 topics"],
+        ["weather.bergen.wind  11 m/s"],
+    ),
+    "dropin_after": (
+        [
+            "market.fish.cod      52.10",
+            "weather.bergen.wind  11 m/s",
+            "weather.oslo.temp    -4 C",
+            "weather.oslo.wind    3 m/s",
+            "4 of 6 topics",
+        ],
+        ["weather.bergen.temp  5 C"],
+    ),
+    "asyncio_quotes": (
+        ["xetra  md.xetra.bmw  96.1", "all    fx.eur.usd    1.09", "done"],
+        ["xetra  md.nyse.ibm   171.2"],
+    ),
+    "market_data": (
+        [
+            "order: order.xetra.fill.17 100 sap",
+            "order: order.nyse.reject.19 no limit",
+            "alarm: alarm.xetra.halt volatility",
+            "trades: ['trade.xetra.sap 100 at 128.4', 'trade.xetra.bmw 10 at 96.1']",
+        ],
+        [
+            "order: order.xetra.new.18 50 sap",
+            "order: order.xetra.fill.20 not seen",
+            "alarm: alarm.fire not seen",
+        ],
+    ),
+    "dialects": (
+        [
+            "nats        foo.*                    foo.                     foo.bar",
+            "kubemq      foo*.>                   foo                      "
+            "foo.bar  foo.bar.zoo  foo1.bar  foo*.bar",
+            "redis       fo?.bar                  fo                       foo.bar",
+            "raims.glob  fo?.bar                  fo                       foo.bar  fo.bar",
+        ],
+        [],
+    ),
+}
+
+
+def run(program: Path, directory: Path) -> list[str]:
+    """Run it in an empty directory, where it must leave nothing behind, and return its lines."""
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=directory,
+        env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert not list(directory.iterdir())
+    return [line.rstrip() for line in done.stdout.splitlines()]
+
+
+def test_every_example_has_its_telling_lines():
+    assert {program.stem for program in PROGRAMS} == set(TELLING)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.stem)
+def test_an_example_runs_and_prints_what_it_shows(program, tmp_path):
+    lines = run(program, tmp_path)
+    wanted, unwanted = TELLING[program.stem]
+    assert [line for line in wanted if line not in lines] == [], lines
+    assert [line for line in unwanted if line in lines] == [], lines
+
+
+def test_an_overlap_is_handled_once(tmp_path):
+    lines = run(EXAMPLES / "market_data.py", tmp_path)
+    assert lines.count("alarm: alarm.xetra.halt volatility") == 1
+
+
+def test_the_drop_in_differs_in_the_import_and_the_line_that_makes_the_socket():
+    before, after = (
+        [line for line in (EXAMPLES / f"dropin_{name}.py").read_text("utf-8").splitlines() if line]
+        for name in ("before", "after")
+    )
+    changes = [line for line in difflib.ndiff(before, after) if line[:2] in ("- ", "+ ")]
+    assert changes == [
+        "+ import oz",
+        "- sub = context.socket(zmq.SUB)",
+        "+ sub = context.socket(zmq.SUB, socket_class=oz.Subscriber)",
+    ]
+
+
+def test_the_list_of_examples_is_complete():
+    listed = (EXAMPLES / "README.md").read_text("utf-8")
+    assert [program.name for program in PROGRAMS if f"]({program.name})" not in listed] == []
+
+
+def test_an_example_fits_on_a_page():
+    lengths = {program.name: len(program.read_text("utf-8").splitlines()) for program in PROGRAMS}
+    assert {name: length for name, length in lengths.items() if length > 60} == {}

@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import oz
+from scripts import finished, started
+from waiting import DEADLINE, frames_of
+
+HERE = Path(__file__).parent
+
+
+def test_a_plain_publisher_feeds_a_subscriber_with_wildcards():
+    subjects = ["time.us.east", "time.us.west", "time.eu.east", "time.us.east.x", "other"]
+    with started(HERE / "plain_pub.py", 2) as process:
+        port = process.stdout.readline().strip()
+        with oz.Subscriber(f"tcp://127.0.0.1:{port}") as sub:
+            sub.subscribe(["time.*.east", "end"])
+            finished(process, "".join(f"{subject} {n}\n" for n, subject in enumerate(subjects)) + "end\n")
+            got = frames_of(sub, 3)
+            assert got == [[b"time.us.east", b"0"], [b"time.eu.east", b"2"], [b"end"]]
+            assert sub.stats.received == 5
+            assert sub.stats.filtered == 2
+
+
+def test_a_publisher_feeds_a_plain_subscriber_by_prefix():
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        with started(HERE / "plain_sub.py", pub.endpoint, "time.", "end") as process:
+            pub.wait_for_subscribers(2, timeout=DEADLINE)
+            for number, subject in enumerate(["time.a", "other", "time", "time.b"]):
+                pub.publish(subject, str(number).encode())
+            pub.publish("time.c", [b"two", b"three"])
+            pub.publish("end")
+            assert finished(process).splitlines() == ["time.a 0", "time.b 3", "time.c two three"]
+
+
+def test_closing_at_once_delivers_all_50_000_to_another_process():
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        with started(HERE / "plain_sub.py", pub.endpoint, "") as process:
+            pub.wait_for_subscribers(timeout=DEADLINE)
+            for number in range(50_000):
+                pub.publish("n", b"%d" % number)
+            pub.publish("end")
+            pub.close(timeout=DEADLINE)
+            assert finished(process).splitlines() == [f"n {number}" for number in range(50_000)]

@@ -1,0 +1,41 @@
+"""Python programs in processes of their own, each with a deadline."""
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+
+from waiting import DEADLINE
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+
+
+@contextmanager
+def started(*arguments):
+    """Start `python arguments…`, and see that it is gone at the end."""
+    process = subprocess.Popen(
+        [sys.executable, *map(str, arguments)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def finished(process, send=None):
+    """Wait for its end; what it wrote, if it ended well."""
+    out, err = process.communicate(send, timeout=DEADLINE * 2)
+    assert process.returncode == 0, err
+    assert not err
+    return out
+
+
+def run(*arguments):
+    with started(*arguments) as process:
+        return finished(process)

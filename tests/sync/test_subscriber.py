@@ -1,0 +1,619 @@
+import logging
+import random
+import re
+import signal
+import threading
+import time
+
+import msgpack
+import pytest
+import zmq
+
+import oz
+from waiting import DEADLINE, Thread, frames_of
+
+
+def subjects_until(sub, last="end"):
+    got = []
+    while (message := sub.receive(timeout=DEADLINE)).subject != last:
+        got.append(message.subject)
+    return got
+
+
+def publish_all(pub, *subjects):
+    for subject in subjects:
+        pub.publish(subject, b"x")
+
+
+# matching
+
+
+def test_literals_are_exact(pair):
+    two = pair("foo", "end")
+    publish_all(two.pub, "foobar", "foo.bar", "foo", "end")
+    assert subjects_until(two.sub) == ["foo"]
+    assert two.sub.stats.filtered == 2
+
+
+def test_bytes_are_a_plain_prefix_and_the_empty_string_is_everything(pair):
+    two = pair(b"foo", "end")
+    publish_all(two.pub, "foobar", "foo.bar", "fo", "end")
+    assert subjects_until(two.sub) == ["foobar", "foo.bar"]
+    for dialect in ("nats", "rv", "regex", "redis", "zmq"):
+        everything = pair("", sub={"dialect": dialect})
+        publish_all(everything.pub, "any", "end")
+        assert subjects_until(everything.sub) == ["any"]
+
+
+def test_dialects_and_lists_and_compiled_patterns_mix_on_one_subscriber(pair):
+    two = pair("end")
+    two.sub.subscribe(["a.*", oz.compile("b[12]", "redis"), re.compile("c+"), b"d"])
+    two.sub.subscribe("e[34]", dialect="redis")
+    two.pub.wait_for_subscribers(8, timeout=DEADLINE)
+    publish_all(two.pub, "a.1", "a.1.2", "b1", "b3", "ccc", "cd", "dx", "e4", "e5", "end")
+    assert subjects_until(two.sub) == ["a.1", "b1", "ccc", "dx", "e4"]
+
+
+def test_a_pattern_that_is_none_says_how_to_give_a_prefix(pair):
+    two = pair()
+    with pytest.raises(oz.PatternError) as caught:
+        two.sub.subscribe("a..b")
+    assert "b'a..b'" in caught.value.__notes__[0]
+    with pytest.raises(TypeError):
+        two.sub.subscribe(7)
+
+
+def test_a_subject_of_10_000_tokens_passes(pair):
+    tokens = [f"t{number}" for number in range(10_000)]
+    subject = ".".join(tokens)
+    two = pair(".".join(["*", *tokens[1:-1], "*"]), subject, "t0.>")
+    two.pub.publish(subject, b"deep")
+    message = two.sub.receive(timeout=DEADLINE)
+    assert message.subject == subject
+    assert len(message.subscriptions) == 3
+
+
+def test_single_frames_and_empty_payloads_and_many_frames_and_the_empty_subject_arrive(pair):
+    two = pair("")
+    sent = [[b"a"], [b"a", b""], [b"a", *(b"%d" % number for number in range(100))], [b"", b"x"], [b""]]
+    for frames in sent:
+        two.pub.send_multipart(frames)
+    messages = [two.sub.receive(timeout=DEADLINE) for _ in sent]
+    assert [message.frames for message in messages] == sent
+    assert [message.payload for message in messages] == [b"", b"", b"0", b"x", b""]
+
+
+def test_what_is_not_utf_8_is_malformed_to_text_dialects_and_bytes_to_byte_dialects(pair):
+    two = pair("a.*", "end")
+    two.pub.send_multipart([b"a.\xff", b"x"])
+    two.pub.publish("end")
+    assert subjects_until(two.sub) == []
+    assert two.sub.stats.malformed == 1
+    raw = pair("a*", dialect="redis")
+    raw.pub.publish(b"a\xff", b"x")
+    assert raw.sub.receive(timeout=DEADLINE).subject == b"a\xff"
+    assert raw.sub.stats.malformed == 0
+
+
+def test_payloads_that_do_not_decode_are_counted_and_skipped(pair):
+    two = pair("", sub={"codec": "msgpack"})
+    for payload in (b"\xc1", b"", msgpack.packb([1]) + b"x", msgpack.packb("good")):
+        two.pub.publish("a", payload)
+    assert two.sub.receive(timeout=DEADLINE).payload == "good"
+    assert two.sub.stats.malformed == 3
+
+
+def test_a_hostile_pattern_costs_one_counted_drop_and_no_stall(pair, caplog):
+    two = pair("ok.*", pub={"dialect": "regex"})
+    two.sub.subscribe("(a|aa)+$", dialect="regex")
+    two.pub.wait_for_subscribers(2, timeout=DEADLINE)
+    for number in range(3_000):
+        two.pub.publish("a" * 50 + "b" if number == 1_000 else f"ok.{number}", b"x")
+    started = time.monotonic()
+    got = [two.sub.receive(timeout=DEADLINE).subject for _ in range(2_999)]
+    assert got == [f"ok.{number}" for number in range(3_000) if number != 1_000]
+    assert time.monotonic() - started < 10
+    assert two.sub.stats.timed_out == 1
+    assert "(a|aa)+$" in caplog.text
+
+
+# handlers and subscriptions
+
+
+def test_overlapping_subscriptions_deliver_once_to_the_iterator_and_once_to_each_handler(pair):
+    two = pair("a.*", "a.>", "*.b", ">")
+    calls = []
+    for name in "xyz":
+        two.sub.subscribe(["a.*", "a.b", ">"], handler=lambda message, name=name: calls.append(name))
+    publish_all(two.pub, "a.b", "a.b", "end")
+    assert subjects_until(two.sub) == ["a.b", "a.b"]
+    assert sorted(calls) == sorted("xyz" * 3)
+
+
+def test_a_message_for_handlers_only_is_not_received(pair):
+    two = pair("end")
+    seen = []
+    two.sub.subscribe("a.*", handler=seen.append)
+    two.pub.wait_for_subscribers(2, timeout=DEADLINE)
+    publish_all(two.pub, "a.1", "a.2", "end")
+    assert subjects_until(two.sub) == []
+    assert [message.subject for message in seen] == ["a.1", "a.2"]
+
+
+def test_a_handler_that_raises_is_counted_and_logged_and_the_others_get_the_message(pair, caplog):
+    two = pair("a", "end")
+    calls = []
+
+    def fail(message):
+        calls.append("fail")
+        raise RuntimeError("on purpose")
+
+    two.sub.subscribe("a", handler=fail)
+    two.sub.subscribe("a", handler=lambda message: calls.append("other"))
+    publish_all(two.pub, "a", "end")
+    assert subjects_until(two.sub) == ["a"]
+    assert sorted(calls) == ["fail", "other"]
+    assert two.sub.stats.failed == 1
+    assert "on purpose" in caplog.text
+    assert caplog.records[0].levelno == logging.ERROR
+
+
+def test_unsubscribing_stops_also_what_was_queued(pair):
+    two = pair("a.*", "b.*", "end")
+    publish_all(two.pub, "a.1", "b.1", "a.2", "b.2", "end")
+    assert two.sub.receive(timeout=DEADLINE).subject == "a.1"
+    two.subscriptions[0].unsubscribe()
+    assert subjects_until(two.sub) == ["b.1", "b.2"]
+
+
+def test_unsubscribing_stops_what_already_waits_in_line(pair):
+    two = pair("a.*", "b.*")
+    publish_all(two.pub, "a.1", "b.1", "a.2", "b.2")
+    while two.sub.stats.delivered < 4:
+        two.sub.run(timeout=0.01)
+    two.subscriptions[0].unsubscribe()
+    assert [two.sub.receive(timeout=0).subject for _ in range(2)] == ["b.1", "b.2"]
+    with pytest.raises(oz.Timeout):
+        two.sub.receive(timeout=0)
+
+
+def test_unsubscribing_while_iterating_stops_what_waits_in_line(pair):
+    two = pair("a.*", "b.*", "end")
+    publish_all(two.pub, "a.1", "a.2", "b.1", "end")
+    while two.sub.stats.delivered < 4:
+        two.sub.run(timeout=0.01)
+    got = []
+    for message in two.sub:
+        got.append(message.subject)
+        two.subscriptions[0].unsubscribe()
+        if message.subject == "end":
+            break
+    assert got == ["a.1", "b.1", "end"]
+
+
+def test_a_message_that_waits_in_line_is_not_handled_again(pair):
+    two = pair("a")
+    calls = []
+    two.sub.subscribe("a", handler=calls.append)
+    two.pub.publish("a", b"x")
+    while not calls:
+        two.sub.run(timeout=0.01)
+    assert next(iter(two.sub)).subject == "a"
+    assert len(calls) == 1
+
+
+def test_run_calls_handlers_and_keeps_the_rest_in_order(pair):
+    two = pair("b.*")
+    calls = []
+    two.sub.subscribe("a.*", handler=calls.append)
+    two.pub.wait_for_subscribers(2, timeout=DEADLINE)
+    for number in range(50):
+        publish_all(two.pub, f"a.{number}", f"b.{number}")
+    count = 0
+    while count < 100:
+        count += two.sub.run(timeout=0.05)
+    assert len(calls) == 50
+    assert [two.sub.receive(timeout=0).subject for _ in range(50)] == [f"b.{number}" for number in range(50)]
+
+
+def test_a_handler_that_ends_another_subscription_stops_its_delivery_at_once(pair):
+    two = pair("a.*", "end")
+    later = []
+    two.sub.subscribe("a.*", handler=lambda message: [one.unsubscribe() for one in others])
+    others = [two.subscriptions[0], two.sub.subscribe("a.*", handler=later.append)]
+    publish_all(two.pub, "a.1", "a.2", "end")
+    assert subjects_until(two.sub) == []
+    assert later == []
+
+
+def test_a_handler_may_subscribe_and_receive_and_end_itself(pair):
+    two = pair("end")
+    got = []
+
+    def handle(message):
+        own.unsubscribe()
+        two.sub.subscribe("b.*")
+        got.append(two.sub.receive(timeout=DEADLINE).subject)
+
+    own = two.sub.subscribe(["a.*", "b.none"], handler=handle)
+    two.pub.wait_for_subscribers(3, timeout=DEADLINE)
+    publish_all(two.pub, "a.1", "end")
+    two.pub.wait_for_subscribers(1, timeout=DEADLINE)
+    with pytest.raises(oz.Timeout):
+        two.sub.receive(timeout=0.2)
+    assert got == ["end"]
+
+
+def test_a_handler_may_close_the_subscriber(pair):
+    two = pair()
+    two.sub.subscribe("a", handler=lambda message: two.sub.close())
+    two.pub.wait_for_subscribers(timeout=DEADLINE)
+    two.pub.publish("a", b"x")
+    with pytest.raises(oz.ClosedError):
+        two.sub.receive(timeout=DEADLINE)
+    assert list(two.sub) == []
+
+
+# what ZeroMQ is asked for
+
+
+@pytest.fixture
+def asked(context):
+    """A raw XPUB peer that tells which subscription frames arrive, in order."""
+    peer = context.socket(zmq.XPUB)
+    peer.set(zmq.XPUB_VERBOSER, 1)
+    port = peer.bind_to_random_port("tcp://127.0.0.1")
+    with oz.Subscriber(f"tcp://127.0.0.1:{port}") as sub:
+
+        def frames():
+            """All that were asked for so far: up to a mark that is set and taken back."""
+            mark = sub.subscribe(b"mark")
+            mark.unsubscribe()
+            got = []
+            while True:
+                assert peer.poll(DEADLINE * 1000)
+                got.append(peer.recv())
+                if got[-1] == b"\0mark":
+                    return got[:-2]
+
+        yield sub, frames
+    peer.close(0)
+
+
+def test_overlapping_patterns_subscribe_each_prefix_once(asked):
+    sub, frames = asked
+    made = [sub.subscribe(text) for text in ("a.*", "a.>", "a.*.c", "a.*")]
+    assert frames() == [b"\1a."]
+    for one in made[:-1]:
+        one.unsubscribe()
+        one.unsubscribe()
+    assert frames() == []
+    made[-1].unsubscribe()
+    assert frames() == [b"\0a."]
+
+
+def test_the_pyzmq_calls_count_prefixes_as_zeromq_does(asked):
+    sub, frames = asked
+    sub.setsockopt(zmq.SUBSCRIBE, b"a.")
+    sub.setsockopt_string(zmq.SUBSCRIBE, "a.")
+    sub.setsockopt_string(zmq.SUBSCRIBE, "a.*.b")
+    assert frames() == [b"\1a."]
+    sub.setsockopt(zmq.UNSUBSCRIBE, b"a.")
+    sub.setsockopt(zmq.UNSUBSCRIBE, b"a.")
+    sub.setsockopt(zmq.UNSUBSCRIBE, b"a.")
+    sub.unsubscribe(b"never")
+    assert frames() == []
+    sub.setsockopt_string(zmq.UNSUBSCRIBE, "a.*.b")
+    assert frames() == [b"\0a."]
+
+
+def test_a_set_of_prefixes_is_asked_for_and_given_up(asked):
+    sub, frames = asked
+    both = sub.subscribe("(us|eu)\\.east", dialect="regex")
+    one = sub.subscribe("us.*")
+    assert sorted(frames()) == [b"\1eu.east", b"\1us.", b"\1us.east"]
+    both.unsubscribe()
+    assert sorted(frames()) == [b"\0eu.east", b"\0us.east"]
+    one.unsubscribe()
+
+
+def test_5_000_subscriptions_at_once_arrive_and_survive_a_restart_of_the_publisher():
+    with oz.Subscriber() as sub:
+        sub.set_hwm(1000)
+        for number in range(5_000):
+            sub.subscribe(f"s.{number}.*")
+        pub = oz.Publisher("tcp://127.0.0.1:*")
+        endpoint = pub.endpoint
+        sub.connect(endpoint)
+        for _ in range(2):
+            with pub:
+                # The subscriber's own thread must serve it for a reconnect to send them again.
+                ends = time.monotonic() + DEADLINE
+                while True:
+                    sub.poll(5)
+                    try:
+                        pub.wait_for_subscribers(5_000, timeout=0)
+                        break
+                    except oz.Timeout:
+                        assert time.monotonic() < ends
+                for number in range(5_000):
+                    pub.publish(f"s.{number}.x", b"%d" % number)
+                assert [int(frames[1]) for frames in frames_of(sub, 5_000)] == list(range(5_000))
+            pub.close()
+            pub = oz.Publisher()
+            rebind(pub, endpoint)
+        pub.close()
+
+
+def rebind(pub, endpoint):
+    ends = time.monotonic() + DEADLINE
+    while True:
+        try:
+            pub.bind(endpoint)
+            return
+        except zmq.ZMQError:
+            assert time.monotonic() < ends
+
+
+def test_5_000_subscriptions_of_a_connected_subscriber_all_arrive(pair):
+    two = pair()
+    for number in range(5_000):
+        two.sub.subscribe(f"s.{number}.*")
+    two.pub.wait_for_subscribers(5_000, timeout=DEADLINE)
+
+
+def test_one_subscriber_has_several_publishers_one_of_them_late(context):
+    with (
+        oz.Publisher("tcp://127.0.0.1:*") as first,
+        oz.Publisher("tcp://127.0.0.1:*") as second,
+        oz.Subscriber([first.endpoint, second.endpoint]) as sub,
+    ):
+        sub.subscribe("a.*")
+        first.wait_for_subscribers(timeout=DEADLINE)
+        second.wait_for_subscribers(timeout=DEADLINE)
+        first.publish("a.first", b"x")
+        second.publish("a.second", b"x")
+        assert {sub.receive(timeout=DEADLINE).subject for _ in range(2)} == {"a.first", "a.second"}
+        with oz.Publisher("tcp://127.0.0.1:*") as late:
+            sub.connect(late.endpoint)
+            late.wait_for_subscribers(timeout=DEADLINE)
+            late.publish("a.late", b"x")
+            assert sub.receive(timeout=DEADLINE).subject == "a.late"
+
+
+# waiting
+
+
+def test_a_timeout_is_kept_and_zero_does_not_wait(pair):
+    two = pair("a.*.c")
+    for timeout in (0, 0.05, -1):
+        started = time.monotonic()
+        with pytest.raises(oz.Timeout):
+            two.sub.receive(timeout=timeout)
+        assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("is_handled", [False, True])
+def test_a_timeout_is_kept_under_a_flood_of_messages_for_others(pair, is_handled):
+    two = pair("a.*.c", pub={"on_full": "block", "high_water_mark": 1_000})
+    if is_handled:
+        two.sub.subscribe("a.b.d", handler=lambda message: None)
+    poller = oz.Poller()
+    poller.register(two.sub, zmq.POLLIN)
+    stop = threading.Event()
+
+    def flood():
+        while not stop.is_set():
+            two.pub.publish("a.b.d", b"x")
+
+    flooding = Thread(flood)
+    try:
+        for wait in (
+            lambda: two.sub.receive(timeout=0.1),
+            lambda: two.sub.receive(timeout=0),
+            lambda: poller.poll(100) or raise_timeout(),
+        ):
+            started = time.monotonic()
+            with pytest.raises(oz.Timeout):
+                wait()
+            assert time.monotonic() - started < 5
+    finally:
+        stop.set()
+        two.sub.close()
+        flooding.outcome()
+
+
+def raise_timeout():
+    raise oz.Timeout
+
+
+def test_receiving_without_waiting_looks_past_unwanted_messages(pair):
+    two = pair("a.*.c", "end")
+    for _ in range(200):
+        two.pub.publish("a.b.d", b"x")
+    two.pub.publish("end", b"x")
+    ends = time.monotonic() + DEADLINE
+    while True:
+        try:
+            assert two.sub.receive(timeout=0).subject == "end"
+            break
+        except oz.Timeout:
+            assert time.monotonic() < ends
+
+
+def test_rcvtimeo_is_for_pyzmqs_calls_only(pair):
+    two = pair("a")
+    two.sub.set(zmq.RCVTIMEO, 10)
+    with pytest.raises(zmq.Again):
+        two.sub.recv_multipart()
+    with pytest.raises(zmq.Again):
+        two.sub.recv()
+    receiving = Thread(two.sub.receive)
+    receiving.join(0.1)
+    two.pub.publish("a", b"x")
+    assert receiving.outcome().subject == "a"
+
+
+def test_a_frame_at_a_time_and_whole_messages_mix(pair):
+    two = pair("a.*", "a.>")
+    for number in range(4):
+        two.pub.publish(f"a.{number}", [b"one", b"two"])
+    sub = two.sub
+    assert (sub.recv(), sub.get(zmq.RCVMORE), sub.rcvmore) == (b"a.0", 1, 1)
+    assert sub.recv_string() == "one"
+    assert sub.recv_multipart() == [b"two"]
+    assert sub.get(zmq.RCVMORE) == 0
+    assert sub.recv_multipart() == [b"a.1", b"one", b"two"]
+    assert [frame.bytes for frame in sub.recv_multipart(copy=False)] == [b"a.2", b"one", b"two"]
+    assert sub.receive(timeout=DEADLINE).frames == [b"a.3", b"one", b"two"]
+
+
+# closing, threads, signals
+
+
+def test_use_after_close_is_a_clear_error(pair):
+    two = pair("a")
+    two.sub.close()
+    two.sub.close(0)
+    two.subscriptions[0].unsubscribe()
+    for use in (
+        lambda: two.sub.receive(),
+        lambda: two.sub.receive(timeout=0),
+        lambda: two.sub.receive(timeout=1),
+        lambda: two.sub.subscribe("b"),
+    ):
+        with pytest.raises(oz.ClosedError):
+            use()
+    with pytest.raises(zmq.ZMQError):
+        two.sub.recv_multipart()
+    assert list(two.sub) == []
+    assert two.sub.run() == 0
+
+
+@pytest.mark.parametrize("own_context", [True, False])
+def test_a_monitor_left_open_does_not_hold_up_closing(context, own_context):
+    sub = oz.Subscriber("tcp://127.0.0.1:1", context=None if own_context else context)
+    monitor = sub.get_monitor_socket()
+    Thread(sub.close).outcome(10)
+    monitor.close(0)
+
+
+def test_closing_does_not_wait_for_a_publisher_that_never_came():
+    sub = oz.Subscriber("tcp://127.0.0.1:1")
+    for number in range(1_000):
+        sub.subscribe(f"a.{number}")
+    Thread(sub.close).outcome(10)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda sub: sub.receive(timeout=1),
+        lambda sub: sub.receive(),
+        lambda sub: next(iter(sub)),
+        lambda sub: sub.recv_multipart(),
+        lambda sub: sub.subscribe("b"),
+        lambda sub: sub.poll(1),
+        lambda sub: sub.close(),
+    ],
+    ids=["timed", "receive", "iterate", "recv_multipart", "subscribe", "poll", "close"],
+)
+def test_a_second_thread_on_a_subscriber_is_refused_and_the_first_goes_on(pair, use):
+    two = pair("a")
+    first = Thread(two.sub.receive)
+    ends = time.monotonic() + DEADLINE
+    while two.sub._guard.attempt(False):
+        two.sub._guard.release()
+        assert time.monotonic() < ends
+    with pytest.raises(oz.OwnershipError, match="another thread"):
+        use(two.sub)
+    two.pub.publish("a", b"x")
+    assert first.outcome().subject == "a"
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_a_signal_in_the_middle_of_a_message_does_not_split_the_stream(pair):
+    two = pair("")
+    rng = random.Random(1)
+
+    def interrupt(*_):
+        raise Interrupted
+
+    def receive_until_interrupted():
+        signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.0001, 0.001))
+        while True:
+            assert two.sub.receive(timeout=DEADLINE).frames == [b"a", b"one", b"two"]
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for _ in range(150):
+            for _ in range(200):
+                two.pub.publish("a", [b"one", b"two"])
+            with pytest.raises(Interrupted):
+                receive_until_interrupted()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    two.pub.publish("end", b"")
+    while (frames := two.sub.receive(timeout=DEADLINE).frames) != [b"end", b""]:
+        assert frames == [b"a", b"one", b"two"]
+
+
+def test_a_signal_handler_may_close_the_subscriber_that_waits(pair):
+    two = pair("a")
+    before = signal.signal(signal.SIGALRM, lambda *_: two.sub.close())
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(oz.ClosedError):
+            two.sub.receive()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+# a soak
+
+WORDS = ["a", "b", "aa", "x-y", "ä", "*", ">", "$"]
+
+
+def random_subject(rng):
+    return ".".join(rng.choice(WORDS[:5]) for _ in range(rng.randint(1, 4)))
+
+
+def random_pattern(rng):
+    tokens = [rng.choice([*WORDS[:5], "*", "*"]) for _ in range(rng.randint(1, 4))]
+    if rng.random() < 0.3:
+        tokens[-1] = ">"
+    return ".".join(tokens)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_subscriptions_get_what_a_naive_filter_gives_them(pair, seed):
+    rng = random.Random(seed)
+    two = pair("end.*")
+    standing = {}
+    for turn in range(30):
+        for _ in range(rng.randint(0, 4)):
+            pattern = oz.compile(random_pattern(rng))
+            calls = []
+            handler = calls.append if rng.random() < 0.5 else None
+            standing[two.sub.subscribe(pattern, handler=handler)] = (pattern, calls)
+        for one in [one for one in standing if rng.random() < 0.2]:
+            one.unsubscribe()
+            del standing[one]
+        two.sub.subscribe(f"mark.{turn}")
+        two.pub.wait_for_subscribers(1, f"mark.{turn}", timeout=DEADLINE)
+        subjects = [random_subject(rng) for _ in range(60)]
+        publish_all(two.pub, *subjects, f"end.{turn}")
+        listed = [pattern for one, (pattern, _) in standing.items() if one.handler is None]
+        expected = [one for one in subjects if any(pattern.matches(one) for pattern in listed)]
+        assert subjects_until(two.sub, f"end.{turn}") == expected
+        for one, (pattern, calls) in standing.items():
+            if one.handler is not None:
+                got = [message.subject for message in calls]
+                assert got == [each for each in [*subjects, f"end.{turn}"] if pattern.matches(each)]
+                calls.clear()
+    assert two.sub.stats.lost == 0

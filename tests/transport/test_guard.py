@@ -1,0 +1,174 @@
+import threading
+
+import pytest
+
+import oz
+from oz.transport.guard import RefusingGuard
+from scripts import run
+from waiting import Thread
+
+FORKED = """
+import os, sys
+import oz
+
+def child_of_fork(work):
+    pid = os.fork()
+    if not pid:
+        work()
+        sys.exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+def refused(use):
+    try:
+        use()
+    except oz.OwnershipError as error:
+        assert "fork" in str(error)
+    else:
+        raise AssertionError("not refused")
+"""
+
+
+def program(text):
+    assert run("-W", "error", "-c", FORKED + text) == ""
+
+
+def test_an_inherited_socket_is_refused_and_the_parents_goes_on():
+    program("""
+with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
+    own = sub.subscribe("a")
+    pub.wait_for_subscribers(timeout=20)
+
+    def work():
+        for use in (
+            lambda: pub.publish("a", b"child"),
+            lambda: pub.send_multipart([b"a", b"child"]),
+            lambda: pub.interest("a"),
+            lambda: pub.wait_for_subscribers(timeout=1),
+            lambda: pub.bind("tcp://127.0.0.1:*"),
+            lambda: sub.receive(timeout=1),
+            lambda: sub.receive(),
+            lambda: sub.recv_multipart(),
+            lambda: next(iter(sub)),
+            lambda: sub.poll(1),
+            lambda: sub.subscribe("b"),
+            lambda: own.unsubscribe(),
+            lambda: sub.connect("tcp://127.0.0.1:1"),
+        ):
+            refused(use)
+
+    child_of_fork(work)
+    pub.publish("a", b"parent")
+    assert sub.receive(timeout=20).payload == b"parent"
+""")
+
+
+def test_a_child_that_ends_inside_the_parents_with_block_ends_quietly():
+    program("""
+with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
+    sub.subscribe("a")
+    pub.wait_for_subscribers(timeout=20)
+    for _ in range(3):
+        child_of_fork(lambda: None)
+    pub.publish("a", b"parent")
+    assert sub.receive(timeout=20).payload == b"parent"
+""")
+
+
+def test_a_child_may_make_sockets_of_its_own_and_close_what_it_inherited():
+    program("""
+pub = oz.Publisher("tcp://127.0.0.1:*")
+sub = oz.Subscriber(pub.endpoint)
+sub.subscribe("a")
+pub.wait_for_subscribers(timeout=20)
+
+def work():
+    sub.close()
+    pub.close()
+    with oz.Publisher("tcp://127.0.0.1:*") as own, oz.Subscriber(own.endpoint) as mine:
+        mine.subscribe("a")
+        own.wait_for_subscribers(timeout=20)
+        own.publish("a", b"child")
+        assert mine.receive(timeout=20).payload == b"child"
+
+child_of_fork(work)
+pub.publish("a", b"parent")
+assert sub.receive(timeout=20).payload == b"parent"
+sub.close()
+pub.close()
+""")
+
+
+def test_a_fork_in_the_middle_of_iterating_is_refused_in_the_child():
+    program("""
+with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
+    sub.subscribe("a")
+    pub.wait_for_subscribers(timeout=20)
+    pub.publish("a", b"1")
+    pub.publish("a", b"2")
+    messages = iter(sub)
+    next(messages)
+    child_of_fork(lambda: refused(lambda: next(messages)))
+    assert next(messages).payload == b"2"
+""")
+
+
+def test_a_fork_while_another_thread_publishes_leaves_both_well():
+    program("""
+import threading
+stop = threading.Event()
+with oz.Publisher("tcp://127.0.0.1:*") as pub:
+    def publish():
+        while not stop.is_set():
+            pub.publish("a", b"x")
+    thread = threading.Thread(target=publish)
+    thread.start()
+    for _ in range(10):
+        child_of_fork(lambda: refused(lambda: pub.publish("a")))
+    stop.set()
+    thread.join()
+""")
+
+
+def test_asyncio_sockets_are_refused_in_a_child_too():
+    program("""
+import asyncio
+
+async def main():
+    async with oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub, oz.asyncio.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("a")
+        await pub.wait_for_subscribers(timeout=20)
+        pid = os.fork()
+        if not pid:
+            for use in (lambda: pub.publish("a"), sub.receive, lambda: sub.receive(timeout=0)):
+                try:
+                    await use()
+                except oz.OwnershipError:
+                    continue
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        await pub.publish("a", b"parent")
+        assert (await sub.receive(timeout=20)).payload == b"parent"
+
+asyncio.run(main())
+""")
+
+
+def test_a_guard_lets_its_own_thread_in_again_and_no_other():
+    guard = RefusingGuard()
+    with guard, guard, pytest.raises(oz.OwnershipError):
+        Thread(guard.acquire).outcome()
+    Thread(lambda: [guard.acquire(), guard.release()]).outcome()
+
+
+def test_a_guard_is_free_again_after_an_error():
+    guard = RefusingGuard()
+
+    def fail():
+        with guard:
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert threading.active_count() < 50
+    Thread(lambda: [guard.acquire(), guard.release()]).outcome()

@@ -1,0 +1,42 @@
+"""Waiting with a deadline, for tests that must not sleep and hope."""
+
+import threading
+import time
+
+DEADLINE = 20.0
+
+
+def until(condition, timeout=DEADLINE):
+    """Look again and again until something is so; its last value."""
+    ends = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < ends, f"still not so after {timeout:g} s"
+        time.sleep(0.002)
+    return value
+
+
+def frames_of(sub, count, timeout=DEADLINE):
+    return [sub.receive(timeout=timeout).frames for _ in range(count)]
+
+
+class Thread(threading.Thread):
+    """A thread whose outcome is asked for, error or result; it never holds up the end of a test."""
+
+    def __init__(self, work):
+        super().__init__(daemon=True)
+        self._work = work
+        self._result = self._error = None
+        self.start()
+
+    def run(self):
+        try:
+            self._result = self._work()
+        except BaseException as error:
+            self._error = error
+
+    def outcome(self, timeout=DEADLINE):
+        self.join(timeout)
+        assert not self.is_alive(), f"a thread is still busy after {timeout:g} s"
+        if self._error is not None:
+            raise self._error
+        return self._result

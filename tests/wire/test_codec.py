@@ -1,0 +1,63 @@
+import datetime
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oz.wire.codec import MsgpackCodec, find_codec
+
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
+values = st.recursive(
+    scalars | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text() | st.integers(0, 9), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@given(values)
+def test_a_value_comes_back_as_it_was(value):
+    codec = MsgpackCodec()
+    assert codec.decode(codec.encode(value)) == value
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_decode_or_raise_an_exception(payload):
+    try:
+        MsgpackCodec().decode(payload)
+    except Exception as error:
+        assert isinstance(error, (ValueError, TypeError, OverflowError))
+
+
+@pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x92\x01", b"\x01\x01", b"\xd9\x02\xff\xfe"])
+def test_what_is_not_one_whole_value_is_refused(payload):
+    with pytest.raises(ValueError):  # noqa: PT011 - msgpack gives some of them no text
+        MsgpackCodec().decode(payload)
+
+
+def test_a_deep_or_huge_claim_is_refused_without_taking_the_memory_for_it():
+    for payload in (b"\x91" * 100_000, b"\xdd\xff\xff\xff\xff", b"\xc6\xff\xff\xff\xff"):
+        with pytest.raises((ValueError, RecursionError)):
+            MsgpackCodec().decode(payload)
+
+
+def test_what_msgpack_has_no_form_for_is_a_type_error():
+    for value in (object(), datetime.date(2026, 1, 1), {1, 2}):
+        with pytest.raises(TypeError):
+            MsgpackCodec().encode(value)
+
+
+def test_a_codec_is_found_by_name_or_taken_as_it_is():
+    own = MsgpackCodec()
+    assert find_codec(None) is None
+    assert find_codec(own) is own
+    assert find_codec("msgpack").encode({"a": 1}) == msgpack.packb({"a": 1})
+
+
+def test_what_is_no_codec_is_refused_with_the_names_there_are():
+    with pytest.raises(ValueError, match="msgpack"):
+        find_codec("json")
+    with pytest.raises(TypeError, match="encode and decode"):
+        find_codec(object())
