@@ -1,5 +1,6 @@
 """Waiting with a deadline, for tests that must not sleep and hope."""
 
+import sys
 import threading
 import time
 
@@ -33,6 +34,17 @@ class Thread(threading.Thread):
             self._result = self._work()
         except BaseException as error:
             self._error = error
+
+    def wait_until_stuck(self):
+        """Wait until it stays at one place in its code."""
+        seen = [None] * 20
+
+        def stays():
+            frame = sys._current_frames().get(self.ident)
+            seen[:] = [*seen[1:], frame and (frame.f_code, frame.f_lasti)]
+            return seen[0] is not None and len(set(seen)) == 1
+
+        until(stays)
 
     def outcome(self, timeout=DEADLINE):
         self.join(timeout)

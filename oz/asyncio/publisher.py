@@ -25,7 +25,7 @@ _TURN = 256
 """Messages published in one turn of the loop; after them other tasks have theirs."""
 
 
-class Publisher(PublisherBase, zmq.asyncio.Socket):
+class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
     """Publishes messages by subject, as `oz.Publisher` does; in place of a `zmq.asyncio` PUB socket."""
 
     _context_class = zmq.asyncio.Context
@@ -106,7 +106,9 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):
                 raise Timeout(self._too_few(n, subject, timeout))
             try:
                 # Another task that publishes may take the sign that something came, hence only a slice.
-                await self.poll(ceil(1000 * (_SLICE if left is None else min(_SLICE, left))), zmq.POLLIN)
+                await self.poll(  # type: ignore[call-arg]
+                    ceil(1000 * (_SLICE if left is None else min(_SLICE, left))), zmq.POLLIN
+                )
             except asyncio.CancelledError:
                 # Closing cancels what waits on the socket; that is not a cancelled task.
                 if not self.closed or is_cancelled():

@@ -102,7 +102,9 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         if left is not None and left <= 0:
             raise Timeout(f"no message in {timeout or 0:g} s")
         try:
-            await super().poll(None if left is None else ceil(left * 1000), zmq.POLLIN)
+            await super().poll(  # type: ignore[call-arg]
+                None if left is None else ceil(left * 1000), zmq.POLLIN
+            )
         except asyncio.CancelledError:
             # Closing cancels what waits on the socket; that is not a cancelled task.
             if self.closed and not is_cancelled():
@@ -204,17 +206,21 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         frame = self._rest.popleft()
         return frame if copy else zmq.Frame(frame)
 
-    async def _deserialize(self, recvd: Awaitable[Any], load: Any) -> Any:
+    async def _deserialize(  # type: ignore[override]
+        self, recvd: Awaitable[Any], load: Any
+    ) -> Any:
         """Serve recv_string, recv_json and their kind, which pyzmq builds on this."""
         return load(await recvd)
 
-    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Awaitable[Any]:
+    def poll(  # type: ignore[override]
+        self, timeout: int | None = None, flags: int = zmq.POLLIN
+    ) -> Awaitable[Any]:
         """Wait for something to read, as `zmq.asyncio.Socket.poll`: milliseconds, and a hint only."""
         if flags & zmq.POLLIN and (self._ready or self._rest):
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_result(int(zmq.POLLIN))
             return future
-        return super().poll(timeout, flags)
+        return super().poll(timeout, flags)  # type: ignore[call-arg]
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:  # type: ignore[override]
         """Close, as `oz.Subscriber.close`; what it gives may be awaited."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from oz.errors import PatternTimeout
+from oz.errors import PatternTimeout, SubjectError
 from oz.subjects.buckets import PrefixBuckets
 from oz.subjects.dialects.tokens import SEPARATOR
 from oz.subjects.pattern import TIME_LIMIT, Pattern
@@ -90,6 +90,7 @@ class PatternIndex:
 
         Raises:
             PatternTimeout: a pattern ran out of time, so that the whole answer is not known.
+            SubjectError: text with a lone surrogate, which has no bytes.
         """
         found = self._cache.get(subject)
         if found is None:
@@ -102,8 +103,7 @@ class PatternIndex:
         """Find what `match` finds, and report patterns that ran out of time beside it."""
         found = self._cache.get(subject)
         if found is None:
-            raw = subject if isinstance(subject, bytes) else subject.encode("utf-8", "surrogatepass")
-            found = self._search(raw)
+            found = self._search(subject if isinstance(subject, bytes) else _encoded(subject))
             if self._cache_size:
                 if len(self._cache) >= self._cache_size:
                     # A dict gives its keys in the order they came: the first is the oldest.
@@ -139,6 +139,14 @@ class PatternIndex:
             self._trie.prune(pattern.tokens)
         else:
             self._buckets.prune(pattern)
+
+
+def _encoded(subject: str) -> bytes:
+    try:
+        return subject.encode()
+    except UnicodeEncodeError as bad:
+        rule = "a lone surrogate has no UTF-8 form, so it cannot be sent"
+        raise SubjectError("any", subject, bad.start, rule) from None
 
 
 def _decoded(subject: bytes) -> str | None:

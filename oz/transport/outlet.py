@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import zmq
@@ -15,6 +14,9 @@ _send = zmq.backend.Socket.send
 # A plain number: the enum's member costs 0.3 µs a message.
 _SNDMORE = int(zmq.SNDMORE)
 
+LISTEN_EVERY = 4096
+"""After so many messages the subscriptions that have arrived are taken in; they would pile up otherwise."""
+
 
 class Outlet:
     """Encodes messages and hands them to one publisher's socket.
@@ -25,19 +27,18 @@ class Outlet:
         flags: how `hand_over` sends: 0 or `zmq.NOBLOCK`.
     """
 
-    __slots__ = ("_admit", "_encode", "_guard", "flags", "stats", "subjects")
+    __slots__ = ("_encode", "_guard", "flags", "stats", "subjects")
 
-    def __init__(self, guard: Guard, codec: Codec | None, admit: Callable[[Any], bytes]) -> None:
-        """Put together what a publisher has; `admit` checks a subject that is not remembered."""
+    def __init__(self, guard: Guard, codec: Codec | None) -> None:
+        """Put together what a publisher has."""
         self._guard = guard
         self._encode = codec.encode if codec is not None else None
-        self._admit = admit
         self.subjects: dict[str | bytes, bytes] = {}
         self.stats = PublisherStats()
         self.flags = 0
 
-    def subject(self, subject: Any) -> bytes:
-        """Give the bytes of a subject, checked.
+    def subject(self, socket: Any, subject: Any) -> bytes:
+        """Give the bytes of a subject; the socket checks one that is not remembered.
 
         Raises:
             SubjectError, ProtocolError, TypeError: it may not be published.
@@ -47,7 +48,7 @@ class Outlet:
         except TypeError:
             # Not hashable: no text, or a bytearray.
             raw = None
-        return self._admit(subject) if raw is None else raw
+        return bytes(socket._admit(subject)) if raw is None else raw
 
     def prepare(self, payload: Any) -> Any:
         """Give a payload that ZeroMQ takes.
@@ -74,7 +75,7 @@ class Outlet:
         try:
             raw = self.subjects[subject]
         except (KeyError, TypeError):
-            raw = self.subject(subject)
+            raw = self.subject(socket, subject)
         if type(payload) is not bytes or self._encode is not None:
             payload = self.prepare(payload)
         self.stats.published += 1
@@ -101,7 +102,10 @@ class Outlet:
             _send(socket, payload, flags)
         finally:
             guard.release()
-        self.stats.sent += 1
+        stats = self.stats
+        stats.sent += 1
+        if not stats.sent % LISTEN_EVERY:
+            socket._listen()
 
 
 def _as_bytes(payload: Any) -> Any:

@@ -15,7 +15,7 @@ from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport import endpoints
 from oz.transport.guard import Guard
-from oz.transport.outlet import Outlet
+from oz.transport.outlet import LISTEN_EVERY, Outlet
 from oz.transport.socket import BaseSocket, backend_get, backend_recv
 from oz.wire.codec import Codec, find_codec
 
@@ -29,7 +29,7 @@ SUBJECTS_REMEMBERED = 65_536
 
 # As plain numbers: the enum members cost 0.3 µs a message.
 _NOBLOCK = int(zmq.NOBLOCK)
-_SNDMORE = int(zmq.SNDMORE)
+_POLLIN = int(zmq.POLLIN)
 
 
 class PublisherBase(BaseSocket):
@@ -83,7 +83,7 @@ class PublisherBase(BaseSocket):
             raise ValueError(f'on_full is "drop", "block" or "error", not {on_full!r}')
         found = find_codec(codec)
         self._create(context, kind, dialect, Guard(waits=True))
-        self._outlet = Outlet(self._guard, found, self._admit)
+        self._outlet = Outlet(self._guard, found)
         self._interest = PeerInterest()
         self._on_full = on_full
         self._full_timeout = full_timeout
@@ -130,7 +130,7 @@ class PublisherBase(BaseSocket):
             raise SubjectError(self.dialect, subject, 0, rule)
         advice = rules.subject_advice(own)
         if advice is not None:
-            warnings.warn(advice, SubjectWarning, stacklevel=4)
+            warnings.warn(advice, SubjectWarning, stacklevel=5)
         subjects = self._outlet.subjects
         if len(subjects) >= SUBJECTS_REMEMBERED:
             subjects.clear()
@@ -154,7 +154,7 @@ class PublisherBase(BaseSocket):
     def _listen(self) -> None:
         """Take in the subscriptions that have arrived. They would pile up in the socket otherwise."""
         with self._guard:
-            while int(backend_get(self, zmq.EVENTS)) & zmq.POLLIN:
+            while int(backend_get(self, zmq.EVENTS)) & _POLLIN:
                 self._interest.learn(backend_recv(self, _NOBLOCK))
 
     def interest(self, subject: str | bytes) -> bool:
@@ -172,17 +172,19 @@ class PublisherBase(BaseSocket):
 
     def _enough(self, wanted: int, subject: str | bytes | None) -> bool:
         self._listen()
-        raw = None if subject is None else self._outlet.subject(subject)
+        raw = None if subject is None else self._outlet.subject(self, subject)
         return self._interest.count(raw) >= wanted
 
     def _too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
-        raw = None if subject is None else self._outlet.subject(subject)
+        raw = None if subject is None else self._outlet.subject(self, subject)
         what = "" if subject is None else f" for {subject!r}"
         return f"{self._interest.count(raw)} of {wanted} subscriptions{what} came within {timeout or 0:g} s"
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 
-    def send(self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any) -> Any:
+    def send(  # type: ignore[override]
+        self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+    ) -> Any:
         """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
         with self._guard:
             self._listen_at_times()
@@ -198,7 +200,7 @@ class PublisherBase(BaseSocket):
 
     def _listen_at_times(self) -> None:
         self._plain_sends += 1
-        if not self._plain_sends % _LISTEN_EVERY:
+        if not self._plain_sends % LISTEN_EVERY:
             self._listen()
 
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Iterable
-from time import monotonic
-from time import time_ns as _now
 from typing import Any
 
 import zmq
@@ -20,7 +18,7 @@ from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
 from oz.transport.frames import frame_reader
 from oz.transport.guard import Guard
 from oz.transport.inlet import Inlet
-from oz.transport.socket import BaseSocket, backend_get, backend_recv
+from oz.transport.socket import BaseSocket
 from oz.wire.codec import Codec, find_codec
 
 _log = logging.getLogger("oz.subscriber")
@@ -84,7 +82,7 @@ class SubscriberBase(BaseSocket):
 
     # subscribing -----------------------------------------------------------------------------------------
 
-    def subscribe(
+    def subscribe(  # type: ignore[override]
         self,
         pattern: str | bytes | Pattern | Iterable[str | bytes | Pattern],
         *,

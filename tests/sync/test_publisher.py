@@ -280,7 +280,7 @@ def test_closing_ends_a_publish_that_blocks_in_another_thread(stalled):
 
     publishing = Thread(publish)
     last = -1
-    while last != pub.stats.sent:
+    while not last or last != pub.stats.sent:
         last = pub.stats.sent
         publishing.join(0.3)
     Thread(lambda: pub.close(timeout=0.1)).outcome()

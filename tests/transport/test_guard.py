@@ -1,11 +1,4 @@
-import threading
-
-import pytest
-
-import oz
-from oz.transport.guard import RefusingGuard
 from scripts import run
-from waiting import Thread
 
 FORKED = """
 import os, sys
@@ -152,23 +145,3 @@ async def main():
 
 asyncio.run(main())
 """)
-
-
-def test_a_guard_lets_its_own_thread_in_again_and_no_other():
-    guard = RefusingGuard()
-    with guard, guard, pytest.raises(oz.OwnershipError):
-        Thread(guard.acquire).outcome()
-    Thread(lambda: [guard.acquire(), guard.release()]).outcome()
-
-
-def test_a_guard_is_free_again_after_an_error():
-    guard = RefusingGuard()
-
-    def fail():
-        with guard:
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    assert threading.active_count() < 50
-    Thread(lambda: [guard.acquire(), guard.release()]).outcome()

@@ -1,6 +1,6 @@
 """KubeMQ channels: NATS rules, and a `*` that ends a token stands for the rest of it.
 
-Source: KubeMQ documentation, "Terminology: Channel", whose table has `foo*.>` accept `foo.bar` and `foo1.bar`.
+Source: KubeMQ documentation, "Terminology: Channel", whose table has `foo*.>` take `foo.bar` and `foo1.bar`.
 """
 
 from __future__ import annotations

@@ -64,13 +64,18 @@ class Rv(TokenDialect):
         unit = "characters" if isinstance(counted, str) else "bytes"
         if len(counted) > MAX_SUBJECT:
             rule = f"{len(counted)} {unit}; at most {MAX_SUBJECT} are allowed"
-            raise error(self.name, text, MAX_SUBJECT, rule)
+            raise error(self.name, text, _position_of(text, counted, MAX_SUBJECT), rule)
         elements = counted.split(SEPARATOR) if isinstance(counted, str) else counted.split(SEPARATOR.encode())
         for number, element in enumerate(elements):
             if len(element) > MAX_ELEMENT:
                 rule = f"an element of {len(element)} {unit}; at most {MAX_ELEMENT} are allowed"
                 position = sum(len(part) + 1 for part in text.split(SEPARATOR)[:number])
                 raise error(self.name, text, position, rule)
+
+
+def _position_of(text: str, counted: str | bytes, index: int) -> int:
+    """Say at which character of the text an index into what was counted falls."""
+    return index if isinstance(counted, str) else len(counted[:index].decode("utf-8", "ignore"))
 
 
 def _misplaced(text: str) -> bool:

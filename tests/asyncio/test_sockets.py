@@ -1,0 +1,519 @@
+import asyncio
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+import zmq
+import zmq.asyncio
+
+import oz
+import oz.asyncio
+from waiting import DEADLINE
+
+
+def in_a_loop(test):
+    """Run an asynchronous test in a loop of its own, with a deadline."""
+
+    def run(**values):
+        asyncio.run(asyncio.wait_for(test(**values), 2 * DEADLINE))
+
+    run.__name__, run.__doc__, run.__signature__ = (
+        test.__name__,
+        test.__doc__,
+        __import__("inspect").signature(test),
+    )
+    run.pytestmark = getattr(test, "pytestmark", [])
+    return run
+
+
+@asynccontextmanager
+async def pair(*patterns, pub=None, sub=None):
+    async with (
+        oz.asyncio.Publisher("tcp://127.0.0.1:*", **(pub or {})) as publisher,
+        oz.asyncio.Subscriber(publisher.endpoint, **(sub or {})) as subscriber,
+    ):
+        made = [subscriber.subscribe(pattern) for pattern in patterns]
+        wanted = {prefix for one in made for prefix in one.prefixes}
+        await publisher.wait_for_subscribers(len(wanted), timeout=DEADLINE)
+        yield publisher, subscriber
+
+
+async def until(condition):
+    ends = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < ends
+        await asyncio.sleep(0.002)
+
+
+class Ticker:
+    """Another task of the loop, which counts how often it has its turn."""
+
+    def __init__(self):
+        self.count = 0
+        self._task = asyncio.ensure_future(self._tick())
+
+    async def _tick(self):
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+    def stop(self):
+        self._task.cancel()
+
+
+@in_a_loop
+async def test_wildcards_pick_messages_in_an_async_for():
+    async with pair("time.*.east", "end") as (pub, sub):
+        for subject in ("time.us.east", "time.us.west", "time.eu.east", "end"):
+            await pub.publish(subject, b"x")
+        got = []
+        async for message in sub:
+            if message.subject == "end":
+                break
+            got.append(message.subject)
+        assert got == ["time.us.east", "time.eu.east"]
+
+
+@in_a_loop
+async def test_nothing_is_lost_to_a_slow_start():
+    context = zmq.asyncio.Context()
+    for number in range(100):
+        async with (
+            oz.asyncio.Publisher("tcp://127.0.0.1:*", context=context) as pub,
+            oz.asyncio.Subscriber(pub.endpoint, context=context) as sub,
+        ):
+            sub.subscribe("a.*")
+            await pub.wait_for_subscribers(timeout=DEADLINE)
+            await pub.publish("a.b", b"%d" % number)
+            assert (await sub.receive(timeout=DEADLINE)).payload == b"%d" % number
+    context.destroy(0)
+
+
+@pytest.mark.parametrize("way", ["receive", "recv_multipart", "recv_string"])
+@in_a_loop
+async def test_cancelling_loses_nothing_and_keeps_the_order(way):
+    count = 1_500
+    async with pair("a.*" if way != "recv_string" else b"") as (pub, sub):
+
+        async def publish():
+            for number in range(count):
+                if way == "recv_string":
+                    await pub.send_string(str(number))
+                else:
+                    await pub.publish("a.b", b"%d" % number)
+                if not number % 3:
+                    await asyncio.sleep(0.0005)
+
+        publishing = asyncio.create_task(publish())
+        got = []
+        cancelled = 0
+        ends = time.monotonic() + DEADLINE
+        while len(got) < count:
+            assert time.monotonic() < ends
+            try:
+                taken = await asyncio.wait_for(getattr(sub, way)(), 0.0002)
+            except TimeoutError:
+                cancelled += 1
+                continue
+            got.append(
+                int(taken.payload if way == "receive" else taken[1] if way == "recv_multipart" else taken)
+            )
+        await publishing
+        assert got == list(range(count))
+        assert cancelled > 10
+
+
+@in_a_loop
+async def test_cancelling_inside_an_async_handler_loses_neither_its_call_nor_the_message():
+    async with pair("a.*") as (pub, sub):
+        started, finished, got = [], [], []
+
+        async def handle(message):
+            started.append(message.payload)
+            await asyncio.sleep(0.002)
+            finished.append(message.payload)
+
+        sub.subscribe("a.*", handler=handle)
+        count = 100
+        for number in range(count):
+            await pub.publish("a.b", b"%d" % number)
+        ends = time.monotonic() + DEADLINE
+        while len(got) < count:
+            assert time.monotonic() < ends
+            try:
+                got.append((await asyncio.wait_for(sub.receive(), 0.0005)).payload)
+            except TimeoutError:
+                continue
+        assert got == [b"%d" % number for number in range(count)]
+        assert started == got
+        await until(lambda: len(finished) == count)
+        assert sorted(finished) == sorted(got)
+
+
+@in_a_loop
+async def test_handlers_may_be_ordinary_or_async_and_one_that_raises_is_counted(caplog=None):
+    async with pair("end") as (pub, sub):
+        calls = []
+
+        async def waits(message):
+            await asyncio.sleep(0)
+            calls.append("async")
+
+        async def fails(message):
+            await asyncio.sleep(0)
+            raise RuntimeError("on purpose")
+
+        def fails_at_once(message):
+            raise RuntimeError("on purpose")
+
+        for handler in (waits, fails, fails_at_once, lambda message: calls.append("plain")):
+            sub.subscribe("a", handler=handler)
+        await pub.wait_for_subscribers(2, timeout=DEADLINE)
+        await pub.publish("a")
+        await pub.publish("end")
+        assert (await sub.receive(timeout=DEADLINE)).subject == "end"
+        assert sorted(calls) == ["async", "plain"]
+        assert sub.stats.failed == 2
+
+
+@in_a_loop
+async def test_a_handler_may_receive_and_end_other_subscriptions():
+    async with pair("a", "end") as (pub, sub):
+        got = []
+
+        async def handle(message):
+            own.unsubscribe()
+            got.append((await sub.receive(timeout=DEADLINE)).subject)
+            got.append((await sub.receive(timeout=DEADLINE)).subject)
+
+        own = sub.subscribe("a", handler=handle)
+        await pub.publish("a")
+        await pub.publish("end")
+        with pytest.raises(oz.Timeout):
+            await sub.receive(timeout=0.2)
+        assert got == ["a", "end"]
+
+
+# closing
+
+
+@in_a_loop
+async def test_closing_ends_what_waits():
+    async with pair("a") as (_, sub):
+
+        async def iterate():
+            return [message async for message in sub]
+
+        waiting = [
+            asyncio.create_task(work)
+            for work in (
+                sub.receive(),
+                sub.receive(timeout=DEADLINE),
+                sub.recv_multipart(),
+                iterate(),
+                sub.run(),
+            )
+        ]
+        await asyncio.sleep(0.01)
+        sub.close()
+        done = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), DEADLINE)
+        assert [type(one) for one in done[:2]] == [oz.ClosedError] * 2
+        assert isinstance(done[2], (oz.ClosedError, zmq.ZMQError))
+        assert done[3:] == [[], 0]
+
+
+@in_a_loop
+async def test_closing_a_publisher_ends_waiting_for_subscribers():
+    pub = oz.asyncio.Publisher("tcp://127.0.0.1:*")
+    waiting = [asyncio.create_task(pub.wait_for_subscribers(timeout=time)) for time in (None, DEADLINE)]
+    await asyncio.sleep(0.01)
+    await pub.close()
+    for task in waiting:
+        with pytest.raises(oz.ClosedError):
+            await asyncio.wait_for(task, DEADLINE)
+
+
+@in_a_loop
+async def test_a_cancelled_wait_is_a_cancelled_task_and_the_socket_goes_on():
+    async with pair("a") as (pub, sub):
+        for work in (sub.receive(), sub.recv_multipart(), pub.wait_for_subscribers(5)):
+            task = asyncio.create_task(work)
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await pub.publish("a", b"x")
+        assert (await sub.receive(timeout=DEADLINE)).payload == b"x"
+
+
+@in_a_loop
+async def test_use_after_close_is_a_clear_error():
+    async with pair("a") as (pub, sub):
+        await sub.close()
+        await sub.close()
+        await pub.close()
+        await pub.close()
+        for use in (
+            lambda: sub.receive(),
+            lambda: sub.receive(timeout=0),
+            lambda: pub.publish("a"),
+            lambda: pub.wait_for_subscribers(timeout=0),
+        ):
+            with pytest.raises(oz.ClosedError):
+                await use()
+
+
+@in_a_loop
+async def test_closing_sends_what_was_published_and_holds_up_nobody():
+    async with pair("a.*") as (pub, sub):
+        for number in range(20_000):
+            await pub.publish("a.b", b"%d" % number)
+        ticker = Ticker()
+        closing = pub.close(timeout=DEADLINE)
+        for number in range(20_000):
+            assert (await sub.receive(timeout=DEADLINE)).payload == b"%d" % number
+        await closing
+        assert ticker.count > 20
+        ticker.stop()
+
+
+# fairness
+
+
+@pytest.mark.parametrize("kind", ["received", "handled", "unwanted"])
+@in_a_loop
+async def test_other_tasks_have_their_turn_under_a_flood(kind):
+    count = 30_000
+    async with pair("end", *(["a.*"] if kind == "received" else ["a.*.c"])) as (pub, sub):
+        if kind == "handled":
+            sub.subscribe("a.b", handler=lambda message: None)
+            await pub.wait_for_subscribers(3, timeout=DEADLINE)
+        for _ in range(count):
+            await pub.publish("a.b" if kind != "unwanted" else "a.b.d")
+        await pub.publish("end")
+        # Wait until some have arrived, without taking them.
+        await sub.poll(DEADLINE * 1000)
+        ticker = Ticker()
+        started = time.monotonic()
+        longest = 0.0
+        async for message in sub:
+            longest = max(longest, time.monotonic() - started)
+            if message.subject == "end":
+                break
+        assert sub.stats.received == count + 1
+        assert ticker.count > 5
+        ticker.stop()
+
+
+@pytest.mark.parametrize("is_handled", [False, True])
+@in_a_loop
+async def test_a_timeout_is_kept_under_a_flood_of_messages_for_others(is_handled):
+    async with pair("a.*.c", pub={"on_full": "block", "high_water_mark": 1_000}) as (pub, sub):
+        if is_handled:
+            sub.subscribe("a.b.d", handler=lambda message: None)
+
+        async def flood():
+            while True:
+                for _ in range(500):
+                    await pub.publish("a.b.d", b"x")
+                await asyncio.sleep(0)
+
+        flooding = asyncio.create_task(flood())
+        try:
+            for timeout in (0.1, 0):
+                started = time.monotonic()
+                with pytest.raises(oz.Timeout):
+                    await sub.receive(timeout=timeout)
+                assert time.monotonic() - started < 5
+        finally:
+            flooding.cancel()
+
+
+@in_a_loop
+async def test_a_task_that_waits_is_woken_though_another_took_the_first_message():
+    context = zmq.asyncio.Context()
+    async with (
+        oz.asyncio.Publisher("inproc://x", context=context) as pub,
+        oz.asyncio.Subscriber("inproc://x", context=context) as sub,
+    ):
+        sub.subscribe("a")
+        await pub.wait_for_subscribers(timeout=DEADLINE)
+        waiting = asyncio.create_task(sub.receive())
+        await asyncio.sleep(0.01)
+        await pub.publish("a", b"1")
+        await pub.publish("a", b"2")
+        assert (await sub.receive(timeout=0)).payload == b"1"
+        assert (await asyncio.wait_for(waiting, 5)).payload == b"2"
+    context.destroy(0)
+
+
+@in_a_loop
+async def test_several_tasks_share_a_subscriber_and_each_message_goes_to_one():
+    async with pair("a") as (pub, sub):
+        got = []
+
+        async def take():
+            async for message in sub:
+                got.append(int(message.payload))
+
+        tasks = [asyncio.create_task(take()) for _ in range(5)]
+        for number in range(2_000):
+            await pub.publish("a", b"%d" % number)
+            if not number % 100:
+                await asyncio.sleep(0)
+        await until(lambda: len(got) == 2_000)
+        assert got == list(range(2_000))
+        sub.close()
+        await asyncio.gather(*tasks)
+
+
+# publishing
+
+
+@in_a_loop
+async def test_on_full_block_waits_and_then_goes_on():
+    large = bytes(1_000_000)
+    async with oz.asyncio.Publisher("tcp://127.0.0.1:*", on_full="block", high_water_mark=2) as pub:
+        with zmq.Context() as context, context.socket(zmq.SUB) as raw:
+            raw.set(zmq.RCVHWM, 2)
+            raw.set(zmq.RCVBUF, 4096)
+            raw.subscribe(b"")
+            raw.connect(pub.endpoint)
+            await pub.wait_for_subscribers(timeout=DEADLINE)
+
+            async def publish():
+                for number in range(40):
+                    await pub.publish("a", b"%d" % number + large)
+
+            publishing = asyncio.create_task(publish())
+            ticker = Ticker()
+            done, _ = await asyncio.wait([publishing], timeout=0.3)
+            assert not done
+            assert ticker.count > 10
+            ticker.stop()
+            got = []
+            while len(got) < 40:
+                if raw.poll(0):
+                    got.append(int(raw.recv_multipart()[1].partition(b"\0")[0]))
+                await asyncio.sleep(0)
+            await publishing
+            assert got == list(range(40))
+
+
+@pytest.mark.parametrize("policy", ["error", "block"])
+@in_a_loop
+async def test_a_stalled_subscriber_is_reported(policy):
+    async with oz.asyncio.Publisher(
+        "tcp://127.0.0.1:*",
+        on_full=policy,
+        full_timeout=0.1 if policy == "block" else None,
+        high_water_mark=2,
+    ) as pub:
+        with zmq.Context() as context, context.socket(zmq.SUB) as raw:
+            raw.set(zmq.RCVHWM, 2)
+            raw.subscribe(b"")
+            raw.connect(pub.endpoint)
+            await pub.wait_for_subscribers(timeout=DEADLINE)
+            with pytest.raises(oz.WouldBlock):
+                await pub.publish_many(("a", bytes(1_000_000)) for _ in range(200))
+            pub.close(0)
+
+
+@in_a_loop
+async def test_publish_many_takes_either_kind_of_iterable():
+    async with pair("a") as (pub, sub):
+
+        async def pairs():
+            for number in range(3):
+                await asyncio.sleep(0)
+                yield "a", b"%d" % number
+
+        assert await pub.publish_many(pairs()) == 3
+        assert await pub.publish_many([("a", b"3")]) == 1
+        assert [int((await sub.receive(timeout=DEADLINE)).payload) for _ in range(4)] == [0, 1, 2, 3]
+
+
+@in_a_loop
+async def test_waiting_for_subscribers_goes_on_while_another_task_publishes():
+    for _ in range(20):
+        async with oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub, oz.asyncio.Subscriber() as sub:
+            sub.subscribe("a")
+            waiting = asyncio.create_task(pub.wait_for_subscribers(timeout=DEADLINE))
+            await asyncio.sleep(0)
+            sub.connect(pub.endpoint)
+            while not waiting.done():
+                await pub.publish("a")
+                await asyncio.sleep(0)
+            await waiting
+
+
+# loops and the pyzmq surface
+
+
+def test_sockets_work_in_two_successive_loops():
+    context = zmq.asyncio.Context()
+
+    async def first():
+        pub = oz.asyncio.Publisher("tcp://127.0.0.1:*", context=context)
+        sub = oz.asyncio.Subscriber(pub.endpoint, context=context)
+        sub.subscribe("a")
+        await pub.wait_for_subscribers(timeout=DEADLINE)
+        await pub.publish("a", b"1")
+        assert (await sub.receive(timeout=DEADLINE)).payload == b"1"
+        with pytest.raises(oz.Timeout):
+            await sub.receive(timeout=0.01)
+        return pub, sub
+
+    async def second(pub, sub):
+        waiting = asyncio.create_task(sub.receive(timeout=DEADLINE))
+        await asyncio.sleep(0.01)
+        await pub.publish("a", b"2")
+        assert (await waiting).payload == b"2"
+
+    pub, sub = asyncio.run(first())
+    asyncio.run(second(pub, sub))
+    sub.close()
+    pub.close()
+    context.destroy(0)
+
+
+@in_a_loop
+async def test_the_calls_of_pyzmq_give_only_what_is_wanted():
+    async with pair("a.*.c") as (pub, sub):
+        for subject in ("a.b.d", "a.b.c", "a.b.d", "a.x.c", "a.y.c"):
+            await pub.publish(subject, b'{"n": 1}')
+        assert await sub.recv_multipart() == [b"a.b.c", b'{"n": 1}']
+        assert await sub.recv_string() == "a.x.c"
+        assert sub.getsockopt(zmq.RCVMORE)
+        assert await sub.poll(0) == zmq.POLLIN
+        assert await sub.recv_json() == {"n": 1}
+        assert not sub.getsockopt(zmq.RCVMORE)
+        assert await sub.recv() == b"a.y.c"
+        assert await sub.recv_multipart() == [b'{"n": 1}']
+        with pytest.raises(zmq.Again):
+            await sub.recv_multipart(zmq.NOBLOCK)
+        sub.set(zmq.RCVTIMEO, 10)
+        with pytest.raises(zmq.Again):
+            await sub.recv_multipart()
+
+
+@in_a_loop
+async def test_unsubscribing_stops_also_what_run_has_put_in_line():
+    async with pair("a", "b") as (pub, sub):
+        await pub.publish("a")
+        await pub.publish("b")
+        running = asyncio.create_task(sub.run())
+        await until(lambda: sub.stats.delivered == 2)
+        sub.unsubscribe("a")
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (await sub.receive(timeout=0)).subject == "b"
+
+
+@in_a_loop
+async def test_a_failed_construction_in_a_loop_leaves_nothing_open():
+    for options in ({"bind": "tcp://192.0.2.1:1"}, {"connect": "nonsense"}, {"high_water_mark": -1}):
+        for kind in (oz.asyncio.Publisher, oz.asyncio.Subscriber):
+            with pytest.raises((ValueError, zmq.ZMQError)):
+                kind(**options)
