@@ -30,6 +30,11 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
 
     _context_class = zmq.asyncio.Context
 
+    def _set_options(self, high_water_mark: int | None) -> None:
+        super()._set_options(high_water_mark)
+        # The loop must not be blocked.
+        self._outlet.flags = _NOBLOCK
+
     async def publish(self, subject: str | bytes, payload: Any = b"") -> None:
         """Publish one message; see `oz.Publisher.publish`.
 

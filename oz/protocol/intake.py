@@ -16,12 +16,13 @@ _log = logging.getLogger("oz.subscriber")
 class Intake:
     """Takes the frames of messages, and gives the messages that some subscription wants."""
 
-    __slots__ = ("_decode", "_reported", "stats", "table")
+    __slots__ = ("_decode", "_reported", "_routes", "stats", "table")
 
     def __init__(self, codec: Codec | None = None) -> None:
         """Start without subscriptions."""
         self.table = SubscriptionTable()
         self.stats = SubscriberStats()
+        self._routes = self.table.routes
         self._decode = codec.decode if codec is not None else None
         self._reported: set[object] = set()
 
@@ -37,10 +38,9 @@ class Intake:
         """
         stats = self.stats
         stats.received += 1
-        subject = frames[0]
-        route = self.table.routes.get(subject)
+        route = self._routes.get(frames[0])
         if route is None:
-            route = self.table.route(subject)
+            route = self.table.route(frames[0])
         if not route.is_clear and not self._is_wanted(route):
             return None
         payload = frames[1] if len(frames) > 1 else b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from math import ceil
 from typing import Any
 
@@ -42,15 +43,14 @@ class Subscriber(SubscriberBase):
         if timeout is None:
             return self._next_forever()
         now = time.monotonic()
-        try:
+        with suppress(zmq.Again):
             return self._next(_NOBLOCK, now + max(timeout, _PATIENCE))
-        except zmq.Again:
-            return self._next_until(now + timeout, timeout)
+        return self._next_until(now + timeout, timeout)
 
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed."""
         ready, take = self._ready, self._inlet.take
-        while not self.closed:
+        while True:
             if ready:
                 # Its handlers have been called.
                 yield ready.popleft()
@@ -105,7 +105,8 @@ class Subscriber(SubscriberBase):
         while (left := deadline - time.monotonic()) > 0:
             self._check_open()
             with self._guard:
-                super().poll(ceil(left * 1000))
+                # In slices: a signal that comes just before the wait begins does not end it.
+                super().poll(ceil(min(left, 1.0) * 1000))
             try:
                 return self._next(_NOBLOCK, deadline)
             except zmq.Again:

@@ -9,66 +9,47 @@ docs/decisions/010-asking-libzmq-for-rcvmore.md
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import zmq
 
-_recv = zmq.backend.Socket.recv
+FrameReader = Callable[[Any, int], list[bytes]]
+"""Called with a socket and flags (0 or `zmq.NOBLOCK`), gives all frames of its next message.
+
+The socket is the one that the reader was made for, and nobody else uses it meanwhile. Raises `zmq.Again`
+when there is no message.
+"""
 
 
-class FrameReader(Protocol):
-    """Reads one message from a socket."""
+def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
+    """Make a reader that asks libzmq itself after each frame."""
+    more = ctypes.c_int()
+    size = ctypes.c_size_t(ctypes.sizeof(more))
+    # Made once: ctypes would make them anew for each call.
+    pointer, option = ctypes.c_void_p(handle), ctypes.c_int(int(zmq.RCVMORE))
+    answer, length = ctypes.byref(more), ctypes.byref(size)
+    recv = zmq.backend.Socket.recv
 
-    def read(self, socket: Any, flags: int) -> list[bytes]:
-        """Give all frames of the next message.
-
-        Args:
-            socket: the socket that the reader was made for, held by nobody else meanwhile.
-            flags: 0 to wait, or `zmq.NOBLOCK`.
-
-        Raises:
-            zmq.Again: there is none.
-        """
-
-
-class _AskingReader:
-    """Asks libzmq itself after each frame."""
-
-    __slots__ = ("_arguments", "_more")
-
-    def __init__(self, handle: int) -> None:
-        self._more = ctypes.c_int()
-        size = ctypes.c_size_t(ctypes.sizeof(self._more))
-        self._arguments = (
-            ctypes.c_void_p(handle),
-            ctypes.c_int(int(zmq.RCVMORE)),
-            ctypes.byref(self._more),
-            ctypes.byref(size),
-        )
-
-    def read(self, socket: Any, flags: int) -> list[bytes]:
-        handle, option, address, size = self._arguments
-        more, ask = self._more, _getsockopt
-        frames = [_recv(socket, flags)]
-        ask(handle, option, address, size)
+    def read(socket: Any, flags: int) -> list[bytes]:
+        frames = [recv(socket, flags)]
+        getsockopt(pointer, option, answer, length)
         while more.value:
-            frames.append(_recv(socket))
-            ask(handle, option, address, size)
+            frames.append(recv(socket))
+            getsockopt(pointer, option, answer, length)
         return frames
 
+    return read
 
-class _FrameObjectReader:
-    """Has pyzmq make an object of each frame, which knows whether more follow."""
 
-    __slots__ = ()
-
-    def read(self, socket: Any, flags: int) -> list[bytes]:
-        frame = _recv(socket, flags, False, False)
-        frames = [frame.bytes]
-        while frame.more:
-            frame = _recv(socket, 0, False, False)
-            frames.append(frame.bytes)
-        return frames
+def _read_frame_objects(socket: Any, flags: int) -> list[bytes]:
+    """Have pyzmq make an object of each frame, which knows whether more follow."""
+    frame = zmq.backend.Socket.recv(socket, flags, False, False)
+    frames = [frame.bytes]
+    while frame.more:
+        frame = zmq.backend.Socket.recv(socket, 0, False, False)
+        frames.append(frame.bytes)
+    return frames
 
 
 def _find_getsockopt() -> Any:
@@ -89,5 +70,5 @@ _getsockopt = _find_getsockopt()
 def frame_reader(socket: zmq.Socket[Any]) -> FrameReader:
     """Make a reader for a socket, which must not outlive it."""
     if _getsockopt is None:
-        return _FrameObjectReader()
-    return _AskingReader(socket.underlying)
+        return _read_frame_objects
+    return _asking_reader(socket.underlying, _getsockopt)

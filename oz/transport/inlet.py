@@ -29,7 +29,7 @@ class Inlet:
     def __init__(self, guard: Guard, reader: FrameReader, intake: Intake) -> None:
         """Put together what a subscriber has."""
         self._guard = guard
-        self._read = reader.read
+        self._read = reader
         self._accept = intake.accept
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:

@@ -144,7 +144,8 @@ class PublisherBase(BaseSocket):
 
     def _refused(self, subject: str | bytes) -> NoReturn:
         self._outlet.stats.dropped += 1
-        waited = "" if self._full_timeout is None else f" for {self._full_timeout:g} s"
+        has_waited = self._on_full == "block" and self._full_timeout is not None
+        waited = f" for {self._full_timeout:g} s" if has_waited else ""
         raise WouldBlock(
             f"a subscriber is at its high-water mark{waited}; {subject!r} was not sent to anybody"
         ) from None

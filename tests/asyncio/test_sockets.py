@@ -151,7 +151,7 @@ async def test_cancelling_inside_an_async_handler_loses_neither_its_call_nor_the
 
 
 @in_a_loop
-async def test_handlers_may_be_ordinary_or_async_and_one_that_raises_is_counted(caplog=None):
+async def test_handlers_may_be_ordinary_or_async_and_one_that_raises_is_counted():
     async with pair("end") as (pub, sub):
         calls = []
 

@@ -21,22 +21,26 @@ def test_a_plain_publisher_feeds_a_subscriber_with_wildcards():
 
 
 def test_a_publisher_feeds_a_plain_subscriber_by_prefix():
-    with oz.Publisher("tcp://127.0.0.1:*") as pub:
-        with started(HERE / "plain_sub.py", pub.endpoint, "time.", "end") as process:
-            pub.wait_for_subscribers(2, timeout=DEADLINE)
-            for number, subject in enumerate(["time.a", "other", "time", "time.b"]):
-                pub.publish(subject, str(number).encode())
-            pub.publish("time.c", [b"two", b"three"])
-            pub.publish("end")
-            assert finished(process).splitlines() == ["time.a 0", "time.b 3", "time.c two three"]
+    with (
+        oz.Publisher("tcp://127.0.0.1:*") as pub,
+        started(HERE / "plain_sub.py", pub.endpoint, "time.", "end") as process,
+    ):
+        pub.wait_for_subscribers(2, timeout=DEADLINE)
+        for number, subject in enumerate(["time.a", "other", "time", "time.b"]):
+            pub.publish(subject, str(number).encode())
+        pub.publish("time.c", [b"two", b"three"])
+        pub.publish("end")
+        assert finished(process).splitlines() == ["time.a 0", "time.b 3", "time.c two three"]
 
 
 def test_closing_at_once_delivers_all_50_000_to_another_process():
-    with oz.Publisher("tcp://127.0.0.1:*") as pub:
-        with started(HERE / "plain_sub.py", pub.endpoint, "") as process:
-            pub.wait_for_subscribers(timeout=DEADLINE)
-            for number in range(50_000):
-                pub.publish("n", b"%d" % number)
-            pub.publish("end")
-            pub.close(timeout=DEADLINE)
-            assert finished(process).splitlines() == [f"n {number}" for number in range(50_000)]
+    with (
+        oz.Publisher("tcp://127.0.0.1:*") as pub,
+        started(HERE / "plain_sub.py", pub.endpoint, "") as process,
+    ):
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        for number in range(50_000):
+            pub.publish("n", b"%d" % number)
+        pub.publish("end")
+        pub.close(timeout=DEADLINE)
+        assert finished(process).splitlines() == [f"n {number}" for number in range(50_000)]

@@ -21,8 +21,8 @@ def stalled(context):
     """Make a publisher with room for next to nothing, and a subscriber that does not read."""
     made = []
 
-    def make(**options):
-        pub = oz.Publisher("tcp://127.0.0.1:*", high_water_mark=2, **options)
+    def make(high_water_mark=2, **options):
+        pub = oz.Publisher("tcp://127.0.0.1:*", high_water_mark=high_water_mark, **options)
         sub = context.socket(zmq.SUB)
         made.append((pub, sub))
         sub.set(zmq.RCVHWM, 2)
@@ -292,8 +292,8 @@ def test_closing_ends_a_publish_that_blocks_in_another_thread(stalled):
 
 
 def test_a_stalled_subscriber_holds_up_closing_no_longer_than_the_timeout(stalled, caplog):
-    pub, _ = stalled()
-    for _ in range(50):
+    pub, _ = stalled(high_water_mark=1_000)
+    for _ in range(100):
         pub.publish("a", LARGE)
     caplog.set_level(logging.WARNING, "oz.socket")
     started = time.monotonic()
@@ -469,6 +469,17 @@ def test_subscriptions_of_a_script_that_only_sends_do_not_pile_up(context):
         assert not pub.poll(0)
 
 
+def until_asleep(pid):
+    looks = []
+
+    def sleeps():
+        with open(f"/proc/{pid}/stat") as stat:
+            looks.append(stat.read().rpartition(")")[2].split()[0])
+        return looks[-10:] == ["S"] * 10
+
+    until(sleeps)
+
+
 SIGINT_PROGRAM = """
 import os, signal, sys, threading
 import oz
@@ -508,6 +519,8 @@ def test_ctrl_c_ends_what_waits(wait):
     )
     try:
         assert process.stdout.readline() == "ready\n"
+        # A signal just before a wait in C begins does not end it, in any program: let it begin.
+        until_asleep(process.pid)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=DEADLINE)
     finally:

@@ -1,4 +1,5 @@
 import datetime
+from contextlib import suppress
 
 import msgpack
 import pytest
@@ -25,10 +26,8 @@ def test_a_value_comes_back_as_it_was(value):
 
 @given(st.binary(max_size=60))
 def test_any_bytes_decode_or_raise_an_exception(payload):
-    try:
+    with suppress(ValueError, TypeError, OverflowError):
         MsgpackCodec().decode(payload)
-    except Exception as error:
-        assert isinstance(error, (ValueError, TypeError, OverflowError))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\xc1", b"\x92\x01", b"\x01\x01", b"\xd9\x02\xff\xfe"])

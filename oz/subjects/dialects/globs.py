@@ -11,13 +11,10 @@ from typing import Any
 
 import regex
 
+from oz.subjects.dialects import runs
 from oz.subjects.dialects.base import Compiled
 
 MAX_PREFIXES = 16
-RUN = 32
-"""The longest literal that the engine gets to see as one."""
-BREAK = b"(?!(?!))"
-"""Always holds. The engine joins no literals across it."""
 
 
 class Glob(Enum):
@@ -148,13 +145,9 @@ def _segments(elements: list[Element]) -> list[list[Element]]:
 
 
 def _segment_regex(segment: list[Element]) -> bytes:
-    """Write elements one after the other, in runs.
-
-    For a literal that it looks for, the engine makes search tables at the first match. That takes cubic
-    time, a second for 1,500 bytes, and no time limit holds there; so it gets to see short literals only.
-    """
+    """Write elements one after the other, in runs that the engine can take."""
     written = [_element_regex(element) for element in segment]
-    return BREAK.join(b"".join(written[at : at + RUN]) for at in range(0, len(written), RUN))
+    return runs.joined(b"".join(run) for run in runs.split(written))
 
 
 def _element_regex(element: Element) -> bytes:
@@ -184,4 +177,4 @@ def prefixes(elements: list[Element]) -> tuple[bytes, ...]:
 
 def compile_prefix(prefix: bytes) -> regex.Pattern[Any]:
     """Compile the regex of a plain prefix."""
-    return regex.compile(_segment_regex([frozenset((byte,)) for byte in prefix]) + b".*", regex.DOTALL)
+    return regex.compile(runs.literal(prefix) + b".*", regex.DOTALL)

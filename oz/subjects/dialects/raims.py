@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import regex
 
-from oz.subjects.dialects import globs
+from oz.subjects.dialects import globs, runs
 from oz.subjects.dialects.base import Compiled, Dialect, Token
 from oz.subjects.dialects.tokens import TokenDialect
 
@@ -21,8 +21,7 @@ class RaimsSub(Dialect):
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Compile a literal; see `Dialect.compile`."""
         assert isinstance(text, bytes)
-        literal = regex.escape(text, special_only=True, literal_spaces=True)
-        return Compiled(regex=regex.compile(literal), prefixes=(text,), literal=text)
+        return Compiled(regex=regex.compile(runs.literal(text)), prefixes=(text,), literal=text)
 
 
 class RaimsRv(TokenDialect):

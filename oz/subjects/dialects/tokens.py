@@ -11,6 +11,7 @@ from abc import abstractmethod
 import regex
 
 from oz.errors import PatternError, SubjectError
+from oz.subjects.dialects import runs
 from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild
 
 SEPARATOR = "."
@@ -96,19 +97,31 @@ class TokenDialect(Dialect):
 
 
 def to_regex(tokens: tuple[Token, ...]) -> str:
-    """Write the tokens as a regex without backtracking: every repeat is possessive."""
-    return regex.escape(SEPARATOR).join(_token_regex(token) for token in tokens)
+    """Write the tokens as a regex without backtracking: every repeat is possessive.
+
+    What is literal from one wildcard to the next is written at once, for it may need to be cut into runs.
+    """
+    written: list[str] = []
+    literal: list[str] = []
+    for token in tokens:
+        text, wild = _token_parts(token)
+        literal.append(text)
+        if wild:
+            written += runs.literal(SEPARATOR.join(literal)), wild
+            literal = [""]  # a separator follows, if anything does
+    return "".join(written) + runs.literal(SEPARATOR.join(literal))
 
 
-def _token_regex(token: Token) -> str:
+def _token_parts(token: Token) -> tuple[str, str]:
+    """Give the literal text of a token, and the regex of what follows that."""
     if token is Wild.ONE:
-        return r"[^.]++"
+        return "", r"[^.]++"
     if token is Wild.REST:
-        return r"[^.]++(?:\.[^.]++)*+"
+        return "", r"[^.]++(?:\.[^.]++)*+"
     if isinstance(token, Stem):
-        return regex.escape(token.text.decode(), special_only=True, literal_spaces=True) + r"[^.]*+"
+        return token.text.decode(), r"[^.]*+"
     assert isinstance(token, bytes)
-    return regex.escape(token.decode(), special_only=True, literal_spaces=True)
+    return token.decode(), ""
 
 
 def prefix(tokens: tuple[Token, ...]) -> bytes:

@@ -1,0 +1,8 @@
+"""All benchmarks, one after the other; run them on a machine that does nothing else."""
+
+from __future__ import annotations
+
+import beside_pyzmq
+
+if __name__ == "__main__":
+    beside_pyzmq.main()

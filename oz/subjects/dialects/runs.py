@@ -1,0 +1,37 @@
+"""Literals in runs that are short enough for the engine.
+
+For a literal that it looks for, the engine makes search tables at the first match. That takes cubic time, a
+second for 1,500 characters, and no time limit holds there; so it gets to see short literals only. See
+docs/decisions/011-long-literals.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import AnyStr, TypeVar
+
+import regex
+
+RUN = 32
+"""The longest literal that the engine gets to see as one."""
+BREAK = "(?!(?!))"
+"""Always holds. The engine joins no literals across it."""
+
+_Item = TypeVar("_Item", str, bytes, list[bytes])
+
+
+def split(items: _Item) -> Iterator[_Item]:
+    """Cut a sequence into runs."""
+    return (items[at : at + RUN] for at in range(0, len(items), RUN))
+
+
+def joined(runs: Iterator[bytes] | Sequence[bytes]) -> bytes:
+    """Write runs of bytes one after the other."""
+    return BREAK.encode().join(runs)
+
+
+def literal(text: AnyStr) -> AnyStr:
+    """Write a regex that matches the text and nothing else."""
+    runs = [regex.escape(run, special_only=True, literal_spaces=True) for run in split(text)]
+    between = BREAK if isinstance(text, str) else BREAK.encode()
+    return between.join(runs)
