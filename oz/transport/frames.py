@@ -26,8 +26,8 @@ def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
     """Make a reader that asks libzmq itself after each frame."""
     more = ctypes.c_int()
     size = ctypes.c_size_t(ctypes.sizeof(more))
-    # Made once: ctypes would make them anew for each call.
-    pointer, option = ctypes.c_void_p(handle), ctypes.c_int(int(zmq.RCVMORE))
+    # Ready-made arguments: ctypes would make them anew for each call.
+    pointer, option = ctypes.c_void_p.from_param(handle), ctypes.c_int.from_param(int(zmq.RCVMORE))
     answer, length = ctypes.byref(more), ctypes.byref(size)
     recv = zmq.backend.Socket.recv
 
