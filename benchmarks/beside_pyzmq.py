@@ -70,6 +70,13 @@ def main(runs: int = 7, count: int = 400_000) -> None:
         runs,
     )
     compare(
+        "1 to 1, one frame for oz",
+        "/s",
+        lambda: throughput(sides.plain_publisher, sides.plain_subscriber, count),
+        lambda: throughput(sides.oz_one_frame_publisher, sides.oz_one_frame_subscriber, count),
+        runs,
+    )
+    compare(
         "asyncio subscriber, delivered",
         "/s",
         lambda: throughput(sides.oz_publisher, sides.plain_async_subscriber, count // 8),

@@ -36,9 +36,9 @@ def plain_publisher(pipe: Connection, count: int) -> None:
         pipe.recv()
 
 
-def oz_publisher(pipe: Connection, count: int) -> None:
+def oz_publisher(pipe: Connection, count: int, delimiter: bytes | None = None) -> None:
     """Publish with `oz.Publisher`."""
-    with oz.Publisher(LOOPBACK, on_full="block", high_water_mark=0) as pub:
+    with oz.Publisher(LOOPBACK, on_full="block", high_water_mark=0, delimiter=delimiter) as pub:
         pipe.send(pub.endpoint)
         pub.wait_for_subscribers()
         for number in range(count):
@@ -61,9 +61,19 @@ def plain_subscriber(endpoint: str) -> tuple[int, float]:
         return count, time.perf_counter() - started
 
 
-def oz_subscriber(endpoint: str) -> tuple[int, float]:
+def oz_one_frame_publisher(pipe: Connection, count: int) -> None:
+    """Publish with `oz.Publisher`, subject and payload in one frame."""
+    oz_publisher(pipe, count, b" ")
+
+
+def oz_one_frame_subscriber(endpoint: str) -> tuple[int, float]:
+    """Receive what `oz_one_frame_publisher` sends."""
+    return oz_subscriber(endpoint, b" ")
+
+
+def oz_subscriber(endpoint: str, delimiter: bytes | None = None) -> tuple[int, float]:
     """Receive with `oz.Subscriber`."""
-    with oz.Subscriber(endpoint, high_water_mark=0) as sub:
+    with oz.Subscriber(endpoint, high_water_mark=0, delimiter=delimiter) as sub:
         sub.subscribe("md.*.*")
         sub.receive()
         started, count = time.perf_counter(), 1

@@ -17,7 +17,6 @@ from oz.asyncio.closing import Closing, is_cancelled
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriptions import Subscription
-from oz.transport.socket import backend_get
 from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -222,13 +221,13 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         return frames if copy else [zmq.Frame(frame) for frame in frames]
 
     async def _wanted_frames(self, flags: int) -> list[bytes]:
-        if self.closed:
-            raise zmq.ZMQError(zmq.ENOTSOCK)
-        limit = 0 if flags & _NOBLOCK else int(backend_get(self, zmq.RCVTIMEO))
+        limit = 0 if flags & _NOBLOCK else self._inlet.limit
         try:
             message = await self.receive(None if limit < 0 else limit / 1000)
         except Timeout:
             raise zmq.Again from None
+        except ClosedError:
+            raise zmq.ZMQError(zmq.ENOTSOCK) from None
         return message.frames
 
     async def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:  # type: ignore[override]

@@ -18,9 +18,9 @@ class Intake:
 
     __slots__ = ("_decode", "_reported", "_routes", "stats", "table")
 
-    def __init__(self, codec: Codec | None = None) -> None:
+    def __init__(self, codec: Codec | None = None, table: SubscriptionTable | None = None) -> None:
         """Start without subscriptions."""
-        self.table = SubscriptionTable()
+        self.table = SubscriptionTable() if table is None else table
         self.stats = SubscriberStats()
         self._routes = self.table.routes
         self._decode = codec.decode if codec is not None else None

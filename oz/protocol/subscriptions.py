@@ -41,11 +41,6 @@ class Subscription:
         if self.active:
             self._cancel(self)
 
-    @property
-    def prefixes(self) -> list[bytes]:
-        """The prefixes of all its patterns."""
-        return [prefix for pattern in self.patterns for prefix in pattern.prefixes]
-
     def __repr__(self) -> str:
         """Show the patterns and whether it still stands."""
         state = "" if self.active else " ended"
@@ -92,10 +87,15 @@ class Route:
 class SubscriptionTable:
     """All subscriptions of one subscriber, and the routes that follow from them."""
 
-    __slots__ = ("_index", "_prefixes", "_standing", "routes")
+    __slots__ = ("_delimiter", "_index", "_prefixes", "_standing", "routes")
 
-    def __init__(self) -> None:
-        """Start with none."""
+    def __init__(self, delimiter: bytes = b"") -> None:
+        """Start with none.
+
+        Args:
+            delimiter: what follows the subject within its frame, where the payload does too.
+        """
+        self._delimiter = delimiter
         self._index = PatternIndex(cache_size=0)
         self._prefixes = PrefixCounter()
         self._standing: dict[Subscription, None] = {}
@@ -111,7 +111,7 @@ class SubscriptionTable:
             self._index.add(pattern, subscription)
         self._standing[subscription] = None
         self.routes.clear()
-        return self._prefixes.add(subscription.prefixes)
+        return self._prefixes.add(self._wire_prefixes(subscription))
 
     def remove(self, subscription: Subscription) -> list[bytes]:
         """Take a subscription out; give the prefixes that ZeroMQ need not send any more."""
@@ -122,7 +122,17 @@ class SubscriptionTable:
         for pattern in subscription.patterns:
             self._index.discard(pattern, subscription)
         self.routes.clear()
-        return self._prefixes.remove(subscription.prefixes)
+        return self._prefixes.remove(self._wire_prefixes(subscription))
+
+    def _wire_prefixes(self, subscription: Subscription) -> list[bytes]:
+        """Give the prefixes to ask for. With a delimiter a literal is exact already on the wire."""
+        prefixes: list[bytes] = []
+        for pattern in subscription.patterns:
+            if self._delimiter and pattern.literal is not None:
+                prefixes.append(pattern.literal + self._delimiter)
+            else:
+                prefixes.extend(pattern.prefixes)
+        return prefixes
 
     def find(self, patterns: tuple[Pattern, ...]) -> Subscription | None:
         """Find the newest subscription with exactly these patterns."""

@@ -180,15 +180,14 @@ class Subscriber(SubscriberBase):
         return frames if copy else [zmq.Frame(frame) for frame in frames]
 
     def _wanted_frames(self, flags: int) -> list[bytes]:
-        limit = -1 if flags & _NOBLOCK else int(self.get(zmq.RCVTIMEO))
-        if self.closed:
-            raise zmq.ZMQError(zmq.ENOTSOCK)
-        if limit < 0:
-            return self._next(flags).frames
+        limit = -1 if flags & _NOBLOCK else self._inlet.limit
         try:
-            return self.receive(limit / 1000).frames
+            message = self._next(flags) if limit < 0 else self.receive(limit / 1000)
         except Timeout:
             raise zmq.Again from None
+        except ClosedError:
+            raise zmq.ZMQError(zmq.ENOTSOCK) from None
+        return message.frames
 
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:
         """Receive one frame of a message that a subscription wants; RCVMORE tells whether more follow."""

@@ -22,15 +22,20 @@ _NOBLOCK = int(zmq.NOBLOCK)
 
 
 class Inlet:
-    """Takes messages from one subscriber's socket until one is wanted."""
+    """Takes messages from one subscriber's socket until one is wanted.
 
-    __slots__ = ("_accept", "_guard", "_read")
+    Attributes:
+        limit: the socket's RCVTIMEO, milliseconds; -1 is for ever. Kept here because asking costs 0.7 µs.
+    """
+
+    __slots__ = ("_accept", "_guard", "_read", "limit")
 
     def __init__(self, guard: Guard, reader: FrameReader, intake: Intake) -> None:
         """Put together what a subscriber has."""
         self._guard = guard
         self._read = reader
         self._accept = intake.accept
+        self.limit = -1
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
         """Take messages until one is wanted.

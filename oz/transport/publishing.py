@@ -15,8 +15,9 @@ from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport import endpoints
 from oz.transport.guard import Guard
+from oz.transport.joining import JoiningOutlet
 from oz.transport.outlet import LISTEN_EVERY, Outlet
-from oz.transport.socket import BaseSocket, backend_get, backend_recv
+from oz.transport.socket import BaseSocket, backend_get, backend_recv, check_delimiter
 from oz.wire.codec import Codec, find_codec
 
 OnFull = Literal["drop", "block", "error"]
@@ -38,6 +39,7 @@ class PublisherBase(BaseSocket):
     _kind = zmq.XPUB
     _accepted_kinds = (zmq.PUB, zmq.XPUB)
     _outlet: Outlet
+    _delimiter: bytes
     _interest: PeerInterest
     _on_full: OnFull
     _full_timeout: float | None
@@ -51,11 +53,12 @@ class PublisherBase(BaseSocket):
         dialect: str = DEFAULT_DIALECT,
         context: zmq.Context[Any] | None = None,
         codec: str | Codec | None = None,
+        delimiter: bytes | None = None,
         on_full: OnFull = "drop",
         full_timeout: float | None = None,
         high_water_mark: int | None = None,
     ) -> None:
-        """Make a publisher.
+        r"""Make a publisher.
 
         Args:
             bind: an endpoint to bind to, or a list of them; `tcp://127.0.0.1:*` lets the system choose.
@@ -63,6 +66,8 @@ class PublisherBase(BaseSocket):
             dialect: the dialect that subjects must be valid in; one of `oz.DIALECTS`.
             context: the ZeroMQ context to share; without it the publisher has one of its own.
             codec: `"msgpack"`, or an object with `encode` and `decode`; without it payloads are bytes.
+            delimiter: for messages of one frame: what stands between subject and payload, such as
+                `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
             on_full: what to do when a subscriber is at its high-water mark: `"drop"` the message for
                 that subscriber, as ZeroMQ does; `"block"` until there is room for all; `"error"` raises.
             full_timeout: seconds that `"block"` waits at most; None is for ever.
@@ -70,7 +75,7 @@ class PublisherBase(BaseSocket):
                 100,000, or what ZeroMQ has when the context is yours.
 
         Raises:
-            ValueError: no such dialect, codec, `on_full` or endpoint.
+            ValueError: no such dialect, codec, `on_full` or endpoint, or an empty delimiter.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to.
         """
@@ -81,9 +86,10 @@ class PublisherBase(BaseSocket):
             kind = None
         if on_full not in ("drop", "block", "error"):
             raise ValueError(f'on_full is "drop", "block" or "error", not {on_full!r}')
-        found = find_codec(codec)
+        found, ends = find_codec(codec), check_delimiter(delimiter)
         self._create(context, kind, dialect, Guard(waits=True))
-        self._outlet = Outlet(self._guard, found)
+        self._outlet = (Outlet if ends is None else JoiningOutlet)(self._guard, found)
+        self._delimiter = ends or b""
         self._interest = PeerInterest()
         self._on_full = on_full
         self._full_timeout = full_timeout
@@ -131,6 +137,10 @@ class PublisherBase(BaseSocket):
         advice = rules.subject_advice(own)
         if advice is not None:
             warnings.warn(advice, SubjectWarning, stacklevel=5)
+        if self._delimiter and self._delimiter in raw:
+            rule = f"the delimiter {self._delimiter!r} ends the subject, so it cannot hold one"
+            raise SubjectError(self.dialect, subject, raw.index(self._delimiter), rule)
+        raw += self._delimiter
         subjects = self._outlet.subjects
         if len(subjects) >= SUBJECTS_REMEMBERED:
             subjects.clear()

@@ -29,6 +29,22 @@ backend_recv = zmq.backend.Socket.recv
 backend_send = zmq.backend.Socket.send
 
 
+def check_delimiter(delimiter: Any) -> bytes | None:
+    """Give the delimiter as bytes.
+
+    Raises:
+        ValueError: it is empty.
+        TypeError: it is not bytes.
+    """
+    if delimiter is None:
+        return None
+    if not isinstance(delimiter, (bytes, bytearray)):
+        raise TypeError(f"a delimiter is bytes such as b' ', not {type(delimiter).__name__}: {delimiter!r}")
+    if not delimiter:
+        raise ValueError("a delimiter cannot be empty: nothing would end the subject")
+    return bytes(delimiter)
+
+
 class BaseSocket(zmq.Socket[Any]):
     """A ZeroMQ socket with a dialect, a guard and perhaps a context of its own.
 

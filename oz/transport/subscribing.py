@@ -12,13 +12,14 @@ import zmq
 from oz.errors import PatternError
 from oz.message import Message
 from oz.protocol.intake import Intake
+from oz.protocol.splitting import SplittingIntake
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriptions import Handler, Subscription
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
 from oz.transport.frames import frame_reader
 from oz.transport.guard import Guard
 from oz.transport.inlet import Inlet
-from oz.transport.socket import BaseSocket
+from oz.transport.socket import BaseSocket, check_delimiter
 from oz.wire.codec import Codec, find_codec
 
 _log = logging.getLogger("oz.subscriber")
@@ -46,9 +47,10 @@ class SubscriberBase(BaseSocket):
         dialect: str = DEFAULT_DIALECT,
         context: zmq.Context[Any] | None = None,
         codec: str | Codec | None = None,
+        delimiter: bytes | None = None,
         high_water_mark: int | None = None,
     ) -> None:
-        """Make a subscriber.
+        r"""Make a subscriber.
 
         Args:
             connect: an endpoint to connect to, or a list of them.
@@ -56,11 +58,13 @@ class SubscriberBase(BaseSocket):
             dialect: the dialect of patterns that are given as `str`; one of `oz.DIALECTS`.
             context: the ZeroMQ context to share; without it the subscriber has one of its own.
             codec: `"msgpack"`, or an object with `encode` and `decode`; without it payloads are bytes.
+            delimiter: for messages of one frame: what stands between subject and payload, such as
+                `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
             high_water_mark: messages that may wait here for each publisher; 0 is no limit. Default
                 100,000, or what ZeroMQ has when the context is yours.
 
         Raises:
-            ValueError: no such dialect or codec, or no such endpoint.
+            ValueError: no such dialect, codec or endpoint, or an empty delimiter.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to.
         """
@@ -69,9 +73,9 @@ class SubscriberBase(BaseSocket):
             context, kind, connect, bind = connect, bind, None, None
         else:
             kind = None
-        found = find_codec(codec)
+        found, ends = find_codec(codec), check_delimiter(delimiter)
         self._create(context, kind, dialect, Guard(waits=False))
-        self._intake = Intake(found)
+        self._intake = Intake(found) if ends is None else SplittingIntake(ends, found)
         self._inlet = Inlet(self._guard, frame_reader(self), self._intake)
         self._ready = deque()
         self._rest = deque()
@@ -170,6 +174,8 @@ class SubscriberBase(BaseSocket):
             # A SUB forwards only SNDHWM subscriptions in a burst and silently drops the rest: no limit
             # there, also when set_hwm sets both marks.
             super().set(option, 0 if option == zmq.SNDHWM else optval)
+            if option == zmq.RCVTIMEO:
+                self._inlet.limit = int(optval)
 
     setsockopt = set
 
