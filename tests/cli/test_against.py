@@ -1,0 +1,97 @@
+"""`oz explain --against`: what prefixes let through in vain."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+import oz
+from oz.cli import main
+from oz.demo.flights import load
+
+DEADLINE = 30
+
+
+@pytest.fixture
+def flights(tmp_path):
+    path = tmp_path / "subjects.txt"
+    path.write_text("".join(f"{subject}\n" for subject, _ in load()))
+    return path
+
+
+def test_counts_equal_those_of_a_plain_loop_over_the_file(flights):
+    specs = ["flight.*.LAX.>", "rv:flight.JFK.*.*", r"regex:flight\.(JFK|LGA)\.(ORD|MDW)\..*"]
+    result = CliRunner().invoke(main, ["explain", *specs, "--against", str(flights), "--json"])
+    assert result.exit_code == 0, result.output
+    subjects = flights.read_text().splitlines()
+    for spec, row in zip(specs, json.loads(result.output), strict=True):
+        pattern = oz.parse(spec)
+        crossed = [one for one in subjects if one.encode().startswith(pattern.prefixes)]
+        matched = [one for one in subjects if pattern.matches(one)]
+        assert (row["seen"], row["crossed"], row["matched"]) == (len(subjects), len(crossed), len(matched))
+        assert row["in_vain"] == len(crossed) - len(matched)
+
+
+def test_a_pipe_gets_plain_columns(flights):
+    result = CliRunner().invoke(main, ["explain", "flight.JFK.>", "--against", str(flights)])
+    header, row = result.output.splitlines()
+    assert header.split() == ["pattern", "dialect", "seen", "crossed", "matched", "in", "vain"]
+    assert row.split() == ["flight.JFK.>", "nats", "27004", "9161", "9161", "0"]
+
+
+def test_stdin_and_bytes_that_are_not_utf8_are_taken():
+    result = CliRunner().invoke(
+        main, ["explain", "nats:>", "redis:*", "--against", "-", "--json"], input=b"a.b\r\n\xff\xfe\n\n"
+    )
+    nats, redis = json.loads(result.output)
+    assert (nats["seen"], nats["matched"], redis["matched"]) == (2, 1, 2)
+
+
+def test_a_running_publisher_is_sampled():
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        process = subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "oz",
+                "explain",
+                "a.*",
+                "--seconds",
+                "2",
+                "--json",
+                "--against",
+                pub.endpoint,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        for _ in range(10):
+            pub.publish("a.b")
+            pub.publish("b.b")
+        out, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == 0, err
+    (row,) = json.loads(out)
+    assert (row["seen"], row["crossed"], row["matched"]) == (20, 10, 10)
+
+
+@pytest.mark.parametrize("source", ["no-such-file", "tcp://", "nonsense://x"])
+def test_a_source_that_cannot_be_is_a_usage_error(source):
+    result = CliRunner().invoke(main, ["explain", "a", "--against", source])
+    assert result.exit_code in (1, 2)
+    assert source in result.output
+    assert "Traceback" not in result.output
+
+
+def test_no_subjects_at_all_is_said(tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n\n")
+    result = CliRunner().invoke(main, ["explain", "a", "--against", str(empty)])
+    assert result.exit_code == 1
+    assert "no subjects" in result.output
