@@ -23,15 +23,18 @@ function::
 from oz import asyncio
 from oz.errors import (
     ClosedError,
+    JavaMissing,
     OwnershipError,
     OzError,
     PatternError,
     PatternTimeout,
     ProtocolError,
+    SparkMissing,
     SubjectError,
     SubjectWarning,
     Timeout,
     TransportUnavailable,
+    Undecidable,
     WouldBlock,
 )
 from oz.message import Message
@@ -47,6 +50,7 @@ from oz.sync.subscriber import Subscriber
 __all__ = [
     "DIALECTS",
     "ClosedError",
+    "JavaMissing",
     "Message",
     "OwnershipError",
     "OzError",
@@ -58,6 +62,7 @@ __all__ = [
     "ProtocolError",
     "Publisher",
     "PublisherStats",
+    "SparkMissing",
     "SubjectError",
     "SubjectWarning",
     "Subscriber",
@@ -65,6 +70,7 @@ __all__ = [
     "Subscription",
     "Timeout",
     "TransportUnavailable",
+    "Undecidable",
     "WouldBlock",
     "asyncio",
     "compile",

@@ -11,6 +11,9 @@
     ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
     ├── TransportUnavailable             this installation lacks the transport
+    ├── SparkMissing (ImportError)       PySpark is not installed
+    ├── JavaMissing                      Spark finds no Java, or one that is too old
+    ├── Undecidable                      how two patterns relate cannot be told
     └── ClosedError                      the socket is closed
 """
 
@@ -103,6 +106,39 @@ class OwnershipError(OzError, RuntimeError):
 
 class TransportUnavailable(OzError):
     """This installation of ZeroMQ lacks the transport that an endpoint names."""
+
+
+class Undecidable(OzError):
+    """How two patterns relate cannot be told for certain, and oz does not guess.
+
+    Either a regex uses what only its engine understands, such as a look-around, or the patterns are so
+    involved that the comparison would take too long.
+    """
+
+
+class SparkMissing(OzError, ImportError):
+    """PySpark, or what it needs, is not installed."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__(module)
+        self.module = module
+
+    def __str__(self) -> str:
+        return f"oz.spark needs {self.module}, which is not installed: pip install 'ozmq[spark]'"
+
+
+class JavaMissing(OzError):
+    """Spark finds no Java, or one that is too old."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(found)
+        self.found = found
+
+    def __str__(self) -> str:
+        return (
+            f"{self.found}: Spark needs Java 17 or newer; install one, as with "
+            "`apt-get install openjdk-17-jre-headless`, and set JAVA_HOME if it is not the first in PATH"
+        )
 
 
 class ClosedError(OzError):

@@ -8,6 +8,7 @@ from oz.cli.explain import explain
 from oz.cli.match import match
 from oz.cli.pub import pub
 from oz.cli.sub import sub
+from oz.cli.translate import translate
 
 _HELP = """Wildcard subjects for ZeroMQ, without a broker.
 
@@ -47,7 +48,7 @@ def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
 
-for _command in (demo, pub, sub, explain, match):
+for _command in (demo, pub, sub, explain, match, translate):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -41,6 +41,11 @@ class Subscription:
         if self.active:
             self._cancel(self)
 
+    @property
+    def prefixes(self) -> list[bytes]:
+        """The prefixes of all its patterns."""
+        return [prefix for pattern in self.patterns for prefix in pattern.prefixes]
+
     def __repr__(self) -> str:
         """Show the patterns and whether it still stands."""
         state = "" if self.active else " ended"
@@ -126,12 +131,12 @@ class SubscriptionTable:
 
     def _wire_prefixes(self, subscription: Subscription) -> list[bytes]:
         """Give the prefixes to ask for. With a delimiter a literal is exact already on the wire."""
+        if not self._delimiter:
+            return subscription.prefixes
         prefixes: list[bytes] = []
         for pattern in subscription.patterns:
-            if self._delimiter and pattern.literal is not None:
-                prefixes.append(pattern.literal + self._delimiter)
-            else:
-                prefixes.extend(pattern.prefixes)
+            literal = pattern.literal
+            prefixes.extend(pattern.prefixes if literal is None else (literal + self._delimiter,))
         return prefixes
 
     def find(self, patterns: tuple[Pattern, ...]) -> Subscription | None:

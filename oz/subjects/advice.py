@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oz.subjects.dialects.base import Wild
 from oz.subjects.pattern import Pattern
 
 MAX_TOKENS = 16
@@ -35,6 +36,8 @@ def _many_tokens(pattern: Pattern) -> str | None:
 def _least_tokens(pattern: Pattern) -> int:
     if pattern.tokens is not None:
         return len(pattern.tokens)
+    if pattern.words is not None:
+        return sum(word is not Wild.ANY for word in pattern.words)
     # A dialect without tokens: a dot is sure to be a literal only in a prefix.
     return max(prefix.count(_SEPARATOR) for prefix in pattern.prefixes) + 1
 

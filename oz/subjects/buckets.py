@@ -1,14 +1,16 @@
-"""Patterns that are not tokens, kept by their prefixes: only those a subject begins with are tried."""
+"""Patterns that are not words, kept by their prefixes: only those a subject begins with are tried."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any
 
 from oz.errors import PatternTimeout
+from oz.subjects import leaves
+from oz.subjects.leaves import Entry, Leaf
 from oz.subjects.pattern import Pattern
 
-_Bucket = dict[Pattern, dict[Hashable, Any]]
+# One entry alone is its own bucket; otherwise each pattern has its leaf, so that it is tried once.
+_Bucket = Entry | dict[Pattern, Leaf]
 
 
 class PrefixBuckets:
@@ -21,41 +23,50 @@ class PrefixBuckets:
         self._buckets: dict[bytes, _Bucket] = {}
         self._lengths: dict[int, int] = {}
 
-    def leaf(self, pattern: Pattern) -> dict[Hashable, Any]:
-        """Give the values kept for a pattern, a new dict if there are none."""
-        leaf = self.find_leaf(pattern)
-        if leaf is None:
-            leaf = {}
-            for prefix in pattern.prefixes:
-                if prefix not in self._buckets:
-                    self._buckets[prefix] = {}
-                    self._lengths[len(prefix)] = self._lengths.get(len(prefix), 0) + 1
-                self._buckets[prefix][pattern] = leaf
-        return leaf
+    def __bool__(self) -> bool:
+        """Tell whether there is any pattern."""
+        return bool(self._buckets)
 
-    def find_leaf(self, pattern: Pattern) -> dict[Hashable, Any] | None:
-        """Give the values kept for a pattern, if there are any."""
-        return self._buckets.get(pattern.prefixes[0], {}).get(pattern)
+    def add(self, pattern: Pattern, entry: Entry) -> bool:
+        """Add an entry of a pattern; tell whether it is new."""
+        return all(self._put(prefix, pattern, entry) for prefix in pattern.prefixes)
 
-    def prune(self, pattern: Pattern) -> None:
-        """Take a pattern out of its buckets when it has no values left."""
-        if self.find_leaf(pattern):
-            return
-        for prefix in pattern.prefixes:
-            bucket = self._buckets.get(prefix, {})
-            bucket.pop(pattern, None)
-            if not bucket and self._buckets.pop(prefix, None) is not None:
-                self._lengths[len(prefix)] -= 1
-                if not self._lengths[len(prefix)]:
-                    del self._lengths[len(prefix)]
+    def _put(self, prefix: bytes, pattern: Pattern, entry: Entry) -> bool:
+        bucket = self._buckets.get(prefix)
+        if bucket is None:
+            self._buckets[prefix] = entry
+            self._lengths[len(prefix)] = self._lengths.get(len(prefix), 0) + 1
+            return True
+        if not isinstance(bucket, dict):
+            bucket = self._buckets[prefix] = {_pattern_of(bucket): bucket}
+        return leaves.put(bucket, pattern, entry)
 
-    def walk(self, subject: bytes, text: str | None, values: list[Any]) -> tuple[Pattern, ...]:
-        """Add the values of all patterns that match.
+    def discard(self, pattern: Pattern, entry: Entry) -> bool:
+        """Take an entry of a pattern out; tell whether it was there."""
+        return all(self._take(prefix, pattern, entry) for prefix in pattern.prefixes)
+
+    def _take(self, prefix: bytes, pattern: Pattern, entry: Entry) -> bool:
+        bucket = self._buckets.get(prefix)
+        if isinstance(bucket, dict):
+            if not leaves.take(bucket, pattern, entry):
+                return False
+            if bucket:
+                return True
+        elif bucket != entry:
+            return False
+        del self._buckets[prefix]
+        self._lengths[len(prefix)] -= 1
+        if not self._lengths[len(prefix)]:
+            del self._lengths[len(prefix)]
+        return True
+
+    def walk(self, subject: bytes, text: str | None, found: list[Leaf]) -> tuple[Pattern, ...]:
+        """Find the leaves of all patterns that match.
 
         Args:
             subject: the subject as bytes.
             text: the same as text; None when it is not UTF-8, and then no text dialect matches.
-            values: what is found is appended here.
+            found: what is found is appended here.
 
         Returns:
             The patterns that ran out of time.
@@ -67,11 +78,19 @@ class PrefixBuckets:
             bucket = self._buckets.get(subject[:length])
             if bucket is None:
                 continue
-            for pattern, leaf in bucket.items():
-                own = subject if pattern.is_bytes else text
+            for pattern, leaf in _leaves_of(bucket):
+                own: Any = subject if pattern.is_bytes else text
                 try:
                     if own is not None and (pattern.dialect == "zmq" or pattern.matches(own)):
-                        values.extend(leaf.values())
+                        found.append(leaf)
                 except PatternTimeout:
                     timed_out.append(pattern)
         return tuple(timed_out)
+
+
+def _pattern_of(entry: Entry) -> Pattern:
+    return entry[0] if isinstance(entry, tuple) else entry
+
+
+def _leaves_of(bucket: _Bucket) -> Any:
+    return bucket.items() if type(bucket) is dict else ((_pattern_of(bucket), bucket),)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Many patterns against one subject: a trie for tokens, buckets by prefix for the rest, and a cache."""
+"""Many patterns against one subject: dicts for words, buckets by prefix for the rest, and a cache."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
 from oz.errors import PatternTimeout, SubjectError
+from oz.subjects import leaves
 from oz.subjects.buckets import PrefixBuckets
-from oz.subjects.dialects.tokens import SEPARATOR
+from oz.subjects.cache import AnswerCache
+from oz.subjects.dialects import amqp, mqtt
+from oz.subjects.leaves import Leaf
 from oz.subjects.pattern import TIME_LIMIT, Pattern
-from oz.subjects.trie import Leaf, TokenTrie
+from oz.subjects.shapes import WordTable
 
 CACHE_SIZE = 65_536
 """How many subjects an index remembers the answer for."""
-
-_SEPARATOR = SEPARATOR.encode()
 
 
 class Found(NamedTuple):
@@ -26,15 +27,19 @@ class Found(NamedTuple):
     """The patterns that ran out of time; whether they match is not known."""
 
 
+_NOTHING = Found((), ())
+
+
 class PatternIndex:
     """Finds the values of all patterns that match a subject. Patterns of all dialects mix.
 
     Each pair of pattern and value is kept once: adding it again changes nothing. Looking a subject up
-    does not visit patterns that cannot match: tokens walk a trie, other patterns are looked up by the
-    lengths of the prefixes that there are, and the last `CACHE_SIZE` subjects are remembered.
+    does not visit patterns that cannot match: words are looked up in dicts, other patterns by the
+    lengths of the prefixes that there are, and the last `CACHE_SIZE` subjects are remembered. What is
+    added or taken out counts from the next subject on, and costs the same however much there is.
     """
 
-    __slots__ = ("_buckets", "_cache", "_cache_size", "_count", "_literals", "_trie")
+    __slots__ = ("_buckets", "_cache", "_count", "_dotted", "_levels", "_literals", "_words")
 
     def __init__(self, *, cache_size: int = CACHE_SIZE) -> None:
         """Start empty.
@@ -42,11 +47,12 @@ class PatternIndex:
         Args:
             cache_size: how many subjects to remember the answer for; 0 for an owner with its own cache.
         """
-        self._cache_size = cache_size
-        self._trie = TokenTrie()
         self._literals: dict[bytes, Leaf] = {}
+        self._dotted = WordTable()  # no word is empty
+        self._levels = WordTable()  # those of mqtt
+        self._words = WordTable()  # those of amqp
         self._buckets = PrefixBuckets()
-        self._cache: dict[str | bytes, Found] = {}
+        self._cache: AnswerCache[str | bytes, Found] = AnswerCache(cache_size)
         self._count = 0
 
     def __len__(self) -> int:
@@ -60,27 +66,29 @@ class PatternIndex:
             pattern: a compiled pattern of any dialect.
             value: what `match` gives for it; the pattern itself when None.
         """
+        entry = leaves.entry_of(pattern, value)
         if pattern.literal is not None:
-            leaf = self._literals.setdefault(pattern.literal, {})
-        elif pattern.tokens is not None:
-            leaf = self._trie.leaf(pattern.tokens)
+            is_new = leaves.put(self._literals, pattern.literal, entry)
+        elif (words := pattern.tokens or pattern.words) is not None:
+            is_new = self._table(pattern).add(words, entry)
         else:
-            leaf = self._buckets.leaf(pattern)
-        if (pattern, value) not in leaf:
-            leaf[(pattern, value)] = pattern if value is None else value
+            is_new = self._buckets.add(pattern, entry)
+        if is_new:
             self._count += 1
-            self._cache.clear()
+            self._forget(pattern)
 
     def discard(self, pattern: Pattern, value: Hashable = None) -> None:
         """Take a pair of pattern and value out, if it is there."""
-        leaf = self._find_leaf(pattern)
-        if leaf is None or (pattern, value) not in leaf:
-            return
-        del leaf[(pattern, value)]
-        self._count -= 1
-        self._cache.clear()
-        if not leaf:
-            self._prune(pattern)
+        entry = leaves.entry_of(pattern, value)
+        if pattern.literal is not None:
+            was_there = leaves.take(self._literals, pattern.literal, entry)
+        elif (words := pattern.tokens or pattern.words) is not None:
+            was_there = self._table(pattern).discard(words, entry)
+        else:
+            was_there = self._buckets.discard(pattern, entry)
+        if was_there:
+            self._count -= 1
+            self._forget(pattern)
 
     def match(self, subject: str | bytes) -> Sequence[Any]:
         """Find the values of all patterns that match a subject, in no particular order.
@@ -92,7 +100,7 @@ class PatternIndex:
             PatternTimeout: a pattern ran out of time, so that the whole answer is not known.
             SubjectError: text with a lone surrogate, which has no bytes.
         """
-        found = self._cache.get(subject)
+        found = self._cache.newer.get(subject)
         if found is None:
             found = self.find(subject)
         if found[1]:
@@ -101,44 +109,58 @@ class PatternIndex:
 
     def find(self, subject: str | bytes) -> Found:
         """Find what `match` finds, and report patterns that ran out of time beside it."""
-        found = self._cache.get(subject)
+        cache = self._cache
+        found = cache.newer.get(subject)
         if found is None:
-            found = self._search(subject if isinstance(subject, bytes) else _encoded(subject))
-            if self._cache_size:
-                if len(self._cache) >= self._cache_size:
-                    # A dict gives its keys in the order they came: the first is the oldest.
-                    del self._cache[next(iter(self._cache))]
-                self._cache[subject] = found
+            found = cache.find(subject)
+            if found is None:
+                found = self._search(subject)
+                cache.put(subject, found)
         return found
 
-    def _search(self, subject: bytes) -> Found:
-        values: list[Any] = []
+    def _search(self, subject: str | bytes) -> Found:
+        text: str | None
+        if isinstance(subject, str):
+            text, subject = subject, _encoded(subject)
+        else:
+            text = _decoded(subject)
+        found: list[Leaf] = []
         leaf = self._literals.get(subject)
         if leaf is not None:
-            values.extend(leaf.values())
-        text = _decoded(subject)
-        if text is not None and self._trie:
-            tokens = subject.split(_SEPARATOR)
-            # No token of a dot-separated dialect is empty, so nothing there matches such a subject.
+            found.append(leaf)
+        if text is not None:
+            self._search_words(subject, found)
+        timed_out = self._buckets.walk(subject, text, found) if self._buckets else ()
+        if not found and not timed_out:
+            return _NOTHING
+        # Not by `Found(…)`, which is a function in Python and takes twice as long.
+        return tuple.__new__(Found, (leaves.values_of(found), timed_out))
+
+    def _search_words(self, subject: bytes, found: list[Leaf]) -> None:
+        if self._dotted:
+            tokens = subject.split(b".")
+            # No token of these dialects is empty, so nothing there matches such a subject.
             if b"" not in tokens:
-                self._trie.walk(tokens, values)
-        timed_out = self._buckets.walk(subject, text, values)
-        return Found(tuple(values), timed_out)
+                self._dotted.search(tokens, found)
+        if self._levels and subject:
+            self._levels.search(mqtt.levels(subject), found, reserved=mqtt.is_reserved(subject))
+        if self._words:
+            self._words.search(amqp.words(subject), found)
 
-    def _find_leaf(self, pattern: Pattern) -> Leaf | None:
-        if pattern.literal is not None:
-            return self._literals.get(pattern.literal)
+    def _table(self, pattern: Pattern) -> WordTable:
         if pattern.tokens is not None:
-            return self._trie.find_leaf(pattern.tokens)
-        return self._buckets.find_leaf(pattern)
+            return self._dotted
+        return self._levels if pattern.dialect == mqtt.Mqtt.name else self._words
 
-    def _prune(self, pattern: Pattern) -> None:
-        if pattern.literal is not None:
-            del self._literals[pattern.literal]
-        elif pattern.tokens is not None:
-            self._trie.prune(pattern.tokens)
-        else:
-            self._buckets.prune(pattern)
+    def _forget(self, pattern: Pattern) -> None:
+        """Forget the answers that a pattern which came or went may have changed."""
+        if pattern.literal is None:
+            self._cache.forget()
+            return
+        self._cache.drop(pattern.literal)
+        text = _decoded(pattern.literal)
+        if text is not None:
+            self._cache.drop(text)
 
 
 def _encoded(subject: str) -> bytes:

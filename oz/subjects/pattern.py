@@ -12,6 +12,8 @@ from oz.subjects import dialects
 from oz.subjects.dialects.base import Compiled, Dialect, Token
 from oz.subjects.dialects.regular import Regular, flags_of
 
+_Regex = regex.Pattern[Any]  # within `Pattern` the name of the module is that of a property
+
 DEFAULT_DIALECT = "nats"
 
 TIME_LIMIT = 0.05
@@ -36,19 +38,17 @@ class Pattern:
     __slots__ = (
         "_compiled",
         "_dialect",
-        "_hash",
-        "_key",
+        "_regex",
+        "_variant",
         "dialect",
         "is_literal",
         "prefixes",
-        "regex",
         "text",
     )
 
     text: str | bytes
     dialect: str
     prefixes: tuple[bytes, ...]
-    regex: regex.Pattern[Any]
     is_literal: bool
 
     def __init__(
@@ -58,12 +58,18 @@ class Pattern:
         self.text = _readable(text)
         self.dialect = dialect.name
         self.prefixes = compiled.prefixes
-        self.regex = compiled.regex
+        self._regex = compiled.regex
         self.is_literal = compiled.literal is not None
         self._dialect = dialect
         self._compiled = compiled
-        self._key = (dialect.name, text if isinstance(text, bytes) else text.encode(), variant)
-        self._hash = hash(self._key)
+        self._variant = variant
+
+    @property
+    def regex(self) -> _Regex:
+        """The compiled regex; that of a token dialect is made when it is first asked for."""
+        if self._regex is None:
+            self._regex = self._dialect.make_regex(self._compiled)
+        return self._regex
 
     @property
     def prefix(self) -> bytes:
@@ -83,6 +89,11 @@ class Pattern:
     def tokens(self) -> tuple[Token, ...] | None:
         """The parsed tokens of a dot-separated dialect; None in the others."""
         return self._compiled.tokens
+
+    @property
+    def words(self) -> tuple[Token, ...] | None:
+        """The parsed levels of an mqtt pattern or words of an amqp pattern; None in the others."""
+        return self._compiled.words
 
     @property
     def is_bytes(self) -> bool:
@@ -112,13 +123,47 @@ class Pattern:
             # A pattern that calls itself runs out of memory instead.
             raise PatternTimeout(self.text, subject, TIME_LIMIT) from None
 
+    def covers(self, other: Pattern) -> bool:
+        """Tell whether this pattern matches every subject that the other matches; see docs/relations.md.
+
+        Raises:
+            Undecidable: it cannot be told for certain; only regexes and very involved globs are like that.
+        """
+        from oz.subjects import relations  # not above: it needs this module
+
+        return relations.covers(self, other)
+
+    def overlaps(self, other: Pattern) -> bool:
+        """Tell whether some subject is matched by both patterns.
+
+        Raises:
+            Undecidable: it cannot be told for certain.
+        """
+        from oz.subjects import relations
+
+        return relations.overlaps(self, other)
+
+    def witness(self, other: Pattern) -> str | bytes | None:
+        """Find a shortest subject that both patterns match, or None where they do not overlap.
+
+        Raises:
+            Undecidable: it cannot be told for certain.
+        """
+        from oz.subjects import relations
+
+        return relations.witness(self, other)
+
     def __eq__(self, other: object) -> bool:
         """Equal when dialect, text and flags are."""
-        return isinstance(other, Pattern) and self._key == other._key
+        return isinstance(other, Pattern) and self._key() == other._key()
 
     def __hash__(self) -> int:
         """Agree with equality."""
-        return self._hash
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        # Made anew each time: kept for each of a million patterns it would take a quarter of their memory.
+        return self.dialect, self.text, self._variant
 
     def __repr__(self) -> str:
         """Show how to make it again."""
@@ -126,7 +171,7 @@ class Pattern:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the call that makes it again."""
-        variant = self._key[2]
+        variant = self._variant
         if self.dialect == "regex":
             # Not the regex's own flags: those that the text sets would come back as given ones.
             asked, lists = variant if isinstance(variant, tuple) else (0, ())

@@ -11,7 +11,7 @@ missing parser end the prefix there. See docs/decisions/002-prefix-from-the-engi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -66,7 +66,9 @@ def literal_prefixes(text: str, flags: int = 0, *, limit: int = 16) -> Prefixes:
         return EVERYTHING
 
 
-def parse_tree(text: str, flags: int, source_type: Any = None) -> tuple[Any, Any, Any]:
+def parse_tree(
+    text: str, flags: int, source_type: Any = None, named_lists: Mapping[str, Any] | None = None
+) -> tuple[Any, Any, Any]:
     """Drive the engine's parser as `regex.compile` does, up to the tree that it would optimise.
 
     Returns:
@@ -82,7 +84,7 @@ def parse_tree(text: str, flags: int, source_type: Any = None) -> tuple[Any, Any
         regex.compile("", cache_pattern=False)  # an uncached compile brings the new default to the parser
     for _ in range(16):  # once more for each global flag within the text; there are not so many
         source = (source_type or core.Source)(text)
-        info = core.Info(flags, source.char_type, _AnyNames())
+        info = core.Info(flags, source.char_type, _AnyNames(named_lists or {}))
         info.guess_encoding = core.UNICODE
         source.info = info
         source.ignore_space = bool(info.flags & core.VERBOSE)
@@ -99,7 +101,7 @@ def parse_tree(text: str, flags: int, source_type: Any = None) -> tuple[Any, Any
 
 
 class _AnyNames(dict[str, tuple[str, ...]]):
-    r"""Has every named list, `\L<name>`, with nothing in it: the names are known to the engine alone."""
+    r"""Has every named list, `\L<name>`; one that is not given has nothing in it."""
 
     def __contains__(self, name: object) -> bool:
         return True

@@ -1,51 +1,124 @@
-r"""In the regex dialect `$` is the very end of the subject, which the engine spells `\Z`.
+r"""A regex as it is given to the engine: the same but for two things.
 
-Python's `$` also holds before a last newline. Which `$` of a text is an anchor (and not a character of a
-class, escaped, part of a comment, or the end of a line under `(?m)`) is asked of the engine's own parser.
+`$` is the very end of the subject, which the engine spells `\Z`; Python's `$` also holds before a last
+newline. And a long literal is broken into runs, for the engine would take cubic time to search for it.
+
+Which `$` is an anchor (and not a character of a class, escaped, part of a comment, or the end of a line under
+`(?m)`), and where an item of a sequence begins, is asked of the engine's own parser. See
+docs/decisions/002-prefix-from-the-engines-parse-tree.md and docs/decisions/011-long-literals.md.
 """
 
 from __future__ import annotations
 
 import sys
-from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import regex
 
+from oz.subjects.outline import Measures, measure, outline, packed
 from oz.subjects.prefix import core, parse_tree
+from oz.subjects.runs import BREAK, RUN
+
+MAX_TEXT = 100_000
+"""The longest regex in characters; it takes a second or two to compile a bad one."""
+MAX_WEIGHT = 200_000
+"""The most nodes that the engine may make of a regex, each repeat written out as often as it must occur."""
+SHORT = 2 * RUN
+"""A literal up to this length need not be broken, nor a regex be looked at that has none of the marks."""
+MAX_LITERAL = 256
+"""The longest literal that may stay in one piece, where it cannot be broken: 5 ms for search tables."""
 
 
-def dollar_means_end(text: str, flags: int = 0) -> str:
-    r"""Write `\Z` for each `$` that is the end of the subject or before its last newline.
+def for_engine(text: str, flags: int = 0, named_lists: Mapping[str, Any] | None = None) -> str:
+    r"""Write `\Z` for each `$` that is an end of the subject, and break up long literals.
+
+    Args:
+        text: the regex.
+        flags: such as `regex.I`.
+        named_lists: the words behind each `\L<name>`.
 
     Raises:
         regex.error: the text is no regex.
-        ValueError: the engine's parser is not as this module knows it, or gives up.
+        ValueError: it is too long, or has too much to repeat or too long a literal; or the engine's parser
+            is not as this module knows it, or gives up.
     """
-    if "$" not in text:
+    if len(text) > MAX_TEXT:
+        raise ValueError(f"{len(text)} characters; at most {MAX_TEXT} are allowed")
+    if len(text) <= SHORT and not named_lists and "$" not in text and "{" not in text:
         return text
     try:
-        before, positions = _parse(text, flags)
-        after, rest = _parse(changed := _replace(text, positions), flags)
+        before = _read(text, flags, named_lists, dollar_is_end=True)
     except regex.error:
         raise
     except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
-        raise ValueError(f"cannot tell what each $ means in {text!r}") from error
-    # Certain, not likely: no such node may be left, and all else must have stayed what it was.
-    if rest or after != _as_ends(before):
-        raise ValueError(f"cannot tell what each $ means in {text!r}")
-    return changed
+        if "$" not in text and len(text) < MAX_LITERAL:
+            return text
+        raise ValueError(f"cannot tell what each $ and each literal means in {_short(text)}") from error
+    if before.measures.weight > MAX_WEIGHT:
+        rule = f"at most {MAX_WEIGHT} are allowed"
+        raise ValueError(f"{before.measures.weight} elements with each repeat written out; {rule}")
+    changes = (_replace(text, before.dollars, breaks) for breaks in _choices(before))
+    for changed in changes:
+        if (changed == text and "$" not in text) or _is_same(changed, flags, named_lists, before):
+            return changed
+    if before.measures.longest >= MAX_LITERAL:
+        raise ValueError(f"a literal of {before.measures.longest} characters is too long to search for")
+    raise ValueError(f"cannot tell what each $ means in {_short(text)}")
 
 
-def _parse(text: str, flags: int) -> tuple[Counter[str], set[int]]:
-    tree, _, source = parse_tree(text, flags, _watching_source())
-    return _count(tree), source.dollars
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What the engine's parser finds in a text: positions of `$` and of items, and the tree."""
+
+    dollars: set[int]
+    starts: list[int]
+    outline: Any
+    measures: Measures
+
+
+def _read(text: str, flags: int, named_lists: Mapping[str, Any] | None, *, dollar_is_end: bool) -> _Reading:
+    tree, info, source = parse_tree(text, flags, _watching_source(), named_lists)
+    said = outline(tree, dollar_is_end=dollar_is_end)  # first, for packing changes the tree
+    return _Reading(source.dollars, sorted(source.starts), said, measure(packed(tree, info), info))
+
+
+def _choices(before: _Reading) -> Iterator[list[int]]:
+    """Give the places for breaks, and then none, as far as either may do."""
+    # Whatever the items are: between two breaks there are at most so many characters then, however the engine
+    # joins them.
+    breaks = before.starts[RUN::RUN]
+    if before.measures.longest > SHORT and before.measures.is_literal and breaks:
+        yield breaks
+    if before.measures.longest < MAX_LITERAL:
+        yield []
+
+
+def _is_same(changed: str, flags: int, named_lists: Mapping[str, Any] | None, before: _Reading) -> bool:
+    """Certain, not likely: no such `$` may be left, and all else must have stayed what it was."""
+    try:
+        after = _read(changed, flags, named_lists, dollar_is_end=False)
+    except Exception:  # as in `for_engine`, and regex.error too
+        return False
+    return after.outline == before.outline and after.measures.longest < MAX_LITERAL
+
+
+def _replace(text: str, dollars: set[int], breaks: list[int]) -> str:
+    before = set(breaks)
+    return "".join(
+        (BREAK if at in before else "") + (r"\Z" if at in dollars else char) for at, char in enumerate(text)
+    )
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:80] + "…")
 
 
 def _watching_source() -> Any:
-    """A source that remembers where the parser of a sequence took a `$` for the end of the subject.
+    """A source that remembers where the parser of a sequence took an item, and where a `$` for the end.
 
-    Other parsers take one from a class, an escape or a comment, or to look ahead and put it back.
+    Other parsers take characters from a class, an escape or a comment, or to look ahead and put them back.
     """
     sequence_code = core.parse_sequence.__code__
 
@@ -53,38 +126,19 @@ def _watching_source() -> Any:
         def __init__(self, string: str) -> None:
             super().__init__(string)
             self.dollars: set[int] = set()
+            self.starts: set[int] = set()
 
         def get(self, override_ignore: bool = False) -> str:
             char: str = super().get(override_ignore)
-            is_anchor = char == "$" and sys._getframe(1).f_code is sequence_code
-            if is_anchor and not self.info.flags & core.MULTILINE:  # under (?m) it is the end of a line
-                self.dollars.add(self.pos - 1)
+            if sys._getframe(1).f_code is sequence_code:
+                self._note(char)
             return char
 
+        def _note(self, char: str) -> None:
+            # What stands before a quantifier belongs to it, and behind the last item there is none to part.
+            if char and char not in "?*+{)|":
+                self.starts.add(self.pos - 1)
+            if char == "$" and not self.info.flags & core.MULTILINE:  # under (?m) it is the end of a line
+                self.dollars.add(self.pos - 1)
+
     return Watching
-
-
-def _replace(text: str, positions: set[int]) -> str:
-    return "".join(r"\Z" if at in positions else char for at, char in enumerate(text))
-
-
-def _count(tree: Any) -> Counter[str]:
-    """How many nodes of each class a tree has, whatever the classes are."""
-    found: Counter[str] = Counter()
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, list | tuple):
-            waiting.extend(node)
-        elif isinstance(node, dict):
-            waiting.extend(node.values())
-        elif isinstance(node, core.RegexBase):
-            found[type(node).__name__] += 1
-            waiting.extend(value for name, value in vars(node).items() if name not in ("_key", "info"))
-    return found
-
-
-def _as_ends(found: Counter[str]) -> Counter[str]:
-    ends = found.copy()
-    ends["EndOfString"] += ends.pop("EndOfStringLine", 0) + ends.pop("EndOfStringLineU", 0)
-    return +ends

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-COMMANDS = ("demo", "pub", "sub", "explain", "match")
+COMMANDS = ("demo", "pub", "sub", "explain", "match", "translate")
 
 
 def test_help_lists_the_commands_and_the_exit_codes(oz):

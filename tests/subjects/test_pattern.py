@@ -295,7 +295,7 @@ def test_rv_limits_count_the_bytes_of_a_subject_and_the_characters_of_a_pattern(
 def test_rv_positions_count_characters_where_an_element_is_too_long():
     with pytest.raises(oz.SubjectError) as caught:
         oz.validate_subject("é." + "x" * 252 + "y", "rv")
-    assert caught.value.text[caught.value.position - 1 :].startswith((".x", "y"))
+    assert caught.value.text[caught.value.position] == "y"
 
 
 @pytest.mark.parametrize(

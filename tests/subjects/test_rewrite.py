@@ -6,8 +6,8 @@ import random
 import pytest
 import regex
 
-from oz.subjects import dollar, prefix
-from oz.subjects.dollar import dollar_means_end
+from oz.subjects import prefix
+from oz.subjects.rewrite import for_engine
 
 REWRITTEN = [
     ("foo$", r"foo\Z"),
@@ -52,7 +52,7 @@ REWRITTEN = [
 
 @pytest.mark.parametrize(("text", "expected"), REWRITTEN)
 def test_rewritten(text, expected):
-    assert dollar_means_end(text) == expected
+    assert for_engine(text) == expected
     regex.compile(expected, names=["a"], ignore_unused=True)
 
 
@@ -60,52 +60,52 @@ def test_rewritten(text, expected):
     "text", ["", "foo", r"\$", "[$]", "[^$]", "(?m)a$", "(?#$)", "(?x)a # $", r"(?mw)$", "(?V1)[[$]]"]
 )
 def test_left_as_it_is(text):
-    assert dollar_means_end(text) == text
+    assert for_engine(text) == text
 
 
 def test_flags():
-    assert dollar_means_end("a$", regex.M) == "a$"
-    assert dollar_means_end("(?-m)a$", regex.M) == r"(?-m)a\Z"
-    assert dollar_means_end("a # $", regex.X) == "a # $"
-    assert dollar_means_end("[[$]]$", regex.V1) == r"[[$]]\Z"
-    assert dollar_means_end("a$", regex.W) == r"a\Z"
+    assert for_engine("a$", regex.M) == "a$"
+    assert for_engine("(?-m)a$", regex.M) == r"(?-m)a\Z"
+    assert for_engine("a # $", regex.X) == "a # $"
+    assert for_engine("[[$]]$", regex.V1) == r"[[$]]\Z"
+    assert for_engine("a$", regex.W) == r"a\Z"
 
 
 def test_a_last_newline_is_not_skipped():
     assert regex.fullmatch("a$\n", "a\n")
-    assert not regex.fullmatch(dollar_means_end("a$\n"), "a\n")
+    assert not regex.fullmatch(for_engine("a$\n"), "a\n")
     assert regex.fullmatch("(?=a$)a\n", "a\n")
-    assert not regex.fullmatch(dollar_means_end("(?=a$)a\n"), "a\n")
+    assert not regex.fullmatch(for_engine("(?=a$)a\n"), "a\n")
 
 
 @pytest.mark.parametrize("text", ["($", "$)", "[$", "a**$", r"$\1"])
 def test_no_regex(text):
     with pytest.raises(regex.error) as caught:
-        dollar_means_end(text)
+        for_engine(text)
     assert caught.value.pos is not None
 
 
 def test_too_deep():
     with pytest.raises(ValueError, match="cannot tell"):
-        dollar_means_end("(" * 5_000 + "$" + ")" * 5_000)
+        for_engine("(" * 5_000 + "$" + ")" * 5_000)
 
 
 def test_many_are_quick():
-    assert dollar_means_end("a$|" * 2_000) == r"a\Z|" * 2_000
+    assert for_engine("a$|" * 2_000) == r"a\Z|" * 2_000
 
 
 def test_an_unknown_parser_is_an_error(monkeypatch):
-    monkeypatch.setattr(dollar, "core", None)
+    monkeypatch.setattr(prefix, "core", None)
     with pytest.raises(ValueError, match="cannot tell"):
-        dollar_means_end("a$")
-    assert dollar_means_end("a") == "a"
+        for_engine("a$")
+    assert for_engine("a") == "a"
 
 
 def test_a_parser_that_reads_dollars_elsewhere_is_an_error(monkeypatch):
     original = prefix.core.parse_sequence
     monkeypatch.setattr(prefix.core, "parse_sequence", lambda *args: original(*args))
     with pytest.raises(ValueError, match="cannot tell"):
-        dollar_means_end("a$")
+        for_engine("a$")
 
 
 SUBJECTS = ["".join(chars) for length in range(4) for chars in itertools.product("ab$\n", repeat=length)]
@@ -142,7 +142,7 @@ def test_brute_force():
             before = regex.compile(text)
         except regex.error:
             continue
-        after = regex.compile(dollar_means_end(text))
+        after = regex.compile(for_engine(text))
         tried += 1
         for subject in SUBJECTS:
             # The two differ at most where a last newline is there to be skipped.

@@ -10,7 +10,7 @@ import oz
 from vector_rows import rows, text_of
 
 RAIMS = {"sub": "raims.sub", "psub_rv": "raims.rv", "psub_glob": "raims.glob"}
-FAMILIES = ["nats", "rv", "kubemq", "redis", "raims", "regex"]
+FAMILIES = ["nats", "rv", "kubemq", "redis", "raims", "regex", "mqtt", "amqp"]
 
 
 def dialect_of(row):
@@ -93,7 +93,15 @@ def test_every_prefix_row_is_sound_and_long_enough(family):
 
 @pytest.mark.parametrize(
     ("family", "dialect"),
-    [("nats", "nats"), ("nats", "rv"), ("nats", "kubemq"), ("nats", "raims.rv"), ("redis", "redis")],
+    [
+        ("nats", "nats"),
+        ("nats", "rv"),
+        ("nats", "kubemq"),
+        ("nats", "raims.rv"),
+        ("redis", "redis"),
+        ("mqtt", "mqtt"),
+        ("amqp", "amqp"),
+    ],
 )
 def test_every_matrix_row_matches_what_is_listed_and_nothing_else(family, dialect):
     first, *matrix = rows(f"{family}.matrix")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from oz.subjects.dialects.amqp import Amqp
 from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild
 from oz.subjects.dialects.kubemq import Kubemq
+from oz.subjects.dialects.mqtt import Mqtt
 from oz.subjects.dialects.nats import Nats
 from oz.subjects.dialects.raims import RaimsGlob, RaimsRv, RaimsSub
 from oz.subjects.dialects.redis import Redis
@@ -20,6 +22,8 @@ _ALL: tuple[Dialect, ...] = (
     RaimsRv(),
     RaimsGlob(),
     Regular(),
+    Mqtt(),
+    Amqp(),
     Zmq(),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import regex
@@ -19,6 +20,8 @@ class Wild(Enum):
     """Exactly one token."""
     REST = "rest"
     """One or more tokens, to the end of the subject."""
+    ANY = "any"
+    """Zero or more tokens; anywhere in amqp, last in mqtt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +34,35 @@ class Stem:
 Token = bytes | Wild | Stem
 
 
+@lru_cache(maxsize=16_384)
+def encoded(word: str) -> bytes:
+    """Encode a word of a pattern. Equal words become one object: words repeat, and patterns are many.
+
+    It saves memory, and time where they are compared, since fewer objects stay in the processor's cache.
+    """
+    return word.encode()
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """What a dialect makes of a pattern's text.
 
     Attributes:
-        regex: decides; to be used with `fullmatch`.
+        regex: decides; to be used with `fullmatch`. None: `Dialect.make_regex` makes it when it is asked
+            for, since an index of a million patterns never does.
         prefixes: every matching subject starts with one of them; none is a prefix of another.
         literal: the one subject that matches, where there is just one and it is known.
-        tokens: the pattern as dot-separated tokens, where the dialect has them.
+        tokens: the pattern as dot-separated tokens, where the dialect has them; none of a subject's
+            is empty.
+        words: the same for mqtt and amqp, which split a subject in ways of their own.
         timed: whether the regex may need a time limit, because it can backtrack at length.
     """
 
-    regex: regex.Pattern[Any]
+    regex: regex.Pattern[Any] | None
     prefixes: tuple[bytes, ...]
     literal: bytes | None = None
     tokens: tuple[Token, ...] | None = None
+    words: tuple[Token, ...] | None = None
     timed: bool = False
 
 
@@ -67,6 +83,10 @@ class Dialect(ABC):
         Raises:
             PatternError: the dialect does not allow the pattern.
         """
+
+    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+        """Make the regex that `compile` left for later."""
+        raise NotImplementedError
 
     def check_subject(self, subject: str | bytes) -> None:  # noqa: B027 - most byte dialects allow anything
         """Refuse what may not be published.

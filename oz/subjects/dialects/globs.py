@@ -11,7 +11,7 @@ from typing import Any
 
 import regex
 
-from oz.subjects.dialects import runs
+from oz.subjects import runs
 from oz.subjects.dialects.base import Compiled
 
 MAX_PREFIXES = 16

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import regex
 
-from oz.subjects.dialects import globs, runs
+from oz.subjects import runs
+from oz.subjects.dialects import globs
 from oz.subjects.dialects.base import Compiled, Dialect, Token
 from oz.subjects.dialects.tokens import TokenDialect
 

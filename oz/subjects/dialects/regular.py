@@ -15,8 +15,8 @@ import regex
 
 from oz.errors import PatternError
 from oz.subjects.dialects.base import Compiled, Dialect
-from oz.subjects.dollar import dollar_means_end
 from oz.subjects.prefix import literal_prefixes
+from oz.subjects.rewrite import for_engine
 
 # These have one number in both packages; re.A and re.DEBUG mean V1 and A to regex.
 _SHARED_FLAGS = int(regex.I | regex.L | regex.M | regex.S | regex.U | regex.X)
@@ -51,7 +51,7 @@ class Regular(Dialect):
             PatternError: the `regex` package does not take it, or its meaning cannot be had exactly.
         """
         try:
-            exact = dollar_means_end(text, flags)
+            exact = self._for_engine(text, flags, named_lists)
             self._refuse_wide_lookbehind(text, flags)
             compiled = regex.compile(exact, flags, **(named_lists or {}))
         except regex.error as error:
@@ -64,6 +64,12 @@ class Regular(Dialect):
         return Compiled(
             regex=compiled, prefixes=found.heads, literal=found.literal, timed=found.literal is None
         )
+
+    def _for_engine(self, text: str, flags: int, named_lists: Mapping[str, Any] | None) -> str:
+        try:
+            return for_engine(text, flags, named_lists)
+        except ValueError as error:
+            raise PatternError(self.name, text, 0, str(error)) from None
 
     def _refuse_wide_lookbehind(self, text: str, flags: int) -> None:
         """Refuse a look-behind of no fixed width: only this engine knows it, not re, POSIX or Java.

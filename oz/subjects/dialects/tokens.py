@@ -7,12 +7,13 @@ refuse and in what they make of a wildcard inside a longer token, so those two s
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import regex
 
 from oz.errors import PatternError, SubjectError
-from oz.subjects.dialects import runs
-from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild
+from oz.subjects import runs
+from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild, encoded
 
 SEPARATOR = "."
 
@@ -21,17 +22,22 @@ class TokenDialect(Dialect):
     """A dialect of non-empty tokens, `*` for one token and a last `>` for one or more."""
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
-        """Parse the tokens, then build regex and prefix from them; see `Dialect.compile`."""
+        """Parse the tokens and build the prefix from them; see `Dialect.compile`."""
         assert isinstance(text, str)
         self.check_pattern_text(text)
         tokens = self.parse(text, lenient=lenient)
         literal = text.encode() if all(isinstance(token, bytes) for token in tokens) else None
         return Compiled(
-            regex=regex.compile(to_regex(tokens)),
+            regex=None,
             prefixes=(literal if literal is not None else prefix(tokens),),
             literal=literal,
             tokens=tokens,
         )
+
+    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+        """Write the regex of parsed tokens; see `Dialect.make_regex`."""
+        assert compiled.tokens is not None
+        return regex.compile(to_regex(compiled.tokens))
 
     def check_pattern_text(self, text: str) -> None:
         """Refuse a pattern for what the dialect says of the whole text, such as its length."""
@@ -68,7 +74,7 @@ class TokenDialect(Dialect):
             raise PatternError(self.name, text, position, "'>' may only be the last token")
         if "*" in part or ">" in part:
             return self.partial(part, position, text)
-        return part.encode()
+        return encoded(part)
 
     def check_tokens(self, text: str, error: type[PatternError | SubjectError] = SubjectError) -> None:
         """Refuse a subject or pattern with an empty token.

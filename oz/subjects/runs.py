@@ -7,7 +7,7 @@ docs/decisions/011-long-literals.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import AnyStr, TypeVar
 
 import regex
@@ -25,7 +25,7 @@ def split(items: _Item) -> Iterator[_Item]:
     return (items[at : at + RUN] for at in range(0, len(items), RUN))
 
 
-def joined(runs: Iterator[bytes] | Sequence[bytes]) -> bytes:
+def joined(runs: Iterable[bytes]) -> bytes:
     """Write runs of bytes one after the other."""
     return BREAK.encode().join(runs)
 

@@ -1,0 +1,78 @@
+"""`oz translate`: a pattern in another dialect, and what it then means."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import oz
+from oz.cli.exits import FAILED
+from oz.cli.options import parse_all
+from oz.cli.output import json_field, printable, write_json, write_line
+
+if TYPE_CHECKING:  # what compares patterns is loaded by this command alone
+    from oz.subjects.translate import Translation
+
+_HELP = """Write PATTERN in another dialect, and say whether it still means the same.
+
+The relation is exact; wider (it matches more), narrower (it matches less), overlapping (both), or undecided.
+Unless it is exact, a subject proves it. Subjects stay as they are: mqtt splits them at /, most others at a
+dot, and --exchange translates for subjects in which the two have changed places.
+The exit code is 0 when the translation is exact, 1 when it is not, and 2 when there is none.
+
+\b
+Examples:
+  oz translate 'time.*.east' --to redis
+  oz translate 'sensor/+/temp' --from mqtt --to nats --exchange
+  oz translate 'rv:RUN.>' --to regex --json
+"""
+
+
+@click.command(help=_HELP, short_help="Write a pattern in another dialect, and say if it is exact.")
+@click.argument("pattern")
+@click.option("--to", "target", required=True, type=click.Choice(oz.DIALECTS), metavar="NAME",
+              help=f"The dialect to write it in: {', '.join(oz.DIALECTS)}.")  # fmt: skip
+@click.option("--from", "source", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
+              help=f"Its own dialect, when it names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
+@click.option("--exchange", is_flag=True, help="Subjects change too: . becomes / and / becomes a dot.")
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.pass_context
+def translate(
+    ctx: click.Context, pattern: str, target: str, source: str, exchange: bool, as_json: bool
+) -> None:
+    """Translate a pattern; the text of the help is `_HELP`."""
+    from oz.subjects.translate import translate as translated
+
+    [compiled] = parse_all([pattern], source)
+    found = translated(compiled, target, exchange=exchange)
+    if as_json:
+        write_json(_as_data(found))
+    else:
+        write_line(_as_lines(found))
+    if not found.exact:
+        ctx.exit(FAILED)
+
+
+def _as_data(found: Translation) -> dict[str, Any]:
+    data: dict[str, Any] = {
+        **json_field("pattern", found.pattern.text),
+        "dialect": found.pattern.dialect,
+        "relation": found.relation,
+    }
+    for key, subject in (("also_matches", found.also_matches), ("misses", found.misses)):
+        data |= {key: None} if subject is None else json_field(key, subject)
+    return data | {"undecided": found.undecided}
+
+
+def _as_lines(found: Translation) -> str:
+    lines = [f"pattern: {printable(found.pattern.text)}", f"dialect: {found.pattern.dialect}"]
+    lines.append(f"relation: {found.relation}")
+    for key, text in (
+        ("also matches", found.also_matches),
+        ("misses", found.misses),
+        ("undecided", found.undecided),
+    ):
+        if text is not None:
+            lines.append(f"{key}: {printable(text)}".rstrip())
+    return "\n".join(lines)

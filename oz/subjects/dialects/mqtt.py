@@ -1,0 +1,117 @@
+"""MQTT topics: levels split by `/`, which may be empty.
+
+Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; mosquitto's own answers in
+tests/vectors. A shared subscription, `$share/group/filter` (MQTT 5, section 4.8.2), is no filter but a way
+to subscribe, and is read as levels like any other text here: oz has queue groups.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import regex
+
+from oz.errors import PatternError, SubjectError
+from oz.subjects import runs
+from oz.subjects.dialects.base import Compiled, Dialect, Token, Wild, encoded
+from oz.subjects.dialects.limits import check_bytes
+
+SEPARATOR = "/"
+MAX_BYTES = 65_535
+"""What fits the two bytes of length before a UTF-8 string (MQTT 3.1.1, section 1.5.3)."""
+
+
+class Mqtt(Dialect):
+    """`+` is one level, a last `#` all levels from its parent on; neither takes a first level with `$`."""
+
+    name = "mqtt"
+
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+        """Parse the levels; see `Dialect.compile`."""
+        assert isinstance(text, str)
+        self._check_text(text, PatternError)
+        words = self._parse(text)
+        literal = text.encode() if all(isinstance(word, bytes) for word in words) else None
+        start = literal if literal is not None else prefix(words)
+        return Compiled(regex=None, prefixes=(start,), literal=literal, words=words)
+
+    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+        """Write the regex of a parsed filter; see `Dialect.make_regex`."""
+        assert compiled.words is not None
+        return regex.compile(to_regex(compiled.words), regex.DOTALL)
+
+    def check_subject(self, subject: str | bytes) -> None:
+        """Refuse an empty topic name, a wildcard character anywhere, U+0000 and too many bytes."""
+        assert isinstance(subject, str)
+        self._check_text(subject, SubjectError)
+        for position, char in enumerate(subject):
+            if char in "+#":
+                rule = f"{char!r} is a wildcard; messages are published to a topic name without any"
+                raise SubjectError(self.name, subject, position, rule)
+
+    def _check_text(self, text: str, error: type[PatternError | SubjectError]) -> None:
+        if not text:
+            raise error(self.name, text, 0, "at least one character is needed")
+        if "\0" in text:
+            raise error(self.name, text, text.index("\0"), "U+0000 is not allowed")
+        check_bytes(self.name, text, MAX_BYTES, error)
+
+    def _parse(self, text: str) -> tuple[Token, ...]:
+        words: list[Token] = []
+        position = 0
+        parts = text.split(SEPARATOR)
+        for number, part in enumerate(parts):
+            words.append(self._word(part, position, text, last=number == len(parts) - 1))
+            position += len(part) + 1
+        return tuple(words)
+
+    def _word(self, part: str, position: int, text: str, *, last: bool) -> Token:
+        if part == "+":
+            return Wild.ONE
+        if part == "#":
+            if last:
+                return Wild.ANY
+            raise PatternError(self.name, text, position, "'#' may only be the last level")
+        for at, char in enumerate(part):
+            if char in "+#":
+                raise PatternError(self.name, text, position + at, f"{char!r} must be a whole level")
+        return encoded(part)
+
+
+def levels(subject: bytes) -> list[bytes]:
+    """Split a topic name. The empty one, which is none, has no levels and matches nothing."""
+    return subject.split(b"/") if subject else []
+
+
+def is_reserved(subject: bytes) -> bool:
+    """Tell whether no wildcard in the first level takes a topic name."""
+    return subject.startswith(b"$")
+
+
+def to_regex(words: tuple[Token, ...]) -> str:
+    """Write the levels as a regex without backtracking: every repeat is possessive.
+
+    No topic name is empty, so nothing matches the empty subject: not `+`, and not `/#` as its parent.
+    """
+    written = [r"(?!\Z)" if isinstance(words[0], bytes) else r"(?!\Z|\$)"]
+    literal: list[str] = []
+    for word in words:
+        if isinstance(word, bytes):
+            literal.append(word.decode())
+        elif word is Wild.ONE:
+            written += runs.literal(SEPARATOR.join([*literal, ""])), "[^/]*+"
+            literal = [""]  # a separator follows, if anything does
+        else:
+            written += runs.literal(SEPARATOR.join(literal)), "(?:/.*+)?+" if len(words) > 1 else ".*+"
+            literal = []
+    return "".join(written) + runs.literal(SEPARATOR.join(literal))
+
+
+def prefix(words: tuple[Token, ...]) -> bytes:
+    """Join the levels before the first wildcard, with a separator where one is sure to follow them."""
+    count = next(at for at, word in enumerate(words) if not isinstance(word, bytes))
+    literal = [word for word in words[:count] if isinstance(word, bytes)]
+    # `a/#` takes `a` too; but `/#` does not take the empty subject, which is no topic name.
+    if literal and (words[count] is Wild.ONE or literal == [b""]):
+        literal.append(b"")
+    return SEPARATOR.encode().join(literal)

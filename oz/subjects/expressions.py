@@ -1,0 +1,177 @@
+"""Patterns as expressions: the few forms that every dialect comes down to, and the bytes of characters.
+
+An expression stands for a set of byte strings. What a text dialect matches is spelled as valid UTF-8, so
+that expressions of text and of byte dialects can be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+Ranges = tuple[tuple[int, int], ...]
+"""Code points from the first to the last of each pair; sorted, none touches the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """These bytes."""
+
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """One byte of a set; the set is a number whose bit n stands for byte n."""
+
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """One character of a set, as UTF-8."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Seq:
+    """One after the other."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alt:
+    """One or another; without any, nothing at all matches."""
+
+    items: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """At least `least` times, at most `most`, or without end."""
+
+    item: Expression
+    least: int
+    most: int | None
+
+
+Expression = Text | Bytes | Chars | Seq | Alt | Repeat
+
+ANY_BYTE = Bytes((1 << 256) - 1)
+EMPTY = Text(b"")
+_ALL_CHARS: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
+
+
+def seq(*items: Expression) -> Expression:
+    """Put expressions one after the other."""
+    return items[0] if len(items) == 1 else Seq(items)
+
+
+def optional(item: Expression) -> Expression:
+    """Make an expression that may be missing."""
+    return Repeat(item, 0, 1)
+
+
+def ranges_of(pairs: Iterable[tuple[int, int]]) -> Ranges:
+    """Sort and join ranges of code points, and leave the surrogates out: they have no UTF-8."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(pairs):
+        if joined and low <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], high))
+        else:
+            joined.append((low, high))
+    return tuple(
+        (max(low, first), min(high, last))
+        for low, high in joined
+        for first, last in _ALL_CHARS
+        if max(low, first) <= min(high, last)
+    )
+
+
+def complement(ranges: Ranges) -> Ranges:
+    """List all characters that are not in ranges."""
+    ends = [-1, *(end for pair in ranges for end in pair), 0x110000]
+    gaps = ((ends[at] + 1, ends[at + 1] - 1) for at in range(0, len(ends), 2))
+    return ranges_of(gap for gap in gaps if gap[0] <= gap[1])
+
+
+def chars_but(excluded: str) -> Chars:
+    """Take any character but these."""
+    return Chars(complement(ranges_of((ord(char), ord(char)) for char in excluded)))
+
+
+ANY_CHAR = chars_but("")
+ANY_TEXT = Repeat(ANY_CHAR, 0, None)
+
+
+def nullable(expression: Expression) -> bool:
+    """Tell whether the empty string is among those that an expression stands for."""
+    match expression:
+        case Text(value):
+            return not value
+        case Seq(items):
+            return all(nullable(item) for item in items)
+        case Alt(items):
+            return any(nullable(item) for item in items)
+        case Repeat(item, least, _):
+            return least == 0 or nullable(item)
+    return False
+
+
+def nonempty(expression: Expression) -> Expression:
+    """Take the empty string out of an expression."""
+    if not nullable(expression):
+        return expression
+    match expression:
+        case Seq(items):
+            tails = (Seq((nonempty(item), *items[at + 1 :])) for at, item in enumerate(items))
+            return Alt(tuple(tails))
+        case Alt(items):
+            return Alt(tuple(nonempty(item) for item in items))
+        case Repeat(item, _, most):
+            return Alt(()) if most == 0 else Repeat(nonempty(item), 1, most)
+    return Alt(())
+
+
+@lru_cache(maxsize=256)
+def utf8(ranges: Ranges) -> Expression:
+    """Spell a set of characters as the bytes of their UTF-8."""
+    tree: _Tree = {}
+    for low, high in ranges:
+        for path in _paths(low, high):
+            node = tree
+            for step in path:
+                node = node.setdefault(step, {})
+    return _expression(tree)
+
+
+_Tree = dict[tuple[int, int], "_Tree"]
+_Path = list[tuple[int, int]]
+
+
+def _expression(tree: _Tree) -> Expression:
+    """Write a tree of byte ranges; bytes that go on in the same way are taken together."""
+    masks: dict[Expression, int] = {}
+    for (low, high), following in tree.items():
+        rest = _expression(following) if following else EMPTY
+        masks[rest] = masks.get(rest, 0) | ((1 << (high + 1)) - (1 << low))
+    items = [Bytes(mask) if rest is EMPTY else Seq((Bytes(mask), rest)) for rest, mask in masks.items()]
+    return items[0] if len(items) == 1 else Alt(tuple(items))
+
+
+def _paths(low: int, high: int) -> list[_Path]:
+    """Split a range of characters into products of byte ranges, no surrogates being in it."""
+    for border in (0x7F, 0x7FF, 0xFFFF):
+        if low <= border < high:  # no product mixes lengths
+            return [*_paths(low, border), *_paths(border + 1, high)]
+    for bits in (6, 12, 18):  # nor has a partial range before bytes that it does not fix
+        block = (1 << bits) - 1
+        if high > 0x7F and low & ~block != high & ~block:
+            if low & block:
+                return [*_paths(low, low | block), *_paths((low | block) + 1, high)]
+            if high & block != block:
+                return [*_paths(low, (high & ~block) - 1), *_paths(high & ~block, high)]
+    return [list(zip(chr(low).encode(), chr(high).encode(), strict=True))]

@@ -1,0 +1,142 @@
+"""Hierarchical patterns by their shape: one dict look-up for each shape finds all that match.
+
+The shape of a pattern is which of its words are literal, and how many words it takes. All patterns of a shape
+are in one dict, by their literal words; a subject has these words at the same places, so it is looked up once
+for each shape, however many patterns there are. Packet classifiers call it tuple space search (Srinivasan,
+Suri and Varghese, SIGCOMM 1999). There are few shapes as people write patterns; those beyond `MAX_SHAPES`,
+and patterns that have none, are in a trie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from oz.subjects import leaves
+from oz.subjects.dialects.base import Stem, Token, Wild
+from oz.subjects.leaves import Entry, Leaf
+from oz.subjects.trie import WordTrie
+
+MAX_SHAPES = 32
+"""With more look-ups than this a trie, which gives up early, is as fast."""
+
+_Plan = list[tuple[Callable[[Any], Any], Callable[[Any], Leaf | None]]]
+
+
+class Shape(NamedTuple):
+    """What patterns have in common that differ in their literal words only."""
+
+    places: tuple[int, ...]
+    """Where the literal words are; behind a wildcard for any number of words, counted from the end."""
+    least: int
+    """How many words there are, or at least are."""
+    is_open: bool
+    """Whether there may be more."""
+    starts_wild: bool
+    """Whether the first word is a wildcard."""
+
+
+def shape_of(words: tuple[Token, ...]) -> Shape | None:
+    """Tell the shape of a pattern; None where a word is a stem or two wildcards take any number of words."""
+    places: list[int] = []
+    open_at: int | None = None
+    least = len(words)
+    for at, word in enumerate(words):
+        if isinstance(word, bytes):
+            places.append(at if open_at is None else at - len(words))
+        elif isinstance(word, Stem) or (word is Wild.ANY and open_at is not None):
+            return None
+        elif word is not Wild.ONE:
+            open_at = at
+            least -= word is Wild.ANY
+    return Shape(tuple(places), least, open_at is not None, not isinstance(words[0], bytes))
+
+
+class WordTable:
+    """The patterns of dialects that split a subject into words in the same way."""
+
+    __slots__ = ("_longest", "_plans", "_shapes", "_trie")
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._shapes: dict[Shape, dict[Any, Leaf]] = {}
+        self._trie = WordTrie()
+        self._plans: dict[int, _Plan] = {}
+        self._longest = 0
+
+    def __bool__(self) -> bool:
+        """Tell whether there is any pattern."""
+        return bool(self._shapes or self._trie)
+
+    def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
+        """Add an entry; tell whether it is new."""
+        if self._trie and self._trie.holds(words, entry):
+            return False  # it may have a shape and be here all the same: there were too many then
+        shape = shape_of(words)
+        if shape is None:
+            return self._trie.add(words, entry)
+        if shape not in self._shapes:
+            if len(self._shapes) >= MAX_SHAPES:
+                return self._trie.add(words, entry)
+            self._shapes[shape] = {}
+            self._plan_anew()
+        return leaves.put(self._shapes[shape], _getter(shape.places)(words), entry)
+
+    def discard(self, words: tuple[Token, ...], entry: Entry) -> bool:
+        """Take an entry out; tell whether it was there."""
+        shape = shape_of(words)
+        if shape is not None and shape in self._shapes:
+            table = self._shapes[shape]
+            if leaves.take(table, _getter(shape.places)(words), entry):
+                if not table:
+                    del self._shapes[shape]
+                    self._plan_anew()
+                return True
+        return bool(self._trie) and self._trie.discard(words, entry)
+
+    def search(self, words: Sequence[bytes], found: list[Leaf], *, reserved: bool = False) -> None:
+        """Find the leaves of all patterns that match.
+
+        Args:
+            words: those of the subject.
+            found: what is found is appended here.
+            reserved: whether no wildcard may take the first word.
+        """
+        count = len(words)
+        if count > self._longest:
+            count = self._longest
+        plan = self._plans.get(~count if reserved else count)
+        if plan is None:
+            plan = self._make_plan(count, reserved)
+        for key_of, leaf_of in plan:
+            leaf = leaf_of(key_of(words))
+            if leaf is not None:
+                found.append(leaf)
+        if self._trie:
+            self._trie.walk(words, found, reserved=reserved)
+
+    def _plan_anew(self) -> None:
+        self._plans.clear()
+        # From this count on all subjects are looked up alike.
+        self._longest = 1 + max((shape.least for shape in self._shapes), default=0)
+
+    def _make_plan(self, count: int, reserved: bool) -> _Plan:
+        """List how to look up subjects of so many words."""
+        plan: _Plan = [
+            (_getter(shape.places), table.get)
+            for shape, table in self._shapes.items()
+            if (shape.least == count or (shape.is_open and shape.least < count))
+            and not (reserved and shape.starts_wild)
+        ]
+        self._plans[~count if reserved else count] = plan
+        return plan
+
+
+def _getter(places: tuple[int, ...]) -> Callable[[Any], Any]:
+    """Make what takes the literal words out of a subject's words, and out of a pattern's."""
+    return itemgetter(*places) if places else _nothing
+
+
+def _nothing(words: Any) -> tuple[()]:
+    return ()

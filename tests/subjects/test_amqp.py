@@ -1,0 +1,92 @@
+"""AMQP binding keys beyond the vectors: errors, limits, prefixes, hostile numbers of `#`."""
+
+import pytest
+
+import oz
+
+
+@pytest.mark.parametrize(("text", "position"), [("x" * 256, 255), ("é" * 128, 127)])
+def test_more_than_255_bytes_are_refused_with_dialect_and_position(text, position):
+    with pytest.raises(oz.PatternError) as caught:
+        oz.compile(text, "amqp")
+    assert (caught.value.dialect, caught.value.position) == ("amqp", position)
+    assert "at most 255" in caught.value.rule
+    with pytest.raises(oz.SubjectError) as refused:
+        oz.validate_subject(text, "amqp")
+    assert (refused.value.dialect, refused.value.position) == ("amqp", position)
+
+
+@pytest.mark.parametrize("subject", ["", ".", "a..b", "*", "a.#", " ", "\0", "x" * 255])
+def test_any_other_text_is_a_routing_key(subject):
+    oz.validate_subject(subject, "amqp")
+    assert oz.compile("#", "amqp").matches(subject)
+
+
+def test_bytes_that_are_not_utf8_are_no_key():
+    with pytest.raises(oz.SubjectError, match="amqp"):
+        oz.validate_subject(b"a.\xff", "amqp")
+    with pytest.raises(oz.PatternError, match="amqp"):
+        oz.compile(b"\xff.*", "amqp")
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [
+        ("a.#", b"a"),
+        ("a.#.b", b"a."),
+        ("a.#.*", b"a."),
+        ("a.*", b"a."),
+        (".#", b"."),
+        ("#.a", b""),
+        ("a..#", b"a."),
+        ("..#", b"."),
+    ],
+)
+def test_a_separator_is_in_the_prefix_where_it_is_sure_to_follow(text, prefix):
+    assert oz.compile(text, "amqp").prefixes == (prefix,)
+
+
+@pytest.mark.parametrize("text", ["#", "#.#", "#.#.#"])
+def test_the_empty_key_has_no_words(text):
+    assert oz.compile(text, "amqp").matches("")
+    assert oz.compile("", "amqp").is_literal
+    for other in ("*", ".#", "#.*", "*.#", "#.", ".", "a"):
+        assert not oz.compile(other, "amqp").matches(""), other
+
+
+HOSTILE = [
+    ".".join(["#"] * 100),
+    "#.a." * 30 + "#",
+    "#.a." * 30 + "b",
+    "#.*." * 30 + "b",
+    "#.*.a." * 20 + "b",
+    "a.#." * 30 + "b",
+    "*." * 60 + "#.b",
+    "#." + "*." * 60 + "b",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_many_hashes_do_not_backtrack(text):
+    pattern = oz.compile(text, "amqp")
+    index = oz.PatternIndex()
+    index.add(pattern)
+    for subject in ("a." * 10_000 + "a", "a." * 10_000 + "b", "a." * 10_000 + "bb", "x." * 3_000 + "b"):
+        matches = pattern.regex.fullmatch(subject, timeout=10) is not None
+        assert matches is bool(index.match(subject))
+        has_room = subject.split(".").count("a") >= text.split(".").count("a")
+        assert matches is (has_room and (text[-1] == "#" or subject.endswith(".b")))
+
+
+def test_a_star_takes_an_empty_word_and_a_newline():
+    assert oz.compile("a.*.b", "amqp").matches("a..b")
+    assert oz.compile("a.*.b", "amqp").matches("a.\n.b")
+    assert oz.compile("a.#.b", "amqp").matches("a.\n.\n.b")
+
+
+def test_two_hashes_find_a_pattern_once():
+    index = oz.PatternIndex()
+    index.add(oz.compile("#.a.#", "amqp"), "value")
+    index.add(oz.compile("#.a.#.a.#", "amqp"), "other")
+    assert sorted(index.match("a.a.a.a")) == ["other", "value"]
+    assert list(index.match("b.a")) == ["value"]

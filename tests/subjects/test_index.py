@@ -1,0 +1,165 @@
+"""What the index keeps, remembers and forgets."""
+
+import gc
+import weakref
+
+import pytest
+
+import oz
+from oz.subjects import shapes
+from oz.subjects.cache import AnswerCache
+from oz.subjects.dialects.base import Wild
+from oz.subjects.shapes import Shape, shape_of
+
+
+def test_a_pattern_that_comes_or_goes_counts_for_subjects_that_are_remembered():
+    index = oz.PatternIndex()
+    for pattern in (oz.compile("a.*"), oz.compile("a.b"), oz.compile("a*", "redis"), oz.compile("é")):
+        for subject in ("a.b", b"a.b", "é", "é".encode()):
+            before = list(index.match(subject))
+            index.add(pattern)
+            assert list(index.match(subject)) == before + [pattern] * pattern.matches(subject)
+            index.discard(pattern)
+            assert list(index.match(subject)) == before
+
+
+def test_a_literal_that_comes_or_goes_leaves_other_answers_alone():
+    index = oz.PatternIndex()
+    index.add(oz.compile("a.*"))
+    answers = {subject: index.find(subject) for subject in ("a.1", "a.2")}
+    index.add(oz.compile("a.1"))
+    assert index.find("a.2") is answers["a.2"]
+    assert len(index.match("a.1")) == 2
+    index.discard(oz.compile("a.1"))
+    assert index.find("a.2") is answers["a.2"]
+    assert len(index.match("a.1")) == 1
+
+
+def test_a_value_taken_out_is_let_go_as_messages_go_by():
+    class Value:
+        pass
+
+    index = oz.PatternIndex(cache_size=1_000)
+    value = Value()
+    gone = weakref.ref(value)
+    index.add(oz.compile("a.*"), value)
+    for number in range(500):
+        index.match(f"a.{number}")
+    index.discard(oz.compile("a.*"), value)
+    del value
+    for number in range(500):
+        index.match(f"b.{number}")
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_memory_holds_no_more_than_its_size_and_keeps_what_is_asked_for():
+    memory = AnswerCache(10)
+    for number in range(1_000):
+        memory.put(number, str(number))
+        assert memory.newer.get(number) == str(number)
+        assert len(memory) <= 10
+        if "kept" not in memory.newer and memory.find("kept") is None:
+            assert number < 5
+            memory.put("kept", "kept")
+    assert memory.find(0) is None
+
+
+def test_what_a_memory_let_go_is_emptied_bit_by_bit():
+    memory = AnswerCache(100)
+    for turn in range(50):
+        for number in range(turn):
+            memory.put(number, turn)
+        memory.forget()
+        assert len(memory) == 0
+        assert sum(map(len, memory._retired)) <= 100
+    for number in range(400):
+        memory.put(number, 0)
+    memory.forget()
+    for number in range(60):
+        memory.put(number, 0)
+    assert memory._retired == []
+
+
+def test_a_memory_may_be_of_one_or_none():
+    for size in (0, 1):
+        memory = AnswerCache(size)
+        memory.put("a", 1)
+        memory.drop("b")
+        assert (memory.newer.get("a") == 1) is bool(size)
+        memory.drop("a")
+        assert len(memory) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "dialect", "shape"),
+    [
+        ("a.*.c", "nats", Shape((0, 2), 3, False, False)),
+        ("*.*", "nats", Shape((), 2, False, True)),
+        ("a.>", "nats", Shape((0,), 2, True, False)),
+        ("a/#", "mqtt", Shape((0,), 1, True, False)),
+        ("#", "mqtt", Shape((), 0, True, True)),
+        ("a.#.*.c", "amqp", Shape((0, -1), 3, True, False)),
+        ("#.a", "amqp", Shape((-1,), 1, True, True)),
+        ("#.a.#", "amqp", None),
+        ("a*.b", "kubemq", None),
+    ],
+)
+def test_the_shape_of_a_pattern(text, dialect, shape):
+    pattern = oz.compile(text, dialect)
+    assert shape_of(pattern.tokens or pattern.words) == shape
+
+
+def test_runs_of_hashes_are_one_word():
+    assert oz.compile("#.#.a.#.#.#", "amqp").words == (Wild.ANY, b"a", Wild.ANY)
+
+
+def test_a_pattern_in_the_trie_is_found_when_its_shape_has_room_again(monkeypatch):
+    monkeypatch.setattr(shapes, "MAX_SHAPES", 1)
+    index = oz.PatternIndex()
+    first, second = oz.compile("a.*"), oz.compile("*.b")
+    index.add(first)
+    index.add(second)
+    index.discard(first)
+    index.add(second)
+    index.add(oz.compile("*.c"))
+    assert len(index) == 2
+    assert list(index.match("a.b")) == [second]
+    index.discard(second)
+    assert list(index.match("a.b")) == []
+    assert len(index.match("a.c")) == 1
+
+
+def test_stems_of_all_lengths_are_told_apart():
+    index = oz.PatternIndex()
+    for text in ("a*", "ab*", "abc*", "abc*.x", "b*"):
+        index.add(oz.compile(text, "kubemq"), text)
+    assert sorted(index.match("abc")) == ["a*", "ab*", "abc*"]
+    assert sorted(index.match("a")) == ["a*"]
+    assert sorted(index.match("abcd.x")) == ["abc*.x"]
+
+
+def test_a_pattern_with_many_values_and_prefixes_is_tried_once(monkeypatch):
+    tried = []
+    pattern = oz.compile("(ab|cd).*", "regex")
+    assert len(pattern.prefixes) == 2
+    index = oz.PatternIndex()
+    for value in range(5):
+        index.add(pattern, value)
+    index.add(oz.compile("ab", "zmq"), "zmq")
+    matches = oz.Pattern.matches
+    monkeypatch.setattr(
+        oz.Pattern, "matches", lambda self, subject: tried.append(1) or matches(self, subject)
+    )
+    assert sorted(map(str, index.match("abc"))) == ["0", "1", "2", "3", "4", "zmq"]
+    assert len(tried) == 1
+
+
+def test_patterns_do_not_compile_a_regex_before_one_is_asked_for():
+    for text, dialect in (("a.*", "nats"), ("a/+", "mqtt"), ("a.#", "amqp")):
+        pattern = oz.compile(text, dialect)
+        index = oz.PatternIndex()
+        index.add(pattern)
+        assert index.match("a/b" if dialect == "mqtt" else "a.b")
+        assert pattern._regex is None
+        assert pattern.regex is pattern.regex

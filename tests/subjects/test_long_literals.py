@@ -1,0 +1,204 @@
+"""No literal is so long, and no repeat so large, that compiling or the first match stalls.
+
+The engine heeds no time limit there and keeps the interpreter lock, so each case runs in its own process.
+"""
+
+import subprocess
+import sys
+
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oz
+from oz.subjects import rewrite
+from oz.subjects.rewrite import MAX_TEXT, for_engine
+from oz.subjects.runs import BREAK
+
+DEADLINE = 10
+"""Seconds, with the start of the interpreter; what stalls would take minutes."""
+
+HIERARCHIES = ["nats", "kubemq", "raims.rv"]
+CASES = [
+    *[(dialect, '"t." * 3000 + ">"', '"t." * 3000 + "x.y"') for dialect in HIERARCHIES],
+    *[(dialect, '"t.*." * 5000 + "x"', '"t.u." * 5000 + "x"') for dialect in HIERARCHIES],
+    *[(dialect, '"t." * 9999 + "x"', '"t." * 9999 + "x"') for dialect in HIERARCHIES],
+    *[(dialect, '"t." * 5000 + "*." * 4999 + ">"', '"t." * 9999 + "x.y"') for dialect in HIERARCHIES],
+    ("rv", '"t." * 120 + ">"', '"t." * 120 + "x"'),
+    *[(name, 'b"t." * 10000', 'b"t." * 10000') for name in ("raims.sub", "raims.glob", "redis", "zmq")],
+    *[(name, 'b"*" + b"t." * 1000', 'b"x" + b"t." * 1000') for name in ("raims.glob", "redis")],
+    ("regex", '"a" * 2000 + ".*"', '"a" * 2001'),
+    ("regex", '".*" + "a" * 2000', '"a" * 2001'),
+    ("regex", '".*?" + "a" * 2000', '"a" * 2001'),
+    ("regex", '"(?i).*" + "a" * 2000', '"A" * 2000'),
+    ("regex", '"(?r).*" + "a" * 2000', '"a" * 2000'),
+    ("regex", '"(?x).*" + "a " * 2000', '"a" * 2000'),
+    ("regex", '"(?V1)(?i).*" + "a" * 2000', '"A" * 2000'),
+    ("regex", '".*" + "(?:a)" * 2000', '"a" * 2000'),
+    ("regex", '".*" + "[a]" * 2000', '"a" * 2000'),
+    ("regex", '".*" + r"\\x61" * 2000', '"a" * 2000'),
+    ("regex", '".*" + "a{1}" * 2000', '"a" * 2000'),
+    ("regex", '".*" + "x{" * 1000', '"x{" * 1000'),
+    ("regex", '"(?:.*" + "a" * 2000 + "|b)"', '"a" * 2000'),
+    ("regex", '"(?:.*?" + "a" * 2000 + ")+"', '"a" * 2000'),
+    ("regex", '"(?=.*" + "a" * 2000 + ").*"', '"a" * 2000'),
+    ("regex", '".*(?<=" + "a" * 2000 + ")"', '"a" * 2000'),
+    ("regex", '"^" + r"a\\." * 9999 + "x$"', '"a." * 9999 + "x"'),
+    ("regex", '"^" + r"a\\." * 9999 + ".*"', '"a." * 9999 + "x"'),
+    ("regex", '"^" + r"[^.]+\\." * 9999 + "x$"', '"a." * 9999 + "x"'),
+    ("regex", '".*a{2000}b"', '"a" * 2000 + "b"'),
+    ("regex", r'r".*(?:t\.){3000}x"', '"t." * 3000 + "x"'),
+]
+
+
+def run(script):
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=DEADLINE)
+
+
+@pytest.mark.parametrize(("dialect", "text", "subject"), CASES)
+def test_quick_to_compile_and_match(dialect, text, subject):
+    run(f"""
+import oz, time
+pattern, subject = oz.compile({text}, {dialect!r}), {subject}
+started = time.process_time()
+assert pattern.regex.fullmatch(subject)
+pattern.regex.fullmatch(subject[1:])
+pattern.regex.fullmatch(subject[:-1])
+assert pattern.matches(subject)
+took = time.process_time() - started
+assert took < 0.5, took
+""")
+
+
+BOMBS = [
+    '"(?:[ab]{1000}|[a-e]{1000}){1000}"',
+    '"(?:[ab]{1000}|[a-e]{1000}){1000}" * 1000',
+    '"(?:a|bc){300000}"',  # it crashes the interpreter
+    '"a{1000000}"',
+    '"(?:(?:(?:a?){1000}){1000}){1000}"',
+    '"(?:" * 50 + "a" + "){1000}" * 50',
+    '"(a{100000})(?<=(?1))"',
+    '"a" * 1000000',
+]
+
+
+@pytest.mark.parametrize("text", BOMBS)
+def test_what_grows_too_large_is_refused_at_once(text):
+    run(f"""
+import oz, time
+started = time.process_time()
+try:
+    oz.compile({text}, "regex")
+except oz.PatternError as error:
+    assert "at most" in error.rule, error.rule
+else:
+    raise AssertionError("not refused")
+assert time.process_time() - started < 1
+""")
+
+
+def test_a_word_of_a_named_list_is_a_literal():
+    words = regex.compile(r".*\L<words>", words=["a" * 200])
+    assert oz.compile(words).matches("b" + "a" * 200)
+    with pytest.raises(oz.PatternError, match="too long to search for"):
+        oz.compile(regex.compile(r".*\L<words>", words=["a" * 300]))
+
+
+def test_short_texts_are_left_alone():
+    assert for_engine("a" * 60) == "a" * 60
+    assert for_engine("a{2}b") == "a{2}b"
+    assert for_engine("[a-z]" * 60) == "[a-z]" * 60
+    assert for_engine("a.*" * 60) == "a.*" * 60
+
+
+def test_a_long_literal_is_broken_into_runs():
+    assert for_engine("a" * 70) == "a" * 32 + BREAK + "a" * 32 + BREAK + "a" * 6
+    assert for_engine("a" * 70 + "$") == "a" * 32 + BREAK + "a" * 32 + BREAK + "a" * 6 + r"\Z"
+    assert BREAK not in for_engine("(?:" + "a" * 70 + "){e<=1}")  # fuzzy
+    assert BREAK not in for_engine("(?if)" + "s" * 70)  # two of them are an ß
+
+
+def test_where_it_cannot_be_broken_it_is_refused():
+    with pytest.raises(ValueError, match="too long to search for"):
+        for_engine("(?if)" + "s" * 300)
+    with pytest.raises(ValueError, match="too long to search for"):
+        for_engine("a" * 300 + "(?:b){e<=1}")
+    assert for_engine("a" * 200 + "(?:b){e<=1}") == "a" * 200 + "(?:b){e<=1}"
+
+
+def test_a_break_that_changes_the_meaning_is_not_made(monkeypatch):
+    monkeypatch.setattr(rewrite, "BREAK", "(?!x)")
+    assert for_engine("a" * 200) == "a" * 200
+    with pytest.raises(ValueError, match="too long to search for"):
+        for_engine("a" * 300)
+
+
+def test_an_unknown_parser_leaves_what_is_short(monkeypatch):
+    monkeypatch.setattr("oz.subjects.prefix.core", None)
+    assert for_engine("a" * 200) == "a" * 200
+    with pytest.raises(ValueError, match="cannot tell"):
+        for_engine("a" * 300)
+
+
+def test_the_limit_of_text():
+    with pytest.raises(oz.PatternError, match="at most 100000"):
+        oz.compile("a" * (MAX_TEXT + 1), "regex")
+
+
+def test_the_literal_is_still_found():
+    text = "ab." * 300
+    pattern = oz.compile(regex.escape(text) + "$", "regex")
+    assert pattern.literal == text.encode()
+    assert oz.compile("ab" * 400 + "(x|y)", "regex").prefixes == (
+        b"ab" * 400 + b"x",
+        b"ab" * 400 + b"y",
+    )
+
+
+def test_deep_nesting_is_no_obstacle():
+    assert oz.compile("(" * 150 + "a" + ")" * 150, "regex").matches("a")
+
+
+PIECES = st.sampled_from(
+    ["a", "b", ".", "a?", "b*", "a+?", "[ab]", "[a]", "a{2}", "{", "}", ",", "1", r"\.", r"\x61", r"\0", "7",
+     "(", ")", "|", "(?:", "(?=", "(?<=", "(?!", "(?>", "(?i)", "(?x)", "(?m)", "# ", "\n", "^", "$", r"\b",
+     r"\1", r"\g<1>", r"\g", "<", "1>", "ss", "ß", "(?if)", "(?r)", "{e<=1}", "(?#c)", "*", "+", "(?V1)", "é"]
+)  # fmt: skip
+SUBJECTS = st.text(st.sampled_from("aab.17{}sß\n"), max_size=12)
+
+
+@given(st.lists(PIECES, max_size=14), st.lists(SUBJECTS, max_size=8), st.integers(1, 3))
+def test_the_rewritten_regex_matches_the_same(pieces, subjects, run):
+    """Broken every few items, so that the law is tried on short texts."""
+    text = "".join(pieces)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rewrite, "RUN", run)
+        patch.setattr(rewrite, "SHORT", 1)
+        patch.setattr(rewrite, "MAX_WEIGHT", 10_000)
+        try:
+            before = regex.compile(text.replace("$", r"\Z"))
+            after = regex.compile(for_engine(text.replace("$", r"\Z")))
+        except (regex.error, ValueError):
+            return
+    for subject in subjects:
+        assert bool(before.fullmatch(subject, timeout=5)) == bool(after.fullmatch(subject, timeout=5)), text
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "ss", r"\.", "c?", "(d|e)", "[f]", "(?:g)"]), min_size=70), st.data()
+)
+def test_long_ones_match_the_same(pieces, data):
+    text = "".join(pieces)
+    subject = "".join(
+        data.draw(
+            st.sampled_from({r"\.": [".", "x"], "c?": ["", "c"], "(d|e)": ["d", "e"]}.get(piece, ["="]))
+        )
+        for piece in pieces
+    )
+    chars = {"[f]": "f", "(?:g)": "g"}
+    subject = "".join(
+        chars.get(piece, piece) if char == "=" else char for piece, char in zip(pieces, subject, strict=False)
+    )
+    exact = for_engine(text)
+    assert bool(regex.fullmatch(text, subject)) == bool(regex.fullmatch(exact, subject))

@@ -1,0 +1,97 @@
+"""MQTT topics beyond the vectors: errors, limits, prefixes, hostile lengths."""
+
+import pytest
+
+import oz
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "rule"),
+    [
+        ("", 0, "one character"),
+        ("a/#/b", 2, "last level"),
+        ("é/#/#", 2, "last level"),
+        ("a/b+", 3, "whole level"),
+        ("é/+b", 2, "whole level"),
+        ("##", 0, "whole level"),
+        ("a#/b", 1, "whole level"),
+        ("a/\0", 2, "U+0000"),
+        ("é" * 40_000, 32_767, "at most 65535"),
+    ],
+)
+def test_a_bad_filter_names_dialect_position_and_rule(text, position, rule):
+    with pytest.raises(oz.PatternError) as caught:
+        oz.compile(text, "mqtt")
+    assert (caught.value.dialect, caught.value.position) == ("mqtt", position)
+    assert rule in caught.value.rule
+
+
+@pytest.mark.parametrize(
+    ("subject", "position", "rule"),
+    [
+        ("", 0, "one character"),
+        ("a/+", 2, "wildcard"),
+        ("é#", 1, "wildcard"),
+        ("a\0", 1, "U+0000"),
+        ("x" * 65_536, 65_535, "at most 65535"),
+    ],
+)
+def test_a_bad_topic_name_names_dialect_position_and_rule(subject, position, rule):
+    with pytest.raises(oz.SubjectError) as caught:
+        oz.validate_subject(subject, "mqtt")
+    assert (caught.value.dialect, caught.value.position) == ("mqtt", position)
+    assert rule in caught.value.rule
+
+
+def test_bytes_that_are_not_utf8_are_no_topic():
+    with pytest.raises(oz.SubjectError, match="position 2"):
+        oz.validate_subject(b"a/\xff", "mqtt")
+    with pytest.raises(oz.PatternError, match="mqtt"):
+        oz.compile(b"\xff/+", "mqtt")
+
+
+@pytest.mark.parametrize("text", ["+", "#", "/#", "+/#"])
+def test_the_empty_subject_is_no_topic_name_and_matches_nothing(text):
+    pattern = oz.compile(text, "mqtt")
+    assert not pattern.matches("")
+    index = oz.PatternIndex()
+    index.add(pattern)
+    assert list(index.match("")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"),
+    [("a/#", b"a"), ("/#", b"/"), ("#", b""), ("a/+/#", b"a/"), ("//#", b"/"), ("a/+", b"a/"), ("+/a", b"")],
+)
+def test_a_separator_is_in_the_prefix_where_it_is_sure_to_follow(text, prefix):
+    assert oz.compile(text, "mqtt").prefixes == (prefix,)
+
+
+def test_dots_and_newlines_are_ordinary():
+    assert oz.compile("a.b/+/c", "mqtt").matches("a.b/x.\ny/c")
+    assert oz.compile("a/#", "mqtt").matches("a/\n/b")
+    assert not oz.compile("a/#", "mqtt").matches("a\n")
+
+
+def test_ten_thousand_levels_match_in_linear_time():
+    subject = "/".join(["a"] * 10_000)
+    for text in ("/".join(["+"] * 10_000), "a/" * 9_999 + "+", "a/+/" * 4_999 + "#"):
+        pattern = oz.compile(text, "mqtt")
+        assert pattern.regex.fullmatch(subject, timeout=10)
+        assert not pattern.regex.fullmatch("$" + subject, timeout=10)
+        assert not pattern.regex.fullmatch("b" + subject, timeout=10) or text[0] == "+"
+
+
+def test_a_dollar_level_is_hidden_from_first_wildcards_only():
+    index = oz.PatternIndex()
+    for text in ("#", "+/a", "+/#", "$x/+", "$x/#", "$x/a"):
+        index.add(oz.compile(text, "mqtt"), text)
+    assert sorted(index.match("$x/a")) == ["$x/#", "$x/+", "$x/a"]
+    assert sorted(index.match("x/a")) == ["#", "+/#", "+/a"]
+
+
+def test_advice_counts_levels():
+    from oz.subjects.advice import advice
+
+    assert advice(oz.compile("a." * 20 + "/+", "mqtt")) == []
+    assert "18 tokens" in advice(oz.compile("a/" * 18 + "#", "mqtt"))[0]

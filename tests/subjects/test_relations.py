@@ -1,0 +1,397 @@
+"""Relations between patterns, against brute force: each subject of a small universe tried on each pattern."""
+
+import contextlib
+import itertools
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oz
+from oz.subjects import automata, expressions, relations, searches
+
+# --- brute force --------------------------------------------------------------------------------------------
+
+UNIVERSE = [
+    b"".join(parts) for size in range(5) for parts in itertools.product([b"a", b".", b"/", b"$"], repeat=size)
+]
+UNIVERSE += ["é", "é.", "a.é", "/é", "*", "a*", "b", "a.b", "a/b", "ab", "a.a.a.a", "a\n"]
+UNIVERSE += [b"\xff", b"a.\xff", b"a\xff", b"\xc3", b"/\xff", b"\xc3\xa9\xff", b"\xed\xa0\x80", b"\xc0\xae"]
+UNIVERSE = list(dict.fromkeys(each if isinstance(each, bytes) else each.encode() for each in UNIVERSE))
+
+
+def words(separator, *tokens, most=3):
+    return [
+        separator.join(one) for size in range(1, most + 1) for one in itertools.product(tokens, repeat=size)
+    ]
+
+
+TEXTS = {
+    "nats": words(".", "a", "*", ">", "a*"),
+    "rv": words(".", "a", "*", ">", most=2),
+    "kubemq": words(".", "a", "*", "a*", "aa*", ">", most=2),
+    "raims.rv": words(".", "a", "é", "*", ">", most=2),
+    "mqtt": [*words("/", "a", "", "+", "#", "$"), "$/#", "a.a", "#"],
+    "amqp": ["", *words(".", "a", "", "*", "#")],
+    "redis": ["".join(one) for size in range(4) for one in itertools.product("a.*?", repeat=size)]
+    + [
+        "[]a]",
+        "[^a]",
+        "[^a]*",
+        "*[.a]",
+        "[a-\xff]*",
+        b"\xff*",
+        b"*\xff",
+        b"[\xff\xc3]*",
+        "a[]b]*",
+        "\\*",
+        "é*",
+    ],
+    "raims.glob": ["".join(one) for size in range(3) for one in itertools.product("a.*?", repeat=size)]
+    + ["?a?"],
+    "raims.sub": ["", "a", "a.*", "é", b"\xff"],
+    "zmq": ["", "a", "a.", "é", b"\xc3", b"\xff", "/", "$"],
+    "regex": [
+        "a|a.*",
+        "a.*$",
+        "^(a|)\\.?",
+        "[^.]+",
+        "[^.]*\\.[^.]*",
+        "(?s).*",
+        ".*",
+        "(?i)A[.]",
+        "é?",
+        "\\w",
+        "\\W*",
+        "a{2,3}",
+        "(a\\.)*a",
+        "(a|b*)*?[.$/]",
+        "(^a|^\\.)a?",
+        "[é-ÿ]*",
+        "(?i)[^A]",
+        ".{0,2}/",
+        "a\\n",
+        "a$|\\.$",
+        "(a?){2}",
+    ],
+}
+
+
+def compiled(dialect):
+    made = []
+    for text in TEXTS[dialect]:
+        with contextlib.suppress(oz.PatternError):
+            made.append(oz.compile(text, dialect))
+    return list(dict.fromkeys(made))
+
+
+def matches(pattern, subject):
+    try:
+        return pattern.matches(subject)
+    except oz.SubjectError:
+        return False
+
+
+def encoded(subject):
+    return subject if isinstance(subject, bytes) else subject.encode()
+
+
+PATTERNS = {dialect: compiled(dialect) for dialect in TEXTS}
+MATCHED = {
+    pattern: frozenset(subject for subject in UNIVERSE if matches(pattern, subject))
+    for patterns in PATTERNS.values()
+    for pattern in patterns
+}
+ALL = list(MATCHED)
+
+
+def test_every_dialect_takes_part():
+    assert set(PATTERNS) == set(oz.DIALECTS)
+    assert all(len(patterns) > 4 for patterns in PATTERNS.values())
+
+
+@pytest.mark.parametrize("pattern", ALL, ids=repr)
+def test_an_automaton_takes_what_its_pattern_matches(pattern):
+    automaton = relations.automaton_of(pattern)
+    for subject in UNIVERSE:
+        literal = automata.Automaton(expressions.Text(subject))
+        assert (searches.shared(literal, automaton) is not None) == (subject in MATCHED[pattern]), subject
+
+
+def is_text(subject):
+    return subject.decode(errors="ignore").encode() == subject
+
+
+def assert_shortest(found, known):
+    if isinstance(found, bytes):
+        assert not any(map(is_text, known))
+    else:
+        known = filter(is_text, known)
+    assert len(encoded(found)) <= min(map(len, known), default=len(encoded(found)))
+
+
+def check(first, second):
+    both, missing = MATCHED[first] & MATCHED[second], MATCHED[second] - MATCHED[first]
+    found = relations.witness(first, second)
+    if found is None:
+        assert not both
+    else:
+        assert matches(first, found)
+        assert matches(second, found)
+        assert_shortest(found, both)
+    assert relations.overlaps(first, second) is (found is not None)
+    found = relations.counterexample(first, second)
+    if found is None:
+        assert not missing
+    else:
+        assert matches(second, found)
+        assert not matches(first, found)
+        assert_shortest(found, missing)
+    assert relations.covers(first, second) is (found is None)
+
+
+@pytest.mark.parametrize("dialect", PATTERNS)
+def test_relations_agree_with_brute_force(dialect):
+    sample = [pattern for at, pattern in enumerate(ALL) if at % 13 == len(dialect)]
+    for first in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // 16)]:
+        for second in [*PATTERNS[dialect][::4], *sample]:
+            check(first, second)
+            check(second, first)
+
+
+# --- laws ---------------------------------------------------------------------------------------------------
+
+any_pattern = st.sampled_from(list(PATTERNS)).flatmap(lambda dialect: st.sampled_from(PATTERNS[dialect]))
+
+
+@settings(max_examples=150)
+@given(any_pattern, any_pattern)
+def test_laws_of_two(first, second):
+    check(first, second)
+    assert first.covers(first)
+    assert first.overlaps(second) is second.overlaps(first)
+    if first.covers(second) and second.overlaps(second):
+        assert first.overlaps(second)
+
+
+def test_covering_is_transitive():
+    sample = [
+        pattern
+        for dialect in PATTERNS
+        for pattern in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // 5)]
+    ]
+    covered = {first: {second for second in sample if first.covers(second)} for first in sample}
+    for first in sample:
+        for second in covered[first]:
+            assert covered[second] <= covered[first], (first, second)
+
+
+def tokens(dialect):
+    token = st.sampled_from(
+        ["a", "b", "ab", "é", "*", "*", ">"] + (["a*", "ab*"] if dialect == "kubemq" else [])
+    )
+    texts = st.lists(token, min_size=1, max_size=5).map(".".join)
+    return texts.filter(lambda text: ">" not in text[:-1]).map(lambda text: oz.compile(text, dialect))
+
+
+token_patterns = st.sampled_from(["nats", "rv", "kubemq", "raims.rv"]).flatmap(tokens)
+
+
+@settings(max_examples=300)
+@given(token_patterns, token_patterns)
+def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
+    assert first.covers(second) is (relations.counterexample(first, second) is None)
+    assert first.overlaps(second) is (relations.witness(first, second) is not None)
+
+
+# --- regexes ------------------------------------------------------------------------------------------------
+
+regex_pieces = st.sampled_from(
+    [
+        "a",
+        "b",
+        r"\.",
+        ".",
+        "[ab]",
+        "[^a]",
+        "[a.]",
+        "(?i:B)",
+        "(?i:[^b])",
+        r"\w",
+        r"\d",
+        r"[\s.]",
+        "é",
+        "[à-ÿ]",
+    ]
+)
+regex_texts = st.recursive(
+    regex_pieces,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map("".join),
+        st.lists(inner, min_size=1, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
+        st.builds("(?:{}){}".format, inner, st.sampled_from(["*", "+", "?", "{2}", "{1,2}", "*?", "{,2}"])),
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300)
+@given(
+    st.sampled_from(["", "^"]), regex_texts, st.sampled_from(["", "$"]), st.text("abBéÉ. 1\nſ", max_size=4)
+)
+def test_a_regex_is_read_as_its_engine_reads_it(start, text, end, subject):
+    pattern = oz.compile(f"{start}(?:{text}){end}", "regex")
+    literal = oz.compile(subject, "raims.sub")
+    try:
+        expected = pattern.matches(subject)
+    except oz.PatternTimeout:
+        return
+    automaton = relations.automaton_of(pattern)
+    assert (searches.shared(relations.automaton_of(literal), automaton) is not None) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        r"(?=a)a.*",
+        r"(a)\1.*",
+        "a++.*",
+        "(?>a|ab).*",
+        r"a\b.*",
+        "(?m)^a$.*",
+        "x*^a.*",
+        "a$.*",
+        r"\p{Lu}.*",
+        "(?r)a.*b",
+        "(?V1)[a--b].*",
+        "(?e)(?:ab){e<=1}.*",
+        r"a\K.*",
+        r"(?(?=a)a|b).*",
+        r"\X.*",
+        "(?w).*b",
+        "((?1)?a).*",
+        "(?a:\\w).*",
+        "((?i:[^b])|(?i:[^s])).*",  # the engine joins the two, wrongly
+    ],
+)
+def test_a_regex_beyond_what_is_certain_is_undecidable(text):
+    pattern = oz.compile(text, "regex")
+    with pytest.raises(oz.Undecidable, match="regex"):
+        pattern.covers(oz.compile("a.>"))
+    with pytest.raises(oz.Undecidable):
+        oz.compile("a.>").covers(pattern)
+
+
+def test_a_literal_is_decided_beside_any_regex():
+    hard = oz.compile(r"(?=a)a.*", "regex")
+    assert hard.covers(oz.compile("ab"))
+    assert not hard.covers(oz.compile("b"))
+    assert hard.witness(oz.compile("ab", "mqtt")) == "ab"
+    assert not oz.compile("b").overlaps(hard)
+    assert hard.covers(oz.compile(r"(?=a)a.*", "regex"))
+
+
+def test_patterns_that_begin_differently_do_not_overlap_whatever_they_are():
+    assert not oz.compile(r"a(?=b).*", "regex").overlaps(oz.compile("b.>"))
+
+
+def test_a_pattern_that_runs_out_of_time_is_undecidable():
+    with pytest.raises(oz.Undecidable, match="took longer"):
+        oz.compile("(a|aa)+$", "regex").covers(oz.compile("a" * 40 + "b"))
+
+
+def test_flags_given_apart_from_the_text_count():
+    loud = oz.compile(re.compile("a[b-d]+", re.IGNORECASE))
+    assert loud.witness(oz.compile("ACDC", "raims.sub")) == "ACDC"
+    assert loud.witness(oz.compile("AX*", "redis")) is None
+    assert loud.covers(oz.compile("A[BC]", "redis"))
+
+
+# --- particular cases ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "covers", "overlaps"),
+    [
+        ("time.>", "time.*.east", True, True),
+        ("time.*.east", "time.>", False, True),
+        ("*", ">", False, True),
+        (">", "*", True, True),
+        ("a.>", "a", False, False),
+        ("mqtt:a/#", "mqtt:a", True, True),
+        ("mqtt:#", "mqtt:$SYS/#", False, False),
+        ("mqtt:+/x", "mqtt:$SYS/x", False, False),
+        ("amqp:#", "mqtt:#", True, True),
+        ("amqp:#", ">", True, True),
+        (">", "amqp:#", False, True),
+        ("amqp:a.#.b", "a.*.b", True, True),
+        ("kubemq:foo*.>", "foo1.bar", True, True),
+        ("redis:*", "mqtt:#", True, True),
+        ("redis:*", "zmq:", False, True),
+        ("zmq:", "redis:*", True, True),
+        (">", "redis:a*", False, True),
+        ("zmq:a.", "a.>", True, True),
+        ("redis:[]a]", "a", False, False),
+        ("a", "redis:[]a]", True, False),
+        ("raims.glob:a?", "redis:a?", True, True),
+        ("redis:a?", "raims.glob:a?", False, True),
+        (r"regex:[^.]+(\.[^.]+)*", ">", True, True),
+        (">", r"regex:[^.]+(\.[^.]+)*", True, True),
+        (r"regex:time\..*\.east", "time.*.east", False, True),  # a dot takes no newline
+        (r"regex:(?s)time\..*\.east", "time.*.east", True, True),
+        ("regex:(?i)ss", "regex:ß", False, False),
+    ],
+)
+def test_what_covers_and_what_overlaps(first, second, covers, overlaps):
+    first, second = oz.parse(first), oz.parse(second)
+    assert first.covers(second) is covers
+    assert first.overlaps(second) is overlaps
+
+
+def test_a_witness_is_text_where_it_can_be():
+    assert oz.parse("time.*.east").witness(oz.parse("time.us.>")) == "time.us.east"
+    assert oz.parse("redis:*\\").witness(oz.compile(b"\xff?", "redis")) == b"\xff\\"
+
+
+def test_long_patterns_are_compared():
+    long = ".".join(["a", "*"] * 5_000)
+    assert oz.compile(">").covers(oz.compile(long))
+    with pytest.raises(oz.Undecidable, match="states"):
+        oz.compile("*", "redis").covers(oz.compile(long))
+    many = oz.compile(".".join(["a", "*"] * 300))
+    assert oz.compile("*", "redis").covers(many)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("redis:*a" + "?" * 40, "redis:*b" + "?" * 41),
+        ("redis:" + "*a" * 60, "redis:" + "*b" * 60),
+        ("amqp:" + ".".join(["#.a"] * 60), "amqp:" + ".".join(["#.*.b"] * 30)),
+        ("regex:(a?){3000}", "regex:(a?){3000}b"),
+        ("regex:(.*a){300}", "regex:(.*b){300}"),
+        ("regex:" + "(" * 200 + "a" + ")*" * 200, ">"),
+    ],
+)
+def test_hostile_patterns_end_soon(first, second):
+    first, second = oz.parse(first), oz.parse(second)
+    started = time.perf_counter()
+    for question in (first.covers, first.overlaps):
+        with contextlib.suppress(oz.Undecidable):
+            question(second)
+    assert time.perf_counter() - started < 10
+
+
+def test_permissions_can_afford_to_ask():
+    allowed, asked = oz.compile("time.*.east.>"), oz.compile("time.us.east.atlanta.*")
+    best = min(_seconds(lambda: allowed.covers(asked)) for _ in range(50))
+    assert best < 20e-6
+
+
+def _seconds(call):
+    started = time.perf_counter()
+    for _ in range(20):
+        call()
+    return (time.perf_counter() - started) / 20
