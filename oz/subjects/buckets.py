@@ -7,21 +7,28 @@ from typing import Any
 from oz.errors import PatternTimeout
 from oz.subjects import leaves
 from oz.subjects.leaves import Entry, Leaf
-from oz.subjects.pattern import Pattern
+from oz.subjects.pattern import TIME_LIMIT, Pattern
 
 # One entry alone is its own bucket; otherwise each pattern has its leaf, so that it is tried once.
 _Bucket = Entry | dict[Pattern, Leaf]
 
 
+STRIKES = 10
+"""So often in a row may a pattern run out of time and still be tried on every new subject."""
+RETRY = 50
+"""After that it is tried on each 50th only: a hostile pattern must not stall those it is indexed with."""
+
+
 class PrefixBuckets:
     """Globs, regexes and plain prefixes, in one bucket for each distinct prefix."""
 
-    __slots__ = ("_buckets", "_lengths")
+    __slots__ = ("_buckets", "_lengths", "_strikes")
 
     def __init__(self) -> None:
         """Start empty."""
         self._buckets: dict[bytes, _Bucket] = {}
         self._lengths: dict[int, int] = {}
+        self._strikes: dict[Pattern, int] = {}
 
     def __bool__(self) -> bool:
         """Tell whether there is any pattern."""
@@ -55,6 +62,7 @@ class PrefixBuckets:
         elif bucket != entry:
             return False
         del self._buckets[prefix]
+        self._strikes.pop(pattern, None)
         self._lengths[len(prefix)] -= 1
         if not self._lengths[len(prefix)]:
             del self._lengths[len(prefix)]
@@ -69,7 +77,7 @@ class PrefixBuckets:
             found: what is found is appended here.
 
         Returns:
-            The patterns that ran out of time.
+            The patterns that ran out of time, or that did so too often and were not tried.
         """
         timed_out: list[Pattern] = []
         for length in self._lengths:
@@ -81,11 +89,30 @@ class PrefixBuckets:
             for pattern, leaf in _leaves_of(bucket):
                 own: Any = subject if pattern.is_bytes else text
                 try:
-                    if own is not None and (pattern.dialect == "zmq" or pattern.matches(own)):
+                    if own is not None and (pattern.dialect == "zmq" or self._matches(pattern, own)):
                         found.append(leaf)
                 except PatternTimeout:
                     timed_out.append(pattern)
         return tuple(timed_out)
+
+    def _matches(self, pattern: Pattern, subject: Any) -> bool:
+        """Try a pattern, unless it has run out of time too often.
+
+        Raises:
+            PatternTimeout: it ran out of time, or was not tried.
+        """
+        if pattern not in self._strikes:
+            try:
+                return pattern.matches(subject)
+            except PatternTimeout:
+                self._strikes[pattern] = 1
+                raise
+        strikes = self._strikes[pattern] = self._strikes[pattern] + 1
+        if strikes > STRIKES and strikes % RETRY:
+            raise PatternTimeout(pattern.text, subject, TIME_LIMIT)
+        matches = pattern.matches(subject)
+        del self._strikes[pattern]
+        return matches
 
 
 def _pattern_of(entry: Entry) -> Pattern:
