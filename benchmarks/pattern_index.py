@@ -181,7 +181,7 @@ def _written(dialect: str, tokens: list[str], at: int, number: int) -> str:
     if dialect in ("redis", "zmq"):  # prefixes that differ
         return ".".join(tokens[:3]) + f".{number}" + ("*" if dialect == "redis" else "")
     if dialect == "amqp ##":
-        return ".".join(["#", *tokens[:3], "#"])
+        return ".".join(["#", *tokens[:2], "#", *tokens[2:]])
     wild = {"kubemq": tokens[at][:-1] + "*", "mqtt": "+", "amqp": "#"}
     tokens[at] = wild.get(dialect, "*")
     return ("/" if dialect == "mqtt" else ".").join(tokens)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import beside_pyzmq
+import pattern_index
 
 if __name__ == "__main__":
     beside_pyzmq.main()
+    pattern_index.main()

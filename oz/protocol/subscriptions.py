@@ -151,7 +151,8 @@ class SubscriptionTable:
         found = self._index.find(subject)
         route = Route(_readable(subject), tuple(dict.fromkeys(found.values)), found.timed_out)
         if len(self.routes) >= CACHE_SIZE:
-            del self.routes[next(iter(self.routes))]
+            # All at once: finding the oldest again and again would walk over the slots of those gone before.
+            self.routes.clear()
         self.routes[subject] = route
         return route
 

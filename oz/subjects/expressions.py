@@ -127,8 +127,9 @@ def nonempty(expression: Expression) -> Expression:
         return expression
     match expression:
         case Seq(items):
-            tails = (Seq((nonempty(item), *items[at + 1 :])) for at, item in enumerate(items))
-            return Alt(tuple(tails))
+            heads = [(nonempty(item), items[at + 1 :]) for at, item in enumerate(items)]
+            tails = [seq(head, *rest) for head, rest in heads if head != Alt(())]
+            return tails[0] if len(tails) == 1 else Alt(tuple(tails))
         case Alt(items):
             return Alt(tuple(nonempty(item) for item in items))
         case Repeat(item, _, most):

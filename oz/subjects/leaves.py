@@ -50,7 +50,7 @@ def holds(leaf: Leaf | None, entry: Entry) -> bool:
 
 
 def take(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
-    """Take an entry out of the leaf under a key, or all of a leaf that holds no other; tell if it was there."""
+    """Take an entry out of the leaf under a key, and an empty leaf out of its dict; tell if it was there."""
     leaf: Leaf | None = container.get(key)
     if leaf is None or not holds(leaf, entry):
         return False

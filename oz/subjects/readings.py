@@ -12,6 +12,7 @@ from oz.subjects.dialects import globs
 from oz.subjects.dialects.base import Stem, Token, Wild
 from oz.subjects.expressions import (
     ANY_BYTE,
+    ANY_CHAR,
     ANY_TEXT,
     EMPTY,
     Bytes,
@@ -67,7 +68,7 @@ def _mqtt(pattern: Pattern) -> Expression:
     has_rest = levels[-1] == "#"
     if has_rest:
         levels.pop()
-    if not levels:
+    if levels in ([], ["+"]) and has_rest:
         whole: Expression = _not_dollar("", ANY_TEXT)
     else:
         parts: list[Expression] = [_LEVEL if level == "+" else Text(level.encode()) for level in levels]
@@ -89,6 +90,8 @@ def _amqp(pattern: Pattern) -> Expression:
     collapsed = [word for at, word in enumerate(words) if word != "#" or words[at - 1 : at] != ["#"]]
     if collapsed == ["#"]:
         return ANY_TEXT
+    if [word for word in collapsed if word != "#"] == ["*"] != collapsed:
+        return Repeat(ANY_CHAR, 1, None)
     starts_open = collapsed[0] == "#"
     first, *others = collapsed[1:] if starts_open else collapsed
     items = [optional(Seq((ANY_TEXT, _DOT)))] if starts_open else []

@@ -61,6 +61,8 @@ class _Reader:
     def __init__(self, info: Any) -> None:
         self._ascii = bool(info.flags & core.ASCII)
         self._branches = 0
+        self._cases: set[bool] = set()
+        self._negated = False
 
     def read(self, node: Any, *, start: bool, end: bool) -> Expression:
         name = _known(node)
@@ -117,9 +119,7 @@ class _Reader:
             cases |= item.case_flags
         if cases & ~int(core.IGNORECASE):
             raise Undecidable("case-folding to several characters cannot be compared")
-        if cases and self._branches and not node.positive:
-            # The engine joins branches of one character, and `(?i:[^b])|(?i:[^s])` then refuses b and s.
-            raise Undecidable("a negated set without case cannot be compared within a branch")
+        self._check_negated(node, bool(cases))
         if any(
             (item.encoding == core.ASCII_ENCODING) != self._ascii
             for item in items
@@ -132,6 +132,15 @@ class _Reader:
             return self._in_any_case(node, items)
         found = ranges_of(_ends(item) for item in items)
         return found if node.positive else complement(found)
+
+    def _check_negated(self, node: Any, cases: bool) -> None:
+        """Refuse what the engine mistakes as it joins sets: `[^a]|[^s]` refuses an s, `[^b.]?(?i:k)` a B."""
+        self._negated |= not node.positive
+        self._cases.add(cases)
+        if not node.positive and self._branches:
+            raise Undecidable("a negated set cannot be compared within a branch")
+        if self._negated and len(self._cases) > 1:
+            raise Undecidable("a negated set cannot be compared where case counts in places")
 
     def _is_few(self, node: Any, items: list[Any]) -> bool:
         return bool(node.positive) and sum(high - low + 1 for low, high in map(_ends, items)) <= MAX_MEMBERS

@@ -99,6 +99,8 @@ def _regex(expression: Expression) -> str:
             return "".join(_grouped(item) if isinstance(item, Alt) else _regex(item) for item in _run(items))
         case Alt(items):
             return "|".join(map(_regex, items))
+        case Repeat(item, 1, 1):
+            return _grouped(item)
         case Repeat(item, least, most):
             sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
             return _grouped(item) + (sign or f"{{{least},{'' if most is None else most}}}")

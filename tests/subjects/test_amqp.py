@@ -71,7 +71,7 @@ def test_many_hashes_do_not_backtrack(text):
     pattern = oz.compile(text, "amqp")
     index = oz.PatternIndex()
     index.add(pattern)
-    for subject in ("a." * 10_000 + "a", "a." * 10_000 + "b", "a." * 10_000 + "bb", "x." * 3_000 + "b"):
+    for subject in ("a." * 3_000 + "a", "a." * 3_000 + "b", "a." * 3_000 + "bb", "x." * 3_000 + "b"):
         matches = pattern.regex.fullmatch(subject, timeout=10) is not None
         assert matches is bool(index.match(subject))
         has_room = subject.split(".").count("a") >= text.split(".").count("a")

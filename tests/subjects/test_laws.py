@@ -286,7 +286,7 @@ WORD_MATCHERS = {"mqtt": mqtt_matches, "amqp": amqp_matches}
 
 @pytest.mark.parametrize("dialect", WORD_MATCHERS)
 def test_words_match_by_the_rules(dialect):
-    @settings(max_examples=300)
+    @settings(max_examples=150)
     @given(few_patterns(dialect), few_subjects(dialect), words_and_subject(dialect))
     def law(text, subject, other):
         for pattern, tried in ((text, subject), (text, other[1]), (other[0], subject), other):
@@ -701,7 +701,7 @@ MAX_SHAPES = shapes.MAX_SHAPES
 
 TestTheIndexAgreesWithALoopWhenItIsCrowded = CrowdedIndexMachine.TestCase
 TestTheIndexAgreesWithALoopWhenItIsCrowded.settings = settings(
-    max_examples=50, stateful_step_count=30, deadline=None
+    max_examples=25, stateful_step_count=30, deadline=None
 )
 
 TestTheIndexAgreesWithALoop = IndexMachine.TestCase

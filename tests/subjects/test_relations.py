@@ -248,7 +248,10 @@ def test_a_regex_is_read_as_its_engine_reads_it(start, text, end, subject):
         expected = pattern.matches(subject)
     except oz.PatternTimeout:
         return
-    automaton = relations.automaton_of(pattern)
+    try:
+        automaton = relations.automaton_of(pattern)
+    except oz.Undecidable:
+        return
     assert (searches.shared(relations.automaton_of(literal), automaton) is not None) is expected
 
 
@@ -273,7 +276,8 @@ def test_a_regex_is_read_as_its_engine_reads_it(start, text, end, subject):
         "(?w).*b",
         "((?1)?a).*",
         "(?a:\\w).*",
-        "((?i:[^b])|(?i:[^s])).*",  # the engine joins the two, wrongly
+        "(?:[^b]|[^s]).*",  # the engine joins the two, wrongly
+        "[^b.]?(?i:k).*",
     ],
 )
 def test_a_regex_beyond_what_is_certain_is_undecidable(text):
