@@ -30,8 +30,6 @@ class Pattern:
         dialect: the name of its dialect.
         prefixes: the byte strings for ZMQ_SUBSCRIBE. Every subject that matches starts with one of
             them; a subject that starts with one may still not match.
-        regex: the compiled regex that decides, to be used with `fullmatch`. A byte dialect's regex
-            takes `bytes`, a text dialect's `str`.
         is_literal: whether exactly one subject matches, and it is known which.
     """
 
@@ -66,7 +64,11 @@ class Pattern:
 
     @property
     def regex(self) -> _Regex:
-        """The compiled regex; that of a token dialect is made when it is first asked for."""
+        """The compiled regex that decides, to be used with `fullmatch`.
+
+        A byte dialect's regex takes `bytes`, a text dialect's `str`. That of a token dialect is made when
+        it is first asked for.
+        """
         if self._regex is None:
             self._regex = self._dialect.make_regex(self._compiled)
         return self._regex

@@ -2,7 +2,7 @@
 
 Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; mosquitto's own answers in
 tests/vectors. A shared subscription, `$share/group/filter` (MQTT 5, section 4.8.2), is no filter but a way
-to subscribe, and is read as levels like any other text here: oz has queue groups.
+to subscribe, and is read as levels like any other text here.
 """
 
 from __future__ import annotations
