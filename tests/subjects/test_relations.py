@@ -112,12 +112,17 @@ def test_every_dialect_takes_part():
     assert all(len(patterns) > 4 for patterns in PATTERNS.values())
 
 
-@pytest.mark.parametrize("pattern", ALL, ids=repr)
-def test_an_automaton_takes_what_its_pattern_matches(pattern):
-    automaton = relations.automaton_of(pattern)
-    for subject in UNIVERSE:
-        literal = automata.Automaton(expressions.Text(subject))
-        assert (searches.shared(literal, automaton) is not None) == (subject in MATCHED[pattern]), subject
+LITERALS = {subject: automata.Automaton(expressions.Text(subject)) for subject in UNIVERSE}
+
+
+@pytest.mark.parametrize("dialect", PATTERNS)
+def test_an_automaton_takes_what_its_pattern_matches(dialect):
+    for pattern in PATTERNS[dialect]:
+        automaton = relations.automaton_of(pattern)
+        taken = {
+            each for each, literal in LITERALS.items() if searches.shared(literal, automaton) is not None
+        }
+        assert taken == MATCHED[pattern], pattern
 
 
 def is_text(subject):
@@ -375,7 +380,7 @@ def test_long_patterns_are_compared():
         ("redis:" + "*a" * 60, "redis:" + "*b" * 60),
         ("amqp:" + ".".join(["#.a"] * 60), "amqp:" + ".".join(["#.*.b"] * 30)),
         ("regex:(a?){3000}", "regex:(a?){3000}b"),
-        ("regex:(.*a){300}", "regex:(.*b){300}"),
+        ("regex:(.*a){100}", "regex:(.*b){100}"),
         ("regex:" + "(" * 200 + "a" + ")*" * 200, ">"),
     ],
 )
