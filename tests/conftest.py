@@ -1,6 +1,10 @@
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# A job in the background of a plain shell ignores Ctrl-C, and so would the programs that tests send it to.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # HYPOTHESIS_PROFILE chooses one by name: "thorough" is for a hunt on a quiet machine.
 settings.register_profile("dev", deadline=None, max_examples=100)

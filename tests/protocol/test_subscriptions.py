@@ -61,12 +61,13 @@ def test_a_change_forgets_the_remembered_routes():
     assert b"a.b" not in table.routes
 
 
-def test_as_many_routes_are_remembered_as_there_is_room_for(monkeypatch):
+def test_no_more_routes_are_remembered_than_there_is_room_for(monkeypatch):
     monkeypatch.setattr(subscriptions, "CACHE_SIZE", 3)
     table = SubscriptionTable()
     for number in range(10):
         table.route(b"%d" % number)
-    assert list(table.routes) == [b"7", b"8", b"9"]
+        assert b"%d" % number in table.routes
+        assert len(table.routes) <= 3
 
 
 def test_a_route_tells_handlers_from_receivers():

@@ -1,8 +1,11 @@
 from scripts import run
 
 FORKED = """
-import os, sys
+import os, sys, warnings
 import oz
+
+# Python 3.12 and later warn of any fork beside a thread, and ZeroMQ has threads.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 def child_of_fork(work):
     pid = os.fork()
