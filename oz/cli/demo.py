@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,9 +22,13 @@ flight.<origin>.<destination>.<carrier>; five subscribers, in four dialects, tak
 Ends with a table: what crossed the wire to each of them, how much of that was delivered, and what was lost
 (nothing). Needs no server and no configuration, uses a free port of this machine, and takes a few seconds.
 
+With --spark the same flights are written as Parquet, and Spark counts what the same patterns match there: one
+column more, equal to what was delivered. Needs the extra ozmq[spark] and Java 17 or newer, and takes longer.
+
 \b
 Examples:
   oz demo
+  oz demo --spark
   oz demo --json | jq '.[] | {pattern, received, delivered, lost}'
 """
 
@@ -32,25 +37,43 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
 
 @click.command(help=_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
+@click.option("--spark", "in_spark", is_flag=True, help="Count the same patterns in Spark too.")
 @click.pass_context
-def demo(ctx: click.Context, as_json: bool) -> None:
+def demo(ctx: click.Context, as_json: bool, in_spark: bool) -> None:
     """Run the demo; the text of the help is `_HELP`."""
-    from oz.demo.run import run
-
-    with _progress_bar() as progress:
-        results = run(progress=progress)
+    results = _run(in_spark)
     if as_json:
         write_json([_as_data(result) for result in results])
     elif is_terminal():
         _show_table(results)
     else:
-        write_line(plain_table([_HEADINGS, *map(_cells, results)]))
+        headings = (*_HEADINGS, "spark") if in_spark else _HEADINGS
+        write_line(plain_table([headings, *map(_cells, results)]))
     if any(result.lost for result in results):
         say(ctx, "messages were lost")
         ctx.exit(FAILED)
+    if any(result.spark not in (None, result.delivered) for result in results):
+        say(ctx, "Spark and the sockets disagree")
+        ctx.exit(FAILED)
+
+
+def _run(in_spark: bool) -> list[Result]:
+    from oz.demo.run import SPECS, run
+
+    if in_spark:
+        from oz.demo.spark import count_in_spark, require
+
+        require()
+    with _progress_bar() as progress:
+        results = run(progress=progress)
+    if not in_spark:
+        return results
+    counts = count_in_spark(SPECS)
+    return [replace(result, spark=count) for result, count in zip(results, counts, strict=True)]
 
 
 def _as_data(result: Result) -> dict[str, Any]:
+    counted = {} if result.spark is None else {"spark": result.spark}
     return {
         "pattern": result.pattern,
         "dialect": result.dialect,
@@ -60,6 +83,7 @@ def _as_data(result: Result) -> dict[str, Any]:
         "expected": result.expected,
         "lost": result.lost,
         "rate": round(result.rate, 1),
+        **counted,
     }
 
 
@@ -68,9 +92,9 @@ def _cells(result: Result) -> tuple[str, ...]:
 
 
 def _numbers(result: Result) -> tuple[str, ...]:
-    return tuple(
-        f"{number:,}" for number in (result.received, result.delivered, result.lost, round(result.rate))
-    )
+    counted = () if result.spark is None else (result.spark,)
+    numbers = (result.received, result.delivered, result.lost, round(result.rate), *counted)
+    return tuple(f"{number:,}" for number in numbers)
 
 
 def _show_table(results: list[Result]) -> None:
@@ -82,7 +106,8 @@ def _show_table(results: list[Result]) -> None:
     table = Table(title="January 2013: 27,004 flights from New York City", box=box.SIMPLE_HEAD)
     table.add_column("pattern\n  and its prefixes", overflow="fold")
     table.add_column("dialect")
-    for heading in ("crossed\nthe wire", "delivered", "lost", "messages\na second"):
+    in_spark = any(result.spark is not None for result in results)
+    for heading in ("crossed\nthe wire", "delivered", "lost", "messages\na second", *["spark"] * in_spark):
         table.add_column(heading, justify="right")
     for result in results:
         prefixes = "".join(f"\n  {prefix}" for prefix in result.prefixes)

@@ -45,6 +45,7 @@ class Result:
         delivered: those of them that matched.
         expected: how many of the flights match, counted without any socket.
         rate: messages a second that it took from the wire and tried its pattern on.
+        spark: how many of the flights match in Spark; None where nobody asked.
     """
 
     pattern: str
@@ -54,6 +55,7 @@ class Result:
     delivered: int
     expected: int
     rate: float
+    spark: int | None = None
 
     @property
     def lost(self) -> int:

@@ -1,0 +1,132 @@
+"""Subjects in Spark: native columns, with Python only where Java would read a pattern differently."""
+
+from __future__ import annotations
+
+import warnings
+from functools import reduce
+from operator import or_
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from oz.spark.classes import character
+from oz.spark.java import JavaRegex, java_regex
+from oz.spark.parts import Unwritable
+from oz.spark.vectorised import decide
+from oz.subjects.pattern import Pattern, parse
+
+SEPARATOR = "."
+"""What stands between tokens, unless told otherwise."""
+
+
+class PythonWarning(UserWarning):
+    """A pattern is evaluated by Python in Spark, since Java would read it differently."""
+
+
+def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
+    """Tell which subjects match: true, false, or null where there is no subject.
+
+    It is an equality for a pattern that matches one subject only, else an OR of `startswith` over the
+    pattern's prefixes, and an `rlike` where that does not decide. Parquet skips what it can by the first two.
+
+    Args:
+        column: subjects, strings or binary. What is not UTF-8 matches no pattern of a text dialect.
+        pattern: a pattern, or a spec as `oz.parse` takes it, such as `rv:Foo.*`.
+
+    Warns:
+        PythonWarning: Java would read the pattern differently, so that Python evaluates it.
+    """
+    compiled = compiled_pattern(pattern)
+    subject = as_subject(column)
+    if compiled.literal is not None:
+        return _equals(subject, compiled.literal)
+    try:
+        rest = _native(subject, compiled, java_regex(compiled))
+    except Unwritable as reason:
+        text = f"Python evaluates {compiled!r} in Spark, and Java does not, because of {reason}"
+        warnings.warn(text, PythonWarning, stacklevel=2)
+        rest = decide(subject, compiled)
+    begins = None if b"" in compiled.prefixes and rest is not None else _begins(subject, compiled)
+    return _all_of(begins, rest)
+
+
+def prefix(column: Column | str, pattern: Pattern | str | bytes) -> Column:
+    """Tell which subjects ZeroMQ would let through for a pattern: all that match, and perhaps others.
+
+    Args:
+        column: subjects, strings or binary.
+        pattern: a pattern, or a spec as `oz.parse` takes it.
+    """
+    return _begins(as_subject(column), compiled_pattern(pattern))
+
+
+def token(column: Column | str, n: int, *, separator: str = SEPARATOR) -> Column:
+    """Give one token of each subject; null where there is none.
+
+    Args:
+        column: subjects, strings or binary.
+        n: which, counted from 0, or from the end with -1: as in a Python list.
+        separator: what stands between tokens: `/` in mqtt.
+    """
+    parts = F.split(as_subject(column), _escaped(separator))
+    return F.try_element_at(parts, F.lit(n + 1 if n >= 0 else n))
+
+
+def depth(column: Column | str, *, separator: str = SEPARATOR) -> Column:
+    """Count the tokens of each subject.
+
+    Args:
+        column: subjects, strings or binary.
+        separator: what stands between tokens: `/` in mqtt.
+    """
+    return F.array_size(F.split(as_subject(column), _escaped(separator)))
+
+
+def compiled_pattern(pattern: Pattern | str | bytes) -> Pattern:
+    """Compile a spec; a pattern is returned as it is."""
+    return pattern if isinstance(pattern, Pattern) else parse(pattern)
+
+
+def as_subject(column: Column | str) -> Column:
+    """Give a column as a string; Spark drops the cast of a string, so that Parquet still sees the column."""
+    return (F.col(column) if isinstance(column, str) else column).cast("string")
+
+
+def _native(subject: Column, pattern: Pattern, java: JavaRegex) -> Column | None:
+    """Say what Java has to check beside the prefixes."""
+    if pattern.is_bytes:
+        # One character for each byte: what is a byte to the pattern is one character to Java.
+        return None if java.text is None else F.decode(subject.cast("binary"), "ISO-8859-1").rlike(java.text)
+    is_text = F.is_valid_utf8(subject)  # Java would see U+FFFD instead
+    return is_text if java.text is None else is_text & subject.rlike(java.text)
+
+
+def _begins(subject: Column, pattern: Pattern) -> Column:
+    return reduce(or_, (_starts_with(subject, prefix) for prefix in pattern.prefixes))
+
+
+def _starts_with(subject: Column, prefix: bytes) -> Column:
+    try:
+        return subject.startswith(prefix.decode())
+    except UnicodeDecodeError as error:
+        # Spark would tell Parquet of a broken character as of U+FFFD, and so lose rows.
+        exact = F.startswith(subject.cast("binary"), F.lit(prefix))
+        readable = prefix[: error.start].decode()
+        return subject.startswith(readable) & exact if readable else exact
+
+
+def _equals(subject: Column, literal: bytes) -> Column:
+    try:
+        return subject == F.lit(literal.decode())
+    except UnicodeDecodeError:
+        return _starts_with(subject, literal) & (subject.cast("binary") == F.lit(literal))
+
+
+def _all_of(*conditions: Column | None) -> Column:
+    return reduce(lambda left, right: left & right, (each for each in conditions if each is not None))
+
+
+def _escaped(separator: str) -> str:
+    if not separator:
+        raise ValueError("the separator is empty")
+    return "".join(character(ord(char)) for char in separator)

@@ -1,0 +1,173 @@
+r"""A pattern's regex written again for Java, where Java is certain to read it the same way.
+
+RLIKE is Java's engine, and a search. What is written here is made from the parse tree of the engine that oz
+matches with, and from few things only: characters, classes spelled out, groups, repeats, anchors, look-ahead.
+All else is refused, as is what might keep Java busy for ever or overflow its stack, which ends the process.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import regex
+
+from oz.spark.characters import Characters
+from oz.spark.nodes import known_nodes
+from oz.spark.parts import (
+    ANYTHING,
+    END,
+    NEVER,
+    START,
+    Part,
+    Unwritable,
+    anchor,
+    aside,
+    branch,
+    group,
+    never,
+    one,
+    repeat,
+    sequence,
+)
+from oz.spark.skips import skip
+from oz.subjects.pattern import Pattern
+from oz.subjects.prefix import core, parse_tree
+
+_FLAGS = int(regex.V0 | regex.U | regex.A | regex.I | regex.S | regex.M | regex.X)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaRegex:
+    """What Spark needs beside the prefixes.
+
+    Attributes:
+        text: the regex for RLIKE; None where all that begins with a prefix matches.
+    """
+
+    text: str | None
+
+
+def java_regex(pattern: Pattern) -> JavaRegex:
+    """Write a pattern's regex for Java. That of a byte dialect is for bytes read as ISO-8859-1.
+
+    Raises:
+        Unwritable: Java may read it differently, or not survive it.
+    """
+    text: str | bytes = pattern.regex.pattern
+    as_text = text if isinstance(text, str) else text.decode("latin-1")
+    flags = pattern.regex.flags
+    if flags & ~_FLAGS:
+        raise Unwritable("a flag that Java does not have")
+    try:
+        tree, _, _ = parse_tree(as_text, flags)
+        writer = _Writer(Characters(ascii_only=bool(flags & regex.A)))
+        whole = writer.write(tree)
+        is_prefix = _is_prefix([writer.write(item) for item in getattr(tree, "items", ())], pattern)
+    except Unwritable:
+        raise
+    except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
+        raise Unwritable(f"what is not understood ({type(error).__name__})") from None
+    if is_prefix:
+        return JavaRegex(None)
+    whole.check_size()
+    return JavaRegex(rf"\A(?:{whole.text}){END}")
+
+
+def _is_prefix(parts: list[Part], pattern: Pattern) -> bool:
+    """Tell whether all that begins with a prefix matches: one known character after the other, and `.*`."""
+    parts = [part for part in parts if part.text]
+    if parts and parts[0].text == START:
+        del parts[0]
+    if (
+        not parts
+        or parts.pop().text not in (ANYTHING, f"{ANYTHING}+")
+        or not all(part.is_one for part in parts)
+    ):
+        return False
+    encoding = "latin-1" if pattern.is_bytes else "utf-8"
+    lengths = {len(prefix.decode(encoding)) for prefix in pattern.prefixes}
+    choices = math.prod(part.choices for part in parts)
+    return choices == len(pattern.prefixes) and lengths == {len(parts)}
+
+
+class _Writer:
+    """Writes nodes; what it does not know it refuses."""
+
+    def __init__(self, characters: Characters) -> None:
+        self._characters = characters
+
+    def write(self, node: Any) -> Part:
+        """Write any node."""
+        if type(node) in self._characters.known:
+            return one(self._characters.ranges(node))
+        attributes, writer = _WRITERS.get(type(node), (frozenset(), None))
+        if writer is None or not vars(node).keys() <= attributes:
+            name = type(node).__name__
+            raise Unwritable(_IN_WORDS.get(name, name))
+        return writer(self, node)
+
+    def sequence(self, node: Any) -> Part:
+        return sequence([self.write(item) for item in node.items])
+
+    def branch(self, node: Any) -> Part:
+        return branch([self.write(item) for item in node.branches])
+
+    def group(self, node: Any) -> Part:
+        return group(self.write(node.subpattern))
+
+    def atomic(self, node: Any) -> Part:
+        return aside("(?>", self.write(node.subpattern))
+
+    def lookahead(self, node: Any) -> Part:
+        if node.behind:
+            raise Unwritable("a look-behind")
+        part = self.write(node.subpattern)
+        if node.positive:
+            return aside("(?=", part, width=0)
+        if part.text == NEVER:
+            return sequence([])  # not to be followed by what is never there: that always holds
+        return aside("(?!", part, width=0) if part.text else never()
+
+    def start(self, node: Any) -> Part:
+        return anchor(START)
+
+    def end(self, node: Any) -> Part:
+        return anchor(END)
+
+    def repeat(self, node: Any) -> Part:
+        mark = {core.GreedyRepeat: "", core.LazyRepeat: "?", core.PossessiveRepeat: "+"}[type(node)]
+        low, high = node.min_count, node.max_count
+        if (low, high) == (0, None) and mark != "+" and type(node.subpattern) is core.Sequence:
+            skipped = skip([self.write(item) for item in node.subpattern.items], mark)
+            if skipped is not None:
+                return skipped
+        return repeat(self.write(node.subpattern), low, high, mark)
+
+
+_NodeWriter = Callable[[_Writer, Any], Part]
+# The classes that are known, with all the attributes that they are known to have.
+_KNOWN: list[tuple[str, str, _NodeWriter]] = [
+    ("Sequence", "items", _Writer.sequence),
+    ("Branch", "branches", _Writer.branch),
+    ("Group", "info group subpattern call_ref", _Writer.group),
+    ("Atomic", "subpattern", _Writer.atomic),
+    ("LookAround", "behind positive subpattern", _Writer.lookahead),
+    ("GreedyRepeat LazyRepeat PossessiveRepeat", "subpattern min_count max_count", _Writer.repeat),
+    ("StartOfString", "positive encoding", _Writer.start),
+    ("EndOfString", "positive encoding", _Writer.end),
+]
+_WRITERS = known_nodes(_KNOWN)
+_IN_WORDS = {
+    "Boundary": r"\b",
+    "RefGroup": "a back reference",
+    "Conditional": "a conditional",
+    "CallGroup": "a call of a group",
+    "StringSet": "a named list",
+    "Fuzzy": "an inexact part",
+    "Grapheme": r"\X",
+    "StartOfLine": "^ under (?m)",
+    "EndOfLine": "$ under (?m)",
+}

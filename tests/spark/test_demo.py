@@ -1,0 +1,59 @@
+"""`oz demo --spark`: Spark counts what the sockets delivered."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs: pip install 'ozmq[spark]'")
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def oz(*arguments, before=""):
+    program = f"import sys\n{before}\nfrom oz.cli import main; main(prog_name='oz')"
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+
+
+def test_the_column_spark_equals_what_was_delivered():
+    ended = oz("demo", "--spark", "--json")
+    assert ended.returncode == 0, ended.stderr
+    rows = json.loads(ended.stdout)
+    assert [row["spark"] for row in rows] == [row["delivered"] for row in rows]
+    assert [row["spark"] for row in rows][:2] == [1_159, 9_161]  # to Los Angeles, and from JFK
+
+
+def counting(*counts):
+    return f"import oz.demo.spark as spark; spark.count_in_spark = lambda specs: {list(counts)}"
+
+
+def test_the_table_has_one_column_more():
+    ended = oz("demo", "--spark", before=counting(1159, 9161, 759, 933, 290))
+    assert ended.returncode == 0, ended.stderr
+    heading, *rows = ended.stdout.splitlines()
+    assert heading.split("  ")[-1] == "spark"
+    delivered = heading.index("delivered")
+    assert [row.split()[-1] for row in rows] == [row[delivered:].split()[0] for row in rows]
+
+
+def test_a_difference_is_a_failure():
+    ended = oz("demo", "--spark", before=counting(1159, 9161, 759, 933, 291))
+    assert (ended.returncode, ended.stderr) == (1, "oz demo: Spark and the sockets disagree\n")
+
+
+def test_without_the_extra_one_line_says_what_to_install():
+    ended = oz("demo", "--spark", before="sys.modules['pyspark'] = None")
+    said = "oz demo: oz.spark needs pyspark, which is not installed: pip install 'ozmq[spark]'\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
+
+
+def test_without_java_one_line_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    ended = oz("demo", "--spark")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.startswith(
+        "oz demo: no java in JAVA_HOME=/nowhere: Spark needs Java 17 or newer; install"
+    )
+    assert ended.stderr.count("\n") == 1
