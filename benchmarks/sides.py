@@ -1,13 +1,15 @@
 """The programs that are measured, each in a process of its own.
 
-A side is called with a pipe. A publisher tells its endpoint through it; a subscriber is told that
-endpoint, and answers with the messages it got and the seconds from the first to the last of them.
+A publisher is called with a pipe: it tells its endpoint through it, and at the end that all is sent. A
+subscriber is called with that endpoint and with what to call before it begins to read; it gives the number
+of messages it got and the seconds from the first to the last of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 import zmq
@@ -33,7 +35,7 @@ def plain_publisher(pipe: Connection, count: int) -> None:
         for number in range(count):
             socket.send_multipart([subjects[number % 1000], PAYLOAD])
         socket.send_multipart([END.encode(), b""])
-        pipe.recv()
+    pipe.send("sent")
 
 
 def oz_publisher(pipe: Connection, count: int, delimiter: bytes | None = None) -> None:
@@ -44,16 +46,17 @@ def oz_publisher(pipe: Connection, count: int, delimiter: bytes | None = None) -
         for number in range(count):
             pub.publish(SUBJECTS[number % 1000], PAYLOAD)
         pub.publish(END)
-        pipe.recv()
+    pipe.send("sent")
 
 
-def plain_subscriber(endpoint: str) -> tuple[int, float]:
+def plain_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, float]:
     """Receive with pyzmq alone, by the prefix that is nearest to the pattern."""
     with zmq.Context() as context, context.socket(zmq.SUB) as socket:
         socket.set_hwm(0)
         socket.setsockopt(zmq.SUBSCRIBE, b"md.")
         socket.connect(endpoint)
         end, count = END.encode(), 1
+        begin()
         socket.recv_multipart()
         started = time.perf_counter()
         while socket.recv_multipart()[0] != end:
@@ -66,15 +69,18 @@ def oz_one_frame_publisher(pipe: Connection, count: int) -> None:
     oz_publisher(pipe, count, b" ")
 
 
-def oz_one_frame_subscriber(endpoint: str) -> tuple[int, float]:
+def oz_one_frame_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, float]:
     """Receive what `oz_one_frame_publisher` sends."""
-    return oz_subscriber(endpoint, b" ")
+    return oz_subscriber(endpoint, begin, b" ")
 
 
-def oz_subscriber(endpoint: str, delimiter: bytes | None = None) -> tuple[int, float]:
+def oz_subscriber(
+    endpoint: str, begin: Callable[[], object], delimiter: bytes | None = None
+) -> tuple[int, float]:
     """Receive with `oz.Subscriber`."""
     with oz.Subscriber(endpoint, high_water_mark=0, delimiter=delimiter) as sub:
         sub.subscribe("md.*.*")
+        begin()
         sub.receive()
         started, count = time.perf_counter(), 1
         for message in sub:
@@ -84,7 +90,7 @@ def oz_subscriber(endpoint: str, delimiter: bytes | None = None) -> tuple[int, f
         return count, time.perf_counter() - started
 
 
-def plain_async_subscriber(endpoint: str) -> tuple[int, float]:
+def plain_async_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, float]:
     """Receive with `zmq.asyncio` alone."""
 
     async def receive() -> tuple[int, float]:
@@ -93,6 +99,7 @@ def plain_async_subscriber(endpoint: str) -> tuple[int, float]:
             socket.setsockopt(zmq.SUBSCRIBE, b"md.")
             socket.connect(endpoint)
             end, count = END.encode(), 1
+            begin()
             await socket.recv_multipart()
             started = time.perf_counter()
             while (await socket.recv_multipart())[0] != end:
@@ -102,12 +109,13 @@ def plain_async_subscriber(endpoint: str) -> tuple[int, float]:
     return asyncio.run(receive())
 
 
-def oz_async_subscriber(endpoint: str) -> tuple[int, float]:
+def oz_async_subscriber(endpoint: str, begin: Callable[[], object]) -> tuple[int, float]:
     """Receive with `oz.asyncio.Subscriber`."""
 
     async def receive() -> tuple[int, float]:
         async with oz.asyncio.Subscriber(endpoint, high_water_mark=0) as sub:
             sub.subscribe("md.*.*")
+            begin()
             await sub.receive()
             started, count = time.perf_counter(), 1
             async for message in sub:
