@@ -124,7 +124,7 @@ class SparkMissing(OzError, ImportError):
         self.module = module
 
     def __str__(self) -> str:
-        return f"oz.spark needs {self.module}, which is not installed: pip install 'ozmq[spark]'"
+        return f"oz.spark needs {self.module}, which is not installed; in a checkout: pip install '.[spark]'"
 
 
 class JavaMissing(OzError):

@@ -1,7 +1,7 @@
 """Subject patterns as Spark columns: a pattern means in a query what it means on a socket.
 
-Needs `pip install 'ozmq[spark]'` and Java 17 or newer; `import oz` alone loads none of it. On a cluster the
-executors need oz too.
+Needs `pip install '.[spark]'` in a checkout and Java 17 or newer; `import oz` alone loads none of it. On a
+cluster the executors need oz too.
 """
 
 from oz.errors import SparkMissing

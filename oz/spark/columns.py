@@ -65,11 +65,15 @@ def token(column: Column | str, n: int, *, separator: str = SEPARATOR) -> Column
 
     Args:
         column: subjects, strings or binary.
-        n: which, counted from 0, or from the end with -1: as in a Python list.
+        n: which, counted from 1, or from the end with -1: as in Spark's own `split_part`.
         separator: what stands between tokens: `/` in mqtt.
+
+    Raises:
+        ValueError: there is no token 0.
     """
-    parts = F.split(as_subject(column), _escaped(separator))
-    return F.try_element_at(parts, F.lit(n + 1 if n >= 0 else n))
+    if n == 0:
+        raise ValueError("tokens are counted from 1, or from the end with -1; there is no token 0")
+    return F.try_element_at(F.split(as_subject(column), _escaped(separator)), F.lit(n))
 
 
 def depth(column: Column | str, *, separator: str = SEPARATOR) -> Column:

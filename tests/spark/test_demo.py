@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs: pip install 'ozmq[spark]'")
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -45,7 +45,7 @@ def test_a_difference_is_a_failure():
 
 def test_without_the_extra_one_line_says_what_to_install():
     ended = oz("demo", "--spark", before="sys.modules['pyspark'] = None")
-    said = "oz demo: oz.spark needs pyspark, which is not installed: pip install 'ozmq[spark]'\n"
+    said = "oz demo: oz.spark needs pyspark, which is not installed; in a checkout: pip install '.[spark]'\n"
     assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", said)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import oz
 
-pytest.importorskip("pyspark", reason="needs: pip install 'ozmq[spark]'")
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import oz.spark
 

@@ -8,7 +8,7 @@ import regex
 
 import oz
 
-pytest.importorskip("pyspark", reason="needs: pip install 'ozmq[spark]'")
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from answers import answers, python_answer
 from pyspark.sql import functions as F

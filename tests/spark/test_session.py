@@ -9,7 +9,7 @@ import pytest
 
 import oz
 
-pytest.importorskip("pyspark", reason="needs: pip install 'ozmq[spark]'")
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import oz.spark
 from oz.spark.session import require_java
@@ -83,10 +83,8 @@ def test_oz_alone_loads_no_pyspark():
 def test_without_the_extra_the_import_says_what_to_install(module):
     program = f"import sys; sys.modules['{module}'] = None; import oz.spark"
     ended = run(program)
-    message = (
-        f"oz.errors.SparkMissing: oz.spark needs {module}, which is not installed: pip install 'ozmq[spark]'"
-    )
-    assert ended.stderr.splitlines()[-1] == message
+    said = f"oz.spark needs {module}, which is not installed; in a checkout: pip install '.[spark]'"
+    assert ended.stderr.splitlines()[-1] == f"oz.errors.SparkMissing: {said}"
     assert issubclass(oz.SparkMissing, ImportError)
 
 

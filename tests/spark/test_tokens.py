@@ -4,7 +4,7 @@ import pytest
 
 import oz
 
-pytest.importorskip("pyspark", reason="needs: pip install 'ozmq[spark]'")
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql import functions as F
 
@@ -19,18 +19,24 @@ def column_of(spark, column):
 
 
 def at(tokens, n):
-    return tokens[n] if -len(tokens) <= n < len(tokens) else None
+    index = n - 1 if n > 0 else n
+    return tokens[index] if -len(tokens) <= index < len(tokens) else None
 
 
 @pytest.mark.parametrize("separator", [".", "/", "|", "..", "b|"])
-@pytest.mark.parametrize("n", [0, 1, 2, 3, 4, -1, -2, -4, -5])
-def test_token_counts_as_a_list_does(spark, n, separator):
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, -1, -2, -4, -5])
+def test_token_counts_from_one_as_split_part_does(spark, n, separator):
     wanted = [None if each is None else at(each.split(separator), n) for each in SUBJECTS]
     assert column_of(spark, oz.spark.token("subject", n, separator=separator)) == wanted
 
 
-def test_the_destination_of_a_flight(spark):
-    assert column_of(spark, oz.spark.token("subject", 2))[0] == "LAX"
+def test_the_origin_of_a_flight(spark):
+    assert column_of(spark, oz.spark.token("subject", 2))[0] == "JFK"
+
+
+def test_there_is_no_token_0(spark):
+    with pytest.raises(ValueError, match="counted from 1"):
+        oz.spark.token("subject", 0)
 
 
 @pytest.mark.parametrize("separator", [".", "/"])

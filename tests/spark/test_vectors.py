@@ -5,7 +5,7 @@ import pytest
 import oz
 from vector_rows import rows, text_of
 
-pytest.importorskip("pyspark", reason="needs: pip install 'ozmq[spark]'")
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from answers import answers, python_answer
 
