@@ -37,6 +37,10 @@ class Message:
         self.route = route
         self.time_ns = time_ns
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what came, not whom it was for: subscriptions belong to a socket."""
+        return Message, (self.subject, self.payload, self.frames, DELIVERED, self.time_ns)
+
     @property
     def subscriptions(self) -> tuple[Any, ...]:
         """The subscriptions that the message was delivered for."""
@@ -48,3 +52,17 @@ class Message:
         if len(shown) > 80:
             shown = f"{shown[:70]}… "
         return f"<oz.Message {self.subject!r} {shown}>"
+
+
+class _Delivered:
+    """Stands for the route of a message that was copied out of its process."""
+
+    subscriptions: tuple[Any, ...] = ()
+    is_listed = True
+    is_only_listed = True
+
+    def __reduce__(self) -> str:
+        return "DELIVERED"
+
+
+DELIVERED: Delivery = _Delivered()

@@ -111,9 +111,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
                 raise Timeout(self._too_few(n, subject, timeout))
             try:
                 # Another task that publishes may take the sign that something came, hence only a slice.
-                await self.poll(  # type: ignore[call-arg]
-                    ceil(1000 * (_SLICE if left is None else min(_SLICE, left))), zmq.POLLIN
-                )
+                await self.poll(ceil(1000 * (_SLICE if left is None else min(_SLICE, left))), zmq.POLLIN)
             except asyncio.CancelledError:
                 # Closing cancels what waits on the socket; that is not a cancelled task.
                 if not self.closed or is_cancelled():

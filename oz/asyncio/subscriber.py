@@ -17,6 +17,7 @@ from oz.asyncio.closing import Closing, is_cancelled
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriptions import Subscription
+from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -218,7 +219,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
             self._rest.clear()
         else:
             frames = await self._wanted_frames(flags)
-        return frames if copy else [zmq.Frame(frame) for frame in frames]
+        return frames if copy else as_frame_objects(frames)
 
     async def _wanted_frames(self, flags: int) -> list[bytes]:
         limit = 0 if flags & _NOBLOCK else self._inlet.limit
@@ -235,7 +236,11 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         if not self._rest:
             self._rest.extend(await self.recv_multipart(flags))
         frame = self._rest.popleft()
-        return frame if copy else zmq.Frame(frame)
+        return frame if copy else as_frame_objects([frame, *self._rest])[0]
+
+    async def recv_into(self, buf: Any, /, *, nbytes: int = 0, flags: int = 0) -> int:  # type: ignore[override]
+        """Receive one frame, as `recv` does, into a buffer; gives the frame's size in bytes."""
+        return copy_into(buf, await self.recv(flags), nbytes)
 
     async def _deserialize(  # type: ignore[override]
         self, recvd: Awaitable[Any], load: Any

@@ -241,6 +241,8 @@ def parse(spec: str | bytes, default: str = DEFAULT_DIALECT) -> Pattern:
         PatternError: the dialect does not allow the pattern.
         ValueError: there is no dialect of the default's name.
     """
+    if not isinstance(spec, (str, bytes)):
+        return compile(spec, default)
     if isinstance(spec, bytes):
         named, colon, rest = spec.partition(b":")
         name = named.decode("ascii", "replace")

@@ -8,6 +8,7 @@ from typing import Any
 import zmq
 
 from oz.sync.subscriber import Subscriber
+from oz.transport.socket import BaseSocket
 
 
 class Poller(zmq.Poller):
@@ -23,7 +24,13 @@ class Poller(zmq.Poller):
 
         Args:
             timeout: milliseconds, as in pyzmq; None waits for ever.
+
+        Raises:
+            OwnershipError: one of the sockets was made before a fork.
         """
+        for socket, _ in self.sockets:
+            if isinstance(socket, BaseSocket):
+                socket.check_owner()
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         waiting = self._waiting()
         while True:

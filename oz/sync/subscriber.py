@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from inspect import iscoroutinefunction
 from math import ceil
 from typing import Any
 
@@ -12,6 +13,7 @@ import zmq
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
+from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -177,7 +179,7 @@ class Subscriber(SubscriberBase):
             frames = self._ready.popleft().frames
         else:
             frames = self._wanted_frames(flags)
-        return frames if copy else [zmq.Frame(frame) for frame in frames]
+        return frames if copy else as_frame_objects(frames)
 
     def _wanted_frames(self, flags: int) -> list[bytes]:
         limit = -1 if flags & _NOBLOCK else self._inlet.limit
@@ -194,7 +196,16 @@ class Subscriber(SubscriberBase):
         if not self._rest:
             self._rest.extend(self.recv_multipart(flags))
         frame = self._rest.popleft()
-        return frame if copy else zmq.Frame(frame)
+        return frame if copy else as_frame_objects([frame, *self._rest])[0]
+
+    def recv_into(self, buffer: Any, /, *, nbytes: int = 0, flags: int = 0) -> int:
+        """Receive one frame, as `recv` does, into a buffer; gives the frame's size in bytes."""
+        return copy_into(buffer, self.recv(flags), nbytes)
+
+    def _check_handler(self, handler: Any) -> None:
+        super()._check_handler(handler)
+        if iscoroutinefunction(handler):
+            raise TypeError(f"{handler!r} is async, and nobody awaits it here; use oz.asyncio.Subscriber")
 
     def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> int:
         """Wait for something to read, as `zmq.Socket.poll`: milliseconds, and a hint only.

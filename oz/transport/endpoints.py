@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Iterable
+from typing import cast
 
 import zmq
 
 from oz.errors import TransportUnavailable
+
+MAX_PORT = 65_535
 
 _OPTIONAL = {
     "pgm": "pgm",
@@ -29,7 +32,10 @@ def as_list(endpoints: str | Iterable[str] | None) -> list[str]:
     """Give one endpoint, several or none as a list."""
     if endpoints is None:
         return []
-    return [endpoints] if isinstance(endpoints, str) else list(endpoints)
+    if isinstance(endpoints, str) or not isinstance(endpoints, (list, tuple, set, frozenset)):
+        # What is no endpoint is refused by `check`, with a sentence.
+        return [cast("str", endpoints)]
+    return list(endpoints)
 
 
 def check(endpoint: str, *, own_context: bool) -> None:
@@ -49,6 +55,9 @@ def check(endpoint: str, *, own_context: bool) -> None:
     scheme, separator, address = endpoint.partition("://")
     if not separator or not address:
         raise ValueError(f"{endpoint!r} is no endpoint; one looks like tcp://127.0.0.1:5555")
+    port = address.rpartition(":")[2]
+    if scheme == "tcp" and port.isdecimal() and int(port) > MAX_PORT:
+        raise ValueError(f"{endpoint!r} names port {port}; the highest is {MAX_PORT}")
     needed = _OPTIONAL.get(scheme)
     if needed is not None and not zmq.has(needed):
         hint = _HINTS.get(needed, "use a libzmq that was built with it")

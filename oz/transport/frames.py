@@ -14,6 +14,27 @@ from typing import Any
 
 import zmq
 
+
+def as_frame_objects(frames: list[bytes]) -> list[zmq.Frame]:
+    """Make pyzmq's objects of frames, each of which knows whether more follow."""
+    objects = [zmq.Frame(frame) for frame in frames]
+    for frame in objects[:-1]:
+        frame.more = True
+    return objects
+
+
+def copy_into(buffer: Any, frame: bytes, nbytes: int) -> int:
+    """Copy a frame into a buffer, as `zmq.Socket.recv_into` does: what does not fit is cut off.
+
+    Returns:
+        The size of the whole frame in bytes.
+    """
+    view = memoryview(buffer).cast("B")
+    room = min(len(frame), nbytes or len(view), len(view))
+    view[:room] = frame[:room]
+    return len(frame)
+
+
 FrameReader = Callable[[Any, int], list[bytes]]
 """Called with a socket and flags (0 or `zmq.NOBLOCK`), gives all frames of its next message.
 

@@ -17,10 +17,18 @@ from oz.errors import OwnershipError
 
 def in_use() -> OwnershipError:
     """Make the error for a second thread."""
-    return OwnershipError("another thread is using this subscriber; give each thread a subscriber of its own")
+    return OwnershipError(
+        "another thread is using this subscriber; give each thread a subscriber of its own, "
+        "and end one from outside by ending its context with term()"
+    )
 
 
-def _refuse(*_: object) -> NoReturn:
+def refuse(*_: object) -> NoReturn:
+    """Refuse what the child of a fork may not use.
+
+    Raises:
+        OwnershipError: always.
+    """
     raise OwnershipError("this socket was made before a fork, in the parent process; make one in the child")
 
 
@@ -63,12 +71,12 @@ class Guard:
 
     def disown(self) -> None:
         """Refuse everything from now on."""
-        self.acquire = _refuse
+        self.acquire = refuse
 
     @property
     def is_foreign(self) -> bool:
         """Whether its socket was made before a fork, in the parent process."""
-        return self.acquire is _refuse
+        return self.acquire is refuse
 
 
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()

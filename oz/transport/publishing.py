@@ -179,9 +179,15 @@ class PublisherBase(BaseSocket):
             ClosedError: the publisher is closed.
         """
         self._check_open()
+        if subject is None:
+            raise TypeError("which subject? wait_for_subscribers() is for all of them")
         return self._enough(1, subject)
 
     def _enough(self, wanted: int, subject: str | bytes | None) -> bool:
+        if not isinstance(wanted, int):
+            raise TypeError(
+                f"n is how many subscriptions to wait for, not {wanted!r}; a subject is subject=…"
+            )
         self._listen()
         raw = None if subject is None else self._outlet.subject(self, subject)
         return self._interest.count(raw) >= wanted
@@ -213,6 +219,15 @@ class PublisherBase(BaseSocket):
         self._plain_sends += 1
         if not self._plain_sends % LISTEN_EVERY:
             self._listen()
+
+    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Any:
+        """Wait for events, as `zmq.Socket.poll`: milliseconds.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork.
+        """
+        self.check_owner()
+        return super().poll(timeout, flags)
 
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
         """Refuse, as a PUB socket does; see `interest` for what subscribers want."""

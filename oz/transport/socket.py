@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
 import zmq
@@ -13,7 +13,7 @@ import zmq
 from oz.errors import ClosedError
 from oz.subjects import dialects
 from oz.transport import endpoints
-from oz.transport.guard import Guard
+from oz.transport.guard import Guard, refuse
 
 _log = logging.getLogger("oz.socket")
 
@@ -154,6 +154,26 @@ class BaseSocket(zmq.Socket[Any]):
     def _endpoints_changed(self) -> None:
         """Called when the socket was bound or connected anew."""
 
+    def get(self, option: int) -> Any:
+        """Get a socket option, as `zmq.Socket.get` does.
+
+        Raises:
+            OwnershipError: the socket was made before a fork.
+        """
+        self.check_owner()
+        return super().get(option)
+
+    getsockopt = get
+
+    def check_owner(self) -> None:
+        """Refuse the child of a fork.
+
+        Raises:
+            OwnershipError: the socket was made before a fork, in the parent process.
+        """
+        if self._guard.is_foreign:
+            refuse()
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(f"this {type(self).__name__} is closed")
@@ -170,7 +190,9 @@ class BaseSocket(zmq.Socket[Any]):
         with self._guard:
             if self.closed:
                 return False
-            self.disable_monitor()
+            # A context that was ended under the socket allows nothing but closing.
+            with suppress(zmq.ZMQError):
+                self.disable_monitor()
             super().close(linger)
         return self._own_context
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -107,11 +108,19 @@ class SubscriberBase(BaseSocket):
 
         Raises:
             PatternError: the dialect does not allow the pattern.
+            TypeError: the handler cannot be called, or is `async` and the socket is not.
+            ValueError: an empty list of patterns.
             ClosedError: the subscriber is closed.
         """
         self._check_open()
+        if handler is not None:
+            self._check_handler(handler)
         patterns = self._compile(pattern, dialect or self.dialect)
-        subscription = Subscription(patterns, handler, self._cancel)
+        if not patterns:
+            raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
+        # A message knows its subscriptions: one that is kept must not keep the socket.
+        cancel = weakref.WeakMethod(self._cancel)
+        subscription = Subscription(patterns, handler, lambda one: (method := cancel()) and method(one))
         with self._guard:
             for prefix in self._intake.table.add(subscription):
                 super().set(zmq.SUBSCRIBE, prefix)
@@ -133,6 +142,10 @@ class SubscriberBase(BaseSocket):
         if found is not None:
             found.unsubscribe()
 
+    def _check_handler(self, handler: Any) -> None:
+        if not callable(handler):
+            raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
+
     def _cancel(self, subscription: Subscription) -> None:
         with self._guard:
             for prefix in self._intake.table.remove(subscription):
@@ -147,10 +160,10 @@ class SubscriberBase(BaseSocket):
         return any(one.active and one.handler is None for one in message.subscriptions)
 
     def _compile(self, pattern: Any, dialect: str) -> list[Pattern]:
-        if isinstance(pattern, (list, tuple, set, frozenset)):
-            return [one for part in pattern for one in self._compile(part, dialect)]
         if isinstance(pattern, (bytes, bytearray, memoryview)):
             return [compile(bytes(pattern), "zmq")]
+        if isinstance(pattern, Iterable) and not isinstance(pattern, str):
+            return [one for part in pattern for one in self._compile(part, dialect)]
         if pattern == "":
             return [EVERYTHING]
         try:

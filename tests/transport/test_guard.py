@@ -3,6 +3,7 @@ from scripts import run
 FORKED = """
 import os, sys, warnings
 import oz
+import zmq
 
 # Python 3.12 and later warn of any fork beside a thread, and ZeroMQ has threads.
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
@@ -32,6 +33,8 @@ def test_an_inherited_socket_is_refused_and_the_parents_goes_on():
     program("""
 with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
     own = sub.subscribe("a")
+    poller = oz.Poller()
+    poller.register(sub, zmq.POLLIN)
     pub.wait_for_subscribers(timeout=20)
 
     def work():
@@ -49,6 +52,10 @@ with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as su
             lambda: sub.subscribe("b"),
             lambda: own.unsubscribe(),
             lambda: sub.connect("tcp://127.0.0.1:1"),
+            lambda: sub.getsockopt(zmq.EVENTS),
+            lambda: sub.recv_into(bytearray(9)),
+            lambda: pub.poll(10),
+            lambda: poller.poll(10),
         ):
             refused(use)
 

@@ -1,0 +1,167 @@
+"""What a stranger tried first, and what gave: each was seen to hang, lose or mislead once."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import multiprocessing
+import pickle
+import threading
+import weakref
+
+import pytest
+import zmq
+
+import oz
+
+DEADLINE = 20
+LOOPBACK = "tcp://127.0.0.1:*"
+
+
+@pytest.fixture
+def two():
+    with oz.Publisher(LOOPBACK) as pub, oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("x.*.y")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        yield pub, sub
+
+
+@pytest.mark.parametrize("kind", [oz.Subscriber, oz.Publisher, oz.asyncio.Subscriber, oz.asyncio.Publisher])
+def test_a_socket_closes_after_its_context_was_ended(kind):
+    context = zmq.Context()
+    socket = kind(context=context)
+    ended = threading.Thread(target=context.term, daemon=True)
+    ended.start()
+    while True:
+        try:
+            socket.getsockopt(zmq.EVENTS)
+        except zmq.ContextTerminated:
+            break
+    socket.close()
+    ended.join(DEADLINE)
+    assert not ended.is_alive()
+
+
+def test_the_usual_shutdown_of_a_worker_ends():
+    context = zmq.Context()
+    socket = context.socket(zmq.SUB, socket_class=oz.Subscriber)
+    socket.connect("tcp://127.0.0.1:1")
+    socket.setsockopt(zmq.SUBSCRIBE, b"")
+
+    def work():
+        try:
+            socket.recv_multipart()
+        except zmq.ContextTerminated:
+            socket.close()
+
+    worker = threading.Thread(target=work, daemon=True)
+    worker.start()
+    ender = threading.Thread(target=context.term, daemon=True)
+    ender.start()
+    ender.join(DEADLINE)
+    assert not ender.is_alive()
+
+
+def test_recv_into_gives_only_what_matches_and_tells_of_more_frames(two):
+    pub, sub = two
+    pub.publish("x.a.z", b"refused")
+    pub.publish("x.a.y", b"PAYLOAD")
+    buffer = bytearray(9)
+    assert (sub.recv_into(buffer), bytes(buffer[:5]), sub.rcvmore) == (5, b"x.a.y", 1)
+    assert (sub.recv_into(buffer, nbytes=3), bytes(buffer[:3]), sub.rcvmore) == (7, b"PAY", 0)
+
+
+def test_frames_know_whether_more_follow(two):
+    pub, sub = two
+    for _ in range(2):
+        pub.publish("x.a.y", [b"one", b"two"])
+    assert [frame.more for frame in sub.recv_multipart(copy=False)] == [True, True, False]
+    frames = [sub.recv(copy=False)]
+    while frames[-1].more:
+        frames.append(sub.recv(copy=False))
+    assert [frame.bytes for frame in frames] == [b"x.a.y", b"one", b"two"]
+
+
+def test_asyncio_recv_into_gives_only_what_matches():
+    async def talk():
+        async with oz.asyncio.Publisher(LOOPBACK) as pub, oz.asyncio.Subscriber(pub.endpoint) as sub:
+            sub.subscribe("x.*.y")
+            await pub.wait_for_subscribers(timeout=DEADLINE)
+            await pub.publish("x.a.z", b"refused")
+            await pub.publish("x.a.y", b"wanted")
+            buffer = bytearray(9)
+            return await sub.recv_into(buffer), bytes(buffer[:5])
+
+    assert asyncio.run(talk()) == (5, b"x.a.y")
+
+
+async def an_async_handler(message):
+    """Nobody would await it."""
+
+
+@pytest.mark.parametrize("handler", ["oops", 1, an_async_handler])
+def test_a_handler_that_could_never_run_is_refused(two, handler):
+    with pytest.raises(TypeError, match="handler"):
+        two[1].subscribe("a.>", handler=handler)
+
+
+def test_a_subscription_to_nothing_is_refused(two):
+    with pytest.raises(ValueError, match="no pattern"):
+        two[1].subscribe([])
+
+
+def test_patterns_may_come_from_any_iterable(two):
+    subscription = two[1].subscribe({"a": 1, "b.*": 2}.keys())
+    assert [pattern.text for pattern in subscription.patterns] == ["a", "b.*"]
+
+
+def test_a_message_goes_through_a_queue_between_processes(two):
+    pub, sub = two
+    pub.publish("x.a.y", b"carried")
+    message = sub.receive(timeout=DEADLINE)
+    copy = pickle.loads(pickle.dumps(message))
+    assert (copy.subject, copy.payload, copy.frames, copy.time_ns) == (
+        message.subject,
+        message.payload,
+        message.frames,
+        message.time_ns,
+    )
+    assert copy.subscriptions == ()
+    queue = multiprocessing.get_context("spawn").SimpleQueue()
+    queue.put(message)
+    assert queue.get().payload == b"carried"
+
+
+def test_a_kept_message_does_not_keep_its_subscriber():
+    with oz.Publisher(LOOPBACK) as pub:
+        sub = oz.Subscriber(pub.endpoint)
+        subscription = sub.subscribe("a")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        pub.publish("a", b"x")
+        message = sub.receive(timeout=DEADLINE)
+        gone = weakref.ref(sub)
+        sub.close()
+        del sub
+        gc.collect()
+        assert gone() is None
+        assert message.subscriptions == (subscription,)
+        subscription.unsubscribe()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "error"),
+    [(5555, TypeError), (b"tcp://127.0.0.1:5555", TypeError), ("tcp://127.0.0.1:99999", ValueError)],
+)
+def test_what_is_no_endpoint_gets_a_sentence(endpoint, error):
+    with pytest.raises(error, match=r"endpoint|port 99999"):
+        oz.Publisher(endpoint)
+
+
+def test_mixed_up_arguments_get_a_sentence(two):
+    pub, _ = two
+    with pytest.raises(TypeError, match="subject="):
+        pub.wait_for_subscribers("x.a.y")
+    with pytest.raises(TypeError, match="which subject"):
+        pub.interest(None)
+    with pytest.raises(TypeError, match="str or bytes"):
+        oz.parse(None)
