@@ -26,7 +26,6 @@ CLOSE_TIMEOUT = 5.0
 # Backend calls by their unbound methods: the attributes of zmq.Socket add 0.3 µs to each.
 backend_get = zmq.backend.Socket.get
 backend_recv = zmq.backend.Socket.recv
-backend_send = zmq.backend.Socket.send
 
 
 def check_delimiter(delimiter: Any) -> bytes | None:
