@@ -42,6 +42,8 @@ class TidyGroup(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; Ctrl-C, a reader that went away and known errors end it quietly."""
         try:
+            if sys.stdout is None:  # as after `>&-`
+                raise OSError(errno.EBADF, "there is no standard output to write to")
             with _warnings_in_one_line(ctx):
                 return super().invoke(ctx)
         except KeyboardInterrupt:

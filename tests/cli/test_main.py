@@ -48,3 +48,16 @@ def test_help_needs_no_rich():
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
     )
     assert ran.stdout.splitlines()[-1] == "False"
+
+
+def test_a_closed_stdout_is_said_in_one_line():
+    ran = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m oz explain a >&-"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert ran.returncode == 1
+    assert "no standard output" in ran.stderr
+    assert "Traceback" not in ran.stderr
