@@ -139,8 +139,7 @@ class Publisher(PublisherBase):
             linger: as in pyzmq, milliseconds.
             timeout: the same in seconds; default 5 with a context of its own, else what LINGER is.
 
-        Raises:
-            OwnershipError: never in the process that made it.
+        In the child of a fork it does nothing.
         """
         if self._close_socket(linger, timeout):
             seconds = timeout if timeout is not None else CLOSE_TIMEOUT

@@ -1,8 +1,8 @@
 """Reading the frames of one message at the least price that pyzmq allows.
 
 `recv` gives a frame as bytes in 0.15 µs, but not whether more follow. pyzmq has two ways to know: asking
-for a `Frame` object (0.6 µs) or `getsockopt(RCVMORE)` (0.7 µs, most of it a look-up in an enum). The C
-function behind the second costs 0.3 µs through ctypes, so that is what is called, where it can be found.
+for a `Frame` object (0.53 µs) or `getsockopt(RCVMORE)` (0.7 µs, most of it a look-up in an enum). The C
+function behind the second costs 0.2 µs through ctypes, so that is what is called, where it can be found.
 docs/decisions/010-asking-libzmq-for-rcvmore.md
 """
 
