@@ -24,6 +24,9 @@ from oz import asyncio
 from oz.errors import (
     ClosedError,
     JavaMissing,
+    JournalError,
+    JournalFull,
+    JournalMissing,
     OwnershipError,
     OzError,
     PatternError,
@@ -37,7 +40,7 @@ from oz.errors import (
     Undecidable,
     WouldBlock,
 )
-from oz.message import Message
+from oz.message import Gap, Message
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.dialects import DIALECTS
@@ -50,7 +53,11 @@ from oz.sync.subscriber import Subscriber
 __all__ = [
     "DIALECTS",
     "ClosedError",
+    "Gap",
     "JavaMissing",
+    "JournalError",
+    "JournalFull",
+    "JournalMissing",
     "Message",
     "OwnershipError",
     "OzError",

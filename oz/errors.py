@@ -11,6 +11,9 @@
     ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
     ├── TransportUnavailable             this installation lacks the transport
+    ├── JournalError                     a journal that cannot be read or written as asked
+    │   └── JournalFull                  no room for what was to be appended
+    ├── JournalMissing (ImportError)     pyarrow is not installed
     ├── SparkMissing (ImportError)       PySpark is not installed
     ├── JavaMissing                      Spark finds no Java, or one that is too old
     ├── Undecidable                      how two patterns relate cannot be told
@@ -116,15 +119,58 @@ class Undecidable(OzError):
     """
 
 
-class SparkMissing(OzError, ImportError):
-    """PySpark, or what it needs, is not installed."""
+class JournalError(OzError):
+    """A journal that cannot be read or written as asked: damaged, in use, or of a newer version."""
+
+
+class JournalFull(JournalError):
+    """There is no room for what was to be appended; nothing of it is in the journal.
+
+    Attributes:
+        directory: the journal's directory.
+        end_offset: how far the journal goes, and what the next record's offset will be.
+        reason: what the system said.
+    """
+
+    def __init__(self, directory: str, end_offset: int, reason: str) -> None:
+        super().__init__(directory, end_offset, reason)
+        self.directory = directory
+        self.end_offset = end_offset
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"{self.directory}: {self.reason}; the journal is whole up to offset {self.end_offset} and nothing of "
+            "this append was kept; make room, or keep less with retain_bytes, and append again"
+        )
+
+
+class _ExtraMissing(OzError, ImportError):
+    """Says which module an extra of oz needs, and how to install it."""
+
+    extra = ""
 
     def __init__(self, module: str) -> None:
         super().__init__(module)
         self.module = module
 
     def __str__(self) -> str:
-        return f"oz.spark needs {self.module}, which is not installed; in a checkout: pip install '.[spark]'"
+        return (
+            f"oz.{self.extra} needs {self.module}, which is not installed; "
+            f"in a checkout: pip install '.[{self.extra}]'"
+        )
+
+
+class JournalMissing(_ExtraMissing):
+    """pyarrow, which the journal needs, is not installed."""
+
+    extra = "journal"
+
+
+class SparkMissing(_ExtraMissing):
+    """PySpark, or what it needs, is not installed."""
+
+    extra = "spark"
 
 
 class JavaMissing(OzError):

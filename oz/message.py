@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 
@@ -13,6 +16,24 @@ class Delivery(Protocol):
     is_only_listed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Messages that a publisher sent and that did not arrive.
+
+    Attributes:
+        origin: the publisher: 16 bytes that it has anew at each start.
+        subscription: whom they were for, when only one subscription can be meant; otherwise None.
+        count: how many there were; None when that cannot be known, because the publisher had forgotten
+            this subscriber in the meantime.
+        recovered: how many of them were had again since.
+    """
+
+    origin: bytes
+    subscription: Any
+    count: int | None
+    recovered: int = 0
+
+
 class Message:
     """One message as it was delivered.
 
@@ -20,12 +41,23 @@ class Message:
         subject: text; `bytes` when the subject is not UTF-8.
         payload: the frame behind the subject, or the value that the codec made of it. A message that
             was sent with no payload at all has `b""`.
-        frames: every ZeroMQ frame as it came, the subject's first.
+        frames: subject and payload as they came: every ZeroMQ frame, the subject's first.
         route: whom it is for, as the subscriber worked it out.
         time_ns: when it was taken from the socket, in nanoseconds since 1970 (`time.time_ns`).
+        headers: what was published with it; empty unless the message was routed.
+        reply_to: the subject to answer on, or None.
+        origin: the publisher, 16 bytes that it has anew at each start; None unless the message was routed.
+        sequence: its number among those of its publisher for this subscriber, from 0; None unless routed.
+        gap: how many messages were lost just before this one; 0 also when nobody can know.
     """
 
     __slots__ = ("frames", "payload", "route", "subject", "time_ns")
+
+    headers: Mapping[str, Any] = MappingProxyType({})
+    reply_to: str | None = None
+    origin: bytes | None = None
+    sequence: int | None = None
+    gap: int = 0
 
     def __init__(
         self, subject: str | bytes, payload: Any, frames: list[bytes], route: Delivery, time_ns: int
@@ -52,6 +84,104 @@ class Message:
         if len(shown) > 80:
             shown = f"{shown[:70]}… "
         return f"<oz.Message {self.subject!r} {shown}>"
+
+
+class Arrival:
+    """What all messages of one batch have in common.
+
+    Attributes:
+        origin: the publisher.
+        sequence: the number of the first message.
+        time_ns: when the batch was taken from the socket.
+        gap: how many messages were lost before it.
+        first: the place in the batch of the first message that was new.
+    """
+
+    __slots__ = ("first", "gap", "origin", "sequence", "time_ns")
+
+    def __init__(self, origin: bytes, sequence: int, time_ns: int, gap: int, first: int) -> None:
+        """For subscribers."""
+        self.origin = origin
+        self.sequence = sequence
+        self.time_ns = time_ns
+        self.gap = gap
+        self.first = first
+
+
+class RoutedMessage(Message):
+    """A message that came in a batch: what it has in common with the others is kept once for all."""
+
+    __slots__ = ("_arrival", "_body", "_place")
+
+    def __init__(
+        self, subject: str | bytes, payload: Any, body: Any, route: Delivery, arrival: Arrival, place: int
+    ) -> None:
+        """Put a message together.
+
+        Args:
+            subject: as it is shown.
+            payload: the bytes, or what the codec made of them.
+            body: the payload's bytes, or a list of the bytes of several frames.
+            route: whom it is for.
+            arrival: what it has in common with the batch.
+            place: where in the batch it was, from 0.
+        """
+        self.subject = subject
+        self.payload = payload
+        self._body = body
+        self.route = route
+        self._arrival = arrival
+        self._place = place
+
+    @property
+    def frames(self) -> list[bytes]:  # type: ignore[override]
+        """Subject and payload, as the frames of a plain message."""
+        subject = self.subject.encode() if isinstance(self.subject, str) else self.subject
+        return [subject, *self._body] if type(self._body) is list else [subject, self._body]
+
+    @property
+    def time_ns(self) -> int:  # type: ignore[override]
+        """When it was taken from the socket."""
+        return self._arrival.time_ns
+
+    @property
+    def origin(self) -> bytes:  # type: ignore[override]
+        """The publisher."""
+        return self._arrival.origin
+
+    @property
+    def sequence(self) -> int:  # type: ignore[override]
+        """Its number among those of its publisher for this subscriber."""
+        return self._arrival.sequence + self._place
+
+    @property
+    def gap(self) -> int:  # type: ignore[override]
+        """How many messages were lost just before this one."""
+        arrival = self._arrival
+        return arrival.gap if self._place == arrival.first else 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what came."""
+        arrival = (self.origin, self.sequence, self.time_ns, self.gap)
+        extras = (dict(self.headers), self.reply_to)
+        return _remake, (self.subject, self.payload, self._body, arrival, extras)
+
+
+class RichMessage(RoutedMessage):
+    """A routed message with headers or a subject to answer on."""
+
+    __slots__ = ("headers", "reply_to")
+
+    headers: Mapping[str, Any]
+    reply_to: str | None
+
+
+def _remake(subject: Any, payload: Any, body: Any, arrived: tuple[Any, ...], extras: tuple[Any, ...]) -> Any:
+    origin, sequence, time_ns, gap = arrived
+    arrival = Arrival(origin, sequence, time_ns, gap, 0)
+    message = RichMessage(subject, payload, body, DELIVERED, arrival, 0)
+    message.headers, message.reply_to = extras
+    return message
 
 
 class _Delivered:

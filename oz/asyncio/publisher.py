@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+import weakref
 from collections.abc import AsyncIterable, Iterable
+from contextlib import suppress
 from functools import partial
 from math import ceil
 from typing import Any, Self
@@ -14,6 +16,7 @@ import zmq.asyncio
 
 from oz.asyncio.closing import Closing, is_cancelled
 from oz.errors import Timeout
+from oz.transport.outlet import Refused
 from oz.transport.publishing import PublisherBase
 from oz.transport.socket import CLOSE_TIMEOUT
 
@@ -25,48 +28,112 @@ _TURN = 256
 """Messages published in one turn of the loop; after them other tasks have theirs."""
 
 
+_ATTEND_EVERY = 0.1
+
+
+def _look_after(publisher: weakref.ref[Publisher], loop: asyncio.AbstractEventLoop) -> None:
+    """Attend to a publisher now, and again in a while, for as long as it is there and open."""
+    one = publisher()
+    if one is not None and not one.closed and not one._guard.is_foreign:
+        one._attend()
+        pause = _FIRST_PAUSE if one._dispatch.full else _ATTEND_EVERY
+        one._attending = loop.call_later(pause, _look_after, publisher, loop)
+
+
 class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
     """Publishes messages by subject, as `oz.Publisher` does; in place of a `zmq.asyncio` PUB socket."""
 
     _context_class = zmq.asyncio.Context
+    _attending: asyncio.TimerHandle | None = None
+    _flushing: asyncio.Handle | None = None
 
     def _set_options(self, high_water_mark: int | None) -> None:
         super()._set_options(high_water_mark)
         # The loop must not be blocked.
         self._outlet.flags = _NOBLOCK
 
-    async def publish(self, subject: str | bytes, payload: Any = b"") -> None:
+    def _init_io_state(self, io_loop: Any = None) -> None:
+        super()._init_io_state(io_loop)  # type: ignore[no-untyped-call]
+        # pyzmq calls this with the first loop that it sees: from then on the socket is looked after.
+        loop = io_loop or self._get_loop()  # type: ignore[operator]
+        if self._attending is None:
+            self._attending = loop.call_soon(_look_after, weakref.ref(self), loop)
+
+    def _handle_events(self, fd: int = 0, events: int = 0) -> None:
+        """Called by pyzmq when the socket has news: subscriptions, as nothing else arrives here."""
+        if self.closed:
+            return
+        self._listen()
+        super()._handle_events(fd, events)  # type: ignore[misc]
+
+    def _endpoints_changed(self) -> None:
+        super()._endpoints_changed()
+        if self._attending is None:
+            # Without a loop so far: the first `publish` has one.
+            with suppress(RuntimeError):
+                asyncio.get_running_loop()
+                self._get_loop()  # type: ignore[operator]
+
+    def _expect_more(self) -> None:
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush_turn)
+
+    def _flush_turn(self) -> None:
+        self._flushing = None
+        if not self.closed and not self._outlet.is_held:
+            self._outlet.flush(self)
+
+    async def publish(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> None:
         """Publish one message; see `oz.Publisher.publish`.
 
-        It goes out before anything is awaited, so that cancelling cannot lose it; only a publisher with
-        `on_full="block"` at a high-water mark waits.
+        It is published before anything is awaited, so that cancelling cannot lose it; only a publisher
+        with `on_full="block"` at a high-water mark waits. Batches go out at the end of the loop's turn.
 
         Raises:
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `oz.Publisher.publish`.
         """
+        if self._attending is None:
+            self._get_loop()  # type: ignore[operator]
         try:
-            refused = self._outlet.publish(self, subject, payload)
+            if headers is None and key is None:
+                refused = self._outlet.publish(self, subject, payload)
+            else:
+                refused = self._publish(subject, payload, headers, key)
         except zmq.ZMQError:
             self._check_open()
             raise
         if refused is not None:
             if self._on_full != "block":
                 self._refused(subject)
-            await self._send_when_possible(subject, *refused)
+            await self._send_when_possible(subject, refused)
 
-    async def _send_when_possible(self, subject: str | bytes, raw: bytes, payload: Any) -> None:
+    async def _send_when_possible(self, subject: str | bytes, refused: Refused) -> None:
         deadline = None if self._full_timeout is None else time.monotonic() + self._full_timeout
         pause = _FIRST_PAUSE
         while deadline is None or time.monotonic() < deadline:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             self._check_open()
-            try:
-                self._outlet.hand_over(self, raw, payload, _NOBLOCK)
+            if self._outlet.publish_any(self, *refused) is None:
                 return
-            except zmq.Again:
-                continue
         self._refused(subject)
+
+    async def flush(self) -> None:
+        """Send now what waits for others to make a batch.
+
+        Raises:
+            ClosedError: the publisher is closed.
+            OwnershipError: it was made before a fork.
+        """
+        self._check_open()
+        self._outlet.flush(self)
 
     async def publish_many(
         self, pairs: Iterable[tuple[str | bytes, Any]] | AsyncIterable[tuple[str | bytes, Any]]

@@ -18,9 +18,11 @@ from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
+from oz.transport.inlet import RoutedInlet
 from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
+_SLICE, _READY_SLICE = 0.5, 0.05
 _TURN = 256
 """Messages received in one turn of the loop; after them other tasks have theirs."""
 _TURN_SECONDS = 0.01
@@ -77,6 +79,8 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
             try:
                 message = self._inlet.take(self, _NOBLOCK, turn.ends)
             except zmq.Again:
+                if self._is_drained:
+                    self._check_drained()
                 if timeout is not None and deadline is None:
                     deadline = time.monotonic() + timeout
                 await self._wait(deadline, timeout)
@@ -119,9 +123,15 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise Timeout(f"no message in {timeout or 0:g} s")
+        if self._streams is not None:
+            # Declarations may have to be made again, so it does not wait for ever.
+            left = _SLICE if left is None else min(left, _SLICE)
+        await self._wait_for_news(left)
+
+    async def _wait_for_news(self, seconds: float | None) -> None:
         try:
             await super().poll(  # type: ignore[call-arg]
-                None if left is None else ceil(left * 1000), zmq.POLLIN
+                None if seconds is None else ceil(seconds * 1000), zmq.POLLIN
             )
         except asyncio.CancelledError:
             # Closing cancels what waits on the socket; that is not a cancelled task.
@@ -131,6 +141,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
 
     async def _dispatch(self, message: Message) -> None:
         """Call the handlers; a cancelled receiver leaves them running to their end."""
+        self._count(message)
         running = [
             asyncio.ensure_future(pending)
             for subscription in message.subscriptions
@@ -140,7 +151,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
             await asyncio.wait(running)
 
     def _call(self, subscription: Subscription, message: Message) -> Awaitable[None] | None:
-        if subscription.handler is None or not subscription.active:
+        if subscription.handler is None or not subscription.wants(message):
             return None
         try:
             result = subscription.handler(message)
@@ -158,10 +169,10 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Receive for ever, until the subscriber is closed."""
         ready, take, turn = self._ready, self._inlet.take, self._turn
-        waiting = self._recv_futures
+        others = self._recv_futures
         while True:
             message = None
-            if not ready and not waiting and turn.received < _TURN:
+            if not ready and not others and turn.received < _TURN:
                 # The short way of `receive`, for a message that is there and has no handler.
                 turn.received += 1
                 try:  # noqa: SIM105 - suppress() costs 0.3 µs a message
@@ -204,6 +215,47 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         finally:
             self._ready.extendleft(message for message in reversed(kept) if self._still_wanted(message))
         return self.stats.delivered - before
+
+    async def wait_ready(self, timeout: float | None = None) -> None:
+        """Wait until every publisher has answered; see `oz.Subscriber.wait_ready`.
+
+        Raises:
+            Timeout, ProtocolError, ValueError, ClosedError: as there.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._check_open()
+        while not self._is_ready():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left < 0:
+                raise self._not_ready(timeout)
+            await self._unpack_some(_READY_SLICE if left is None else min(_READY_SLICE, left))
+
+    async def _unpack_some(self, seconds: float) -> None:
+        assert isinstance(self._inlet, RoutedInlet)
+        self._check_open()
+        await self._wait_for_news(seconds)
+        self._inlet.unpack(self)
+
+    async def drain(self, timeout: float = 1.0) -> None:
+        """Stop asking, and deliver what is there; see `oz.Subscriber.drain`.
+
+        Raises:
+            ClosedError, OwnershipError: as there.
+        """
+        self._check_open()
+        deadline = time.monotonic() + timeout
+        self._begin_drain()
+        while not self._has_left() and (left := deadline - time.monotonic()) > 0:
+            await self._unpack_some(min(left, _READY_SLICE))
+        kept: list[Message] = []
+        try:
+            while True:
+                kept.append(await self.receive(0))
+        except Timeout:
+            pass
+        finally:
+            self._ready.extendleft(reversed(kept))
+        self._end_drain()
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 
@@ -252,7 +304,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         self, timeout: int | None = None, flags: int = zmq.POLLIN
     ) -> Awaitable[Any]:
         """Wait for something to read, as `zmq.asyncio.Socket.poll`: milliseconds, and a hint only."""
-        if flags & zmq.POLLIN and (self._ready or self._rest):
+        if flags & zmq.POLLIN and self._has_some:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_result(int(zmq.POLLIN))
             return future

@@ -8,11 +8,12 @@ from collections.abc import Iterable
 class PrefixCounter:
     """Counts how often each prefix is wanted, so that it is asked for once and dropped last."""
 
-    __slots__ = ("_counts",)
+    __slots__ = ("_counts", "_lengths")
 
     def __init__(self) -> None:
         """Start with none."""
         self._counts: dict[bytes, int] = {}
+        self._lengths: list[int] | None = None
 
     def add(self, prefixes: Iterable[bytes]) -> list[bytes]:
         """Count prefixes in; give those that were not wanted before."""
@@ -22,6 +23,7 @@ class PrefixCounter:
             self._counts[prefix] = count + 1
             if count == 0:
                 new.append(prefix)
+                self._lengths = None
         return new
 
     def remove(self, prefixes: Iterable[bytes]) -> list[bytes]:
@@ -34,7 +36,20 @@ class PrefixCounter:
             elif count == 1:
                 del self._counts[prefix]
                 gone.append(prefix)
+                self._lengths = None
         return gone
+
+    def has(self, prefix: bytes) -> bool:
+        """Tell whether a prefix is wanted."""
+        return prefix in self._counts
+
+    def matches(self, subject: bytes) -> bool:
+        """Tell whether a subject begins with any of the prefixes."""
+        if not self._counts:
+            return False
+        if self._lengths is None:
+            self._lengths = sorted({len(prefix) for prefix in self._counts})
+        return any(subject[:length] in self._counts for length in self._lengths)
 
     def count(self, subject: bytes | None = None) -> int:
         """Count the wishes that a subject fulfils, or all of them."""

@@ -7,16 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class PublisherStats:
-    """What a publisher did: `published` is the sum of the other three."""
+    """What a publisher did: `published` is the sum of `sent`, `unwanted` and `dropped`."""
 
     published: int = 0
     """Messages given to `publish`."""
-    sent: int = 0
-    """Messages handed to ZeroMQ."""
     unwanted: int = 0
-    """Messages withheld because nobody had asked for them: 0, as everything is handed to ZeroMQ so far."""
+    """Messages withheld because nobody had asked for them."""
     dropped: int = 0
-    """Messages refused because a subscriber was at its high-water mark."""
+    """Messages refused because a subscriber was at its high-water mark; not with `on_full="drop"`."""
+    missed: int = 0
+    """Messages that one subscriber missed for that reason, counted for each: it learns of them by a gap."""
+    timed_out: int = 0
+    """Subjects on which a subscriber's pattern ran out of time, so that it did not get them."""
+    malformed: int = 0
+    """Keys from subscribers that mean nothing here."""
+
+    @property
+    def sent(self) -> int:
+        """Messages handed to ZeroMQ, for one subscriber or many, or about to be in a batch."""
+        return self.published - self.unwanted - self.dropped
 
 
 @dataclass(slots=True)
@@ -33,6 +42,8 @@ class SubscriberStats:
     """Messages skipped because subject or payload could not be decoded."""
     lost: int = 0
     """Messages known to be lost; a plain ZeroMQ publisher gives no way to know."""
+    dropped: int = 0
+    """Messages that a subscription let go because of its `keep`."""
     recovered: int = 0
     """Lost messages that were had again."""
     timed_out: int = 0

@@ -9,6 +9,7 @@ from oz.message import Message
 from oz.protocol.interest import PrefixCounter
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern
+from oz.wire.keys import OWN
 
 CACHE_SIZE = 65_536
 """How many subjects a subscriber remembers the route of."""
@@ -23,18 +24,37 @@ class Subscription:
         patterns: the compiled patterns.
         handler: what is called with each message, or None when messages are received.
         active: False once it has been undone; nothing is delivered for it any more.
+        left: messages after which it ends, or None.
     """
 
-    __slots__ = ("_cancel", "active", "handler", "patterns")
+    __slots__ = ("__weakref__", "_cancel", "_last", "active", "handler", "left", "patterns")
 
     def __init__(
-        self, patterns: Iterable[Pattern], handler: Handler | None, cancel: Callable[[Subscription], None]
+        self,
+        patterns: Iterable[Pattern],
+        handler: Handler | None,
+        cancel: Callable[[Subscription], Any],
+        max_messages: int | None = None,
     ) -> None:
         """For `subscribe`."""
         self.patterns = tuple(dict.fromkeys(patterns))
         self.handler = handler
         self.active = True
+        self.left = max_messages
+        self._last: Message | None = None
         self._cancel = cancel
+
+    def count(self, message: Message) -> None:
+        """Count a message; with the last one the subscription ends."""
+        assert self.left is not None
+        self.left -= 1
+        if self.left == 0:
+            self._last = message
+            self.unsubscribe()
+
+    def wants(self, message: Message) -> bool:
+        """Tell whether a message may be delivered for it: it stands, or this is its last."""
+        return self.active or self._last is message
 
     def unsubscribe(self) -> None:
         """End it: nothing more is delivered, not even what was queued. A second call does nothing."""
@@ -60,7 +80,7 @@ class Route:
         subscriptions: all that match.
         is_clear: somebody wants it, and no pattern ran out of time.
         is_listed: a subscription without a handler wants it, so `receive` gives it.
-        is_only_listed: and no handler does.
+        is_only_listed: and no handler does, and nobody counts.
         is_malformed: it is not UTF-8 and nobody wants it.
         timed_out: the patterns that ran out of time.
     """
@@ -83,16 +103,23 @@ class Route:
         self.subscriptions = subscriptions
         self.is_clear = bool(subscriptions) and not timed_out
         self.is_listed = any(one.handler is None for one in subscriptions)
-        self.is_only_listed = self.is_listed and all(one.handler is None for one in subscriptions)
+        self.is_only_listed = self.is_listed and all(
+            one.handler is None and one.left is None for one in subscriptions
+        )
         # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
         self.is_malformed = not subscriptions and isinstance(subject, bytes)
         self.timed_out = timed_out
 
 
 class SubscriptionTable:
-    """All subscriptions of one subscriber, and the routes that follow from them."""
+    """All subscriptions of one subscriber, or of one of its streams, and the routes that follow from them.
 
-    __slots__ = ("_delimiter", "_index", "_prefixes", "_standing", "routes")
+    Attributes:
+        routes: those that are remembered, by subject.
+        unclear: how many of them are not clear; see `Route`.
+    """
+
+    __slots__ = ("_delimiter", "_index", "_prefixes", "_standing", "routes", "unclear")
 
     def __init__(self, delimiter: bytes = b"") -> None:
         """Start with none.
@@ -105,6 +132,11 @@ class SubscriptionTable:
         self._prefixes = PrefixCounter()
         self._standing: dict[Subscription, None] = {}
         self.routes: dict[bytes, Route] = {}
+        self.unclear = 0
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._standing)
 
     def __iter__(self) -> Any:
         """Go through the subscriptions, the oldest first."""
@@ -115,8 +147,18 @@ class SubscriptionTable:
         for pattern in subscription.patterns:
             self._index.add(pattern, subscription)
         self._standing[subscription] = None
-        self.routes.clear()
+        self._forget()
         return self._prefixes.add(self._wire_prefixes(subscription))
+
+    def add_pattern(self, subscription: Subscription, pattern: Pattern) -> None:
+        """Take in one of the patterns of a subscription, which ZeroMQ is not asked for by prefix."""
+        self._index.add(pattern, subscription)
+        self._standing[subscription] = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.routes.clear()
+        self.unclear = 0
 
     def remove(self, subscription: Subscription) -> list[bytes]:
         """Take a subscription out; give the prefixes that ZeroMQ need not send any more."""
@@ -126,7 +168,7 @@ class SubscriptionTable:
         del self._standing[subscription]
         for pattern in subscription.patterns:
             self._index.discard(pattern, subscription)
-        self.routes.clear()
+        self._forget()
         return self._prefixes.remove(self._wire_prefixes(subscription))
 
     def _wire_prefixes(self, subscription: Subscription) -> list[bytes]:
@@ -148,12 +190,16 @@ class SubscriptionTable:
 
     def route(self, subject: bytes) -> Route:
         """Say who gets the messages of a subject, and remember it."""
+        if subject.startswith(OWN):
+            # A batch for others, which an empty prefix lets through behind a proxy: not worth remembering.
+            return Route("", (), ())
         found = self._index.find(subject)
         route = Route(_readable(subject), tuple(dict.fromkeys(found.values)), found.timed_out)
         if len(self.routes) >= CACHE_SIZE:
             # All at once: finding the oldest again and again would walk over the slots of those gone before.
-            self.routes.clear()
+            self._forget()
         self.routes[subject] = route
+        self.unclear += not route.is_clear
         return route
 
 

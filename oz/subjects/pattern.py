@@ -102,6 +102,21 @@ class Pattern:
         """Whether the dialect matches bytes rather than text."""
         return self._dialect.is_bytes
 
+    @property
+    def is_lenient(self) -> bool:
+        """Whether it was compiled with `lenient=True`, in the rv dialect."""
+        return self._variant == "lenient"
+
+    @property
+    def flags(self) -> int:
+        """The flags that a compiled regex came with, as the `regex` package counts them; 0 without."""
+        return int(self._variant[0]) if isinstance(self._variant, tuple) else 0
+
+    @property
+    def named_lists(self) -> tuple[Any, ...]:
+        r"""The named lists that a compiled regex came with: pairs of name and words."""
+        return self._variant[1] if isinstance(self._variant, tuple) else ()
+
     def matches(self, subject: str | bytes) -> bool:
         """Tell whether a subject matches.
 
@@ -215,6 +230,16 @@ def compile(text: Any, dialect: str = DEFAULT_DIALECT, *, lenient: bool = False)
 
 def _remake(text: str | bytes, dialect: str, lenient: bool) -> Pattern:
     return compile(text, dialect, lenient=lenient)
+
+
+def regex_with_flags(text: str | bytes, flags: int) -> Pattern:
+    """Compile a pattern of the regex dialect with flags of the `regex` package.
+
+    Raises:
+        PatternError: the dialect does not allow it.
+    """
+    own = dialects.find(Regular.name).decode(text, PatternError)
+    return _from_regex(own, flags, {})
 
 
 def _from_regex(text: str | bytes, flags: int, named_lists: dict[str, Any]) -> Pattern:

@@ -44,7 +44,10 @@ class Poller(zmq.Poller):
         return {
             socket
             for socket, mask in self.sockets
-            if isinstance(socket, Subscriber) and mask & zmq.POLLIN and (socket._ready or socket._rest)
+            if isinstance(socket, Subscriber)
+            and mask & zmq.POLLIN
+            and socket._has_some
+            and socket._prefetch()
         }
 
     def _confirmed(self, events: list[tuple[Any, int]], waiting: set[Any]) -> list[tuple[Any, int]]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import select
 import time
+import weakref
 from collections.abc import Iterable
 from math import ceil
 from typing import Any
@@ -11,20 +13,35 @@ from typing import Any
 import zmq
 
 from oz.errors import Timeout
+from oz.sync.ticker import Ticker
+from oz.transport.outlet import Refused
 from oz.transport.publishing import PublisherBase
 from oz.transport.socket import CLOSE_TIMEOUT
 
 _SLICE = 0.05
-_YIELD = 0.001
+_YIELD, _LONGEST_YIELD = 0.0002, 0.005
 """Seconds for which a blocked publisher lets other threads have the socket; a lock alone is not fair."""
+
+_publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Send what is still in the windows of publishers that nobody closed."""
+    for publisher in list(_publishers):
+        if not publisher.closed:
+            publisher.close()
 
 
 class Publisher(PublisherBase):
-    """Publishes messages by subject on ordinary ZeroMQ PUB/SUB; in place of a `zmq.PUB` socket.
+    """Publishes messages by subject; in place of a `zmq.PUB` socket.
 
-    Several threads may publish on one. A message is `[subject, payload]`, so that every ZeroMQ
-    subscriber can read it. The methods of `zmq.Socket` are there too, with their own meaning and units.
+    Several threads may publish on one. Plain ZeroMQ subscribers get `[subject, payload]`; subscribers that
+    have the publisher filter get batches of what they want. The methods of `zmq.Socket` are there too,
+    with their own meaning and units.
     """
+
+    _ticker: Ticker | None = None
 
     def _set_options(self, high_water_mark: int | None) -> None:
         super()._set_options(high_water_mark)
@@ -33,12 +50,33 @@ class Publisher(PublisherBase):
         if self._on_full == "block" and self._full_timeout is not None:
             self.set(zmq.SNDTIMEO, round(self._full_timeout * 1000))
 
-    def publish(self, subject: str | bytes, payload: Any = b"") -> None:
+    def _endpoints_changed(self) -> None:
+        super()._endpoints_changed()
+        if self._ticker is None:
+            self._ticker = Ticker(self, self._max_delay)
+            _publishers.add(self)
+
+    def _expect_more(self) -> None:
+        ticker = self._ticker
+        if ticker is not None and not ticker.is_awake:
+            ticker.wake()
+
+    def publish(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> None:
         """Publish one message.
 
         Args:
             subject: a full subject, valid in the publisher's dialect.
             payload: bytes, or a list of them for several frames; with a codec any value that it encodes.
+            headers: text to text, bytes, numbers, truth values or None. Only subscribers that have the
+                publisher filter get them.
+            key: what sticky queue groups go by, in place of the subject.
 
         Raises:
             SubjectError: the dialect does not allow the subject, or a `_LOCAL.` one would leave this host.
@@ -48,34 +86,46 @@ class Publisher(PublisherBase):
             OwnershipError: the publisher was made before a fork.
         """
         try:
-            refused = self._outlet.publish(self, subject, payload)
+            if headers is None and key is None:
+                refused = self._outlet.publish(self, subject, payload)
+            else:
+                refused = self._publish(subject, payload, headers, key)
         except zmq.ZMQError:
             self._check_open()
             raise
         if refused is not None:
             if self._on_full != "block":
                 self._refused(subject)
-            self._send_when_possible(subject, *refused)
+            self._send_when_possible(subject, refused)
 
-    def _send_when_possible(self, subject: str | bytes, raw: bytes, payload: Any) -> None:
+    def _send_when_possible(self, subject: str | bytes, refused: Refused) -> None:
         """Wait for room in slices, between which another thread may close the publisher."""
         deadline = None if self._full_timeout is None else time.monotonic() + self._full_timeout
+        pause = _YIELD
+        waiting: Refused | None = refused
         while deadline is None or time.monotonic() < deadline:
             left = _SLICE if deadline is None else min(_SLICE, max(0.0, deadline - time.monotonic()))
             with self._guard:
                 self._check_open()
-                limit = self.get(zmq.SNDTIMEO)
-                self.set(zmq.SNDTIMEO, ceil(left * 1000))
-                try:
-                    self._outlet.hand_over(self, raw, payload, 0)
-                    return
-                except zmq.Again:
-                    pass
-                finally:
-                    if not self.closed:
-                        self.set(zmq.SNDTIMEO, limit)
-            time.sleep(_YIELD)
+                waiting = self._try_for(refused, left)
+            if waiting is None:
+                return
+            time.sleep(pause)
+            # A batch is sent without waiting for it.
+            pause = min(2 * pause, _LONGEST_YIELD) if self._dispatch.is_blocked else _YIELD
         self._refused(subject)
+
+    def _try_for(self, refused: Refused, seconds: float) -> Refused | None:
+        """Publish a message, and have ZeroMQ wait so long for room for a plain one."""
+        outlet, limit, flags = self._outlet, self.get(zmq.SNDTIMEO), self._outlet.flags
+        self.set(zmq.SNDTIMEO, ceil(seconds * 1000))
+        outlet.flags = 0
+        try:
+            return outlet.publish_any(self, *refused)
+        finally:
+            outlet.flags = flags
+            if not self.closed:
+                self.set(zmq.SNDTIMEO, limit)
 
     def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
         """Publish messages one after another.
@@ -90,10 +140,21 @@ class Publisher(PublisherBase):
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `publish`.
         """
         count = 0
-        for subject, payload in pairs:
-            self.publish(subject, payload)
-            count += 1
+        with self.batch():
+            for subject, payload in pairs:
+                self.publish(subject, payload)
+                count += 1
         return count
+
+    def flush(self) -> None:
+        """Send now what waits for others to make a batch.
+
+        Raises:
+            ClosedError: the publisher is closed.
+            OwnershipError: it was made before a fork.
+        """
+        self._check_open()
+        self._outlet.flush(self)
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
@@ -141,6 +202,8 @@ class Publisher(PublisherBase):
 
         In the child of a fork it does nothing.
         """
+        if self._ticker is not None and not self._guard.is_foreign:
+            self._ticker.stop()
         if self._close_socket(linger, timeout):
             seconds = timeout if timeout is not None else CLOSE_TIMEOUT
             self._end_context(seconds if linger is None else linger / 1000)

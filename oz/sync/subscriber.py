@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from inspect import iscoroutinefunction
@@ -14,9 +15,14 @@ import zmq
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.transport.frames import as_frame_objects, copy_into
+from oz.transport.inlet import RoutedInlet
 from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
+
+_READY_SLICE = 0.05
+_SLICE = 0.5
+"""Seconds of waiting at a time."""
 
 _PATIENCE = 0.05
 """Seconds that a call which must not wait may look through messages that are not for its caller."""
@@ -42,6 +48,8 @@ class Subscriber(SubscriberBase):
         """
         if self._ready:
             return self._ready.popleft()
+        if self._is_drained:
+            self._check_drained()
         if timeout is None:
             return self._next_forever()
         now = time.monotonic()
@@ -50,13 +58,22 @@ class Subscriber(SubscriberBase):
         return self._next_until(now + timeout, timeout)
 
     def __iter__(self) -> Iterator[Message]:
-        """Receive for ever, until the subscriber is closed."""
+        """Receive for ever, until the subscriber is closed or drained."""
         ready, take = self._ready, self._inlet.take
+        # What was unpacked of a batch; without batches something that is always empty.
+        waiting = self._inlet.waiting if isinstance(self._inlet, RoutedInlet) else deque[Message]()
         while True:
             if ready:
                 # Its handlers have been called.
                 yield ready.popleft()
                 continue
+            if waiting:
+                unpacked = waiting.popleft()
+                if unpacked.route.is_only_listed or self._dispatch(unpacked):
+                    yield unpacked
+                continue
+            if self._is_drained and not self._has_some:
+                return
             try:
                 message = take(self, 0)
             except zmq.Again:
@@ -92,6 +109,60 @@ class Subscriber(SubscriberBase):
                 if self.stats.delivered == seen:
                     return self.stats.delivered - before
 
+    def wait_ready(self, timeout: float | None = None) -> None:
+        """Wait until every publisher has answered: what any of them publishes from then on is not lost.
+
+        There is at least one for each endpoint connected to. Behind a proxy those count that have
+        answered anything so far. Messages that come meanwhile wait in line.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 only looks.
+
+        Raises:
+            Timeout: some publisher has not answered in that time; says what is missing.
+            ProtocolError: a publisher refuses a pattern; says which.
+            ValueError: without `filtering="publisher"`, as a plain publisher cannot answer.
+            ClosedError: the subscriber is closed.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._check_open()
+        while not self._is_ready():
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left < 0:
+                raise self._not_ready(timeout)
+            self._unpack_some(_READY_SLICE if left is None else min(_READY_SLICE, left))
+
+    def _unpack_some(self, seconds: float) -> None:
+        """Wait so long at most for batches and answers, and take in those that are there."""
+        assert isinstance(self._inlet, RoutedInlet)
+        self._check_open()
+        with self._guard:
+            super().poll(ceil(seconds * 1000))
+        self._inlet.unpack(self)
+
+    def drain(self, timeout: float = 1.0) -> None:
+        """Stop asking, and deliver what is there: handlers are called, the rest is still to be received.
+
+        Iteration ends after the last message, and `receive` raises `ClosedError`.
+
+        Args:
+            timeout: seconds for which publishers that filter are waited for, so that nothing on its way
+                is lost. A plain one does not answer: what is here counts.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+            OwnershipError: another thread is using it.
+        """
+        self._check_open()
+        deadline = time.monotonic() + timeout
+        self._begin_drain()
+        while not self._has_left() and (left := deadline - time.monotonic()) > 0:
+            self._unpack_some(min(left, _READY_SLICE))
+        with suppress(zmq.Again):
+            while True:
+                self._ready.append(self._next(_NOBLOCK))
+        self._end_drain()
+
     def _silent_for(self, timeout: float) -> Message:
         return self._next_until(time.monotonic() + timeout, timeout)
 
@@ -108,7 +179,7 @@ class Subscriber(SubscriberBase):
             self._check_open()
             with self._guard:
                 # In slices: a signal that comes just before the wait begins does not end it.
-                super().poll(ceil(min(left, 1.0) * 1000))
+                super().poll(ceil(min(left, _SLICE) * 1000))
             try:
                 return self._next(_NOBLOCK, deadline)
             except zmq.Again:
@@ -140,9 +211,10 @@ class Subscriber(SubscriberBase):
 
     def _dispatch(self, message: Message) -> bool:
         """Run the handlers; tell whether the message is also for whoever receives."""
+        self._count(message)
         for subscription in message.subscriptions:
             # A handler before this one may have ended this subscription.
-            if subscription.handler is not None and subscription.active:
+            if subscription.handler is not None and subscription.wants(message):
                 try:
                     subscription.handler(message)
                 except Exception:
@@ -213,7 +285,7 @@ class Subscriber(SubscriberBase):
         A message that no pattern wants makes the socket readable too. `receive(timeout=…)` and
         `oz.Poller` know better.
         """
-        if flags & zmq.POLLIN and (self._ready or self._rest):
+        if flags & zmq.POLLIN and self._has_some:
             return int(zmq.POLLIN)
         with self._guard:
             return super().poll(timeout, flags)

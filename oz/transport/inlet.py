@@ -13,12 +13,19 @@ import zmq
 
 from oz.message import Message
 from oz.protocol.intake import Intake
+from oz.protocol.unpacking import Unpacking
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard, in_use
 
 _get = zmq.backend.Socket.get
 _recv = zmq.backend.Socket.recv
 _NOBLOCK = int(zmq.NOBLOCK)
+
+PATIENCE_MS = 250
+"""Milliseconds for which a subscriber that has its publishers filter waits at a time."""
+
+_DRAIN_SECONDS = 0.05
+"""Seconds spent at most on looking for newer messages before one that is held back is given."""
 
 
 class Inlet:
@@ -67,6 +74,84 @@ class Inlet:
                 return message
             if until is not None and monotonic() >= until:
                 return None
+
+
+class RoutedInlet(Inlet):
+    """The same for a subscriber that has its publishers filter: one read gives a batch of messages.
+
+    Attributes:
+        waiting: messages that were unpacked and are still to be given.
+    """
+
+    __slots__ = ("_unpacking", "waiting")
+
+    def __init__(self, guard: Guard, reader: FrameReader, unpacking: Unpacking) -> None:
+        """Put together what a subscriber has."""
+        super().__init__(guard, reader, unpacking)
+        self._unpacking = unpacking
+        self.waiting = unpacking.waiting
+
+    def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
+        """Give the next message; see `Inlet.take`.
+
+        A read that waits comes back every `PATIENCE_MS`, since declarations may have to be made again.
+        """
+        waiting = self.waiting
+        if waiting:
+            return waiting.popleft()
+        limit = self.limit
+        ends = None if flags & _NOBLOCK or limit < 0 else monotonic() + limit / 1000
+        while True:
+            if (message := self._at_hand(socket)) is not None:
+                return message
+            try:
+                self._read_one(socket, flags)
+            except zmq.Again:
+                socket._declare_overdue()
+                if flags & _NOBLOCK or (ends is not None and monotonic() >= ends):
+                    raise
+            if waiting:
+                return waiting.popleft()
+            if until is not None and monotonic() >= until:
+                return None
+
+    def _at_hand(self, socket: Any) -> Message | None:
+        """Give a message that is held back, once there is none newer; declare what was gathered."""
+        streams = self._unpacking.streams
+        if streams.is_gathering:
+            socket._declare_gathered()
+        if not streams.kept:
+            return None
+        ends = monotonic() + _DRAIN_SECONDS
+        try:
+            while not self.waiting and monotonic() < ends:
+                self._read_one(socket, _NOBLOCK)
+        except zmq.Again:
+            pass
+        return self._unpacking.next()
+
+    def unpack(self, socket: Any) -> None:
+        """Take in all batches and answers that are there; messages wait in line."""
+        try:
+            while True:
+                self._read_one(socket, _NOBLOCK)
+        except zmq.Again:
+            socket._declare_overdue()
+
+    def _read_one(self, socket: Any, flags: int) -> None:
+        guard = self._guard
+        if not guard.acquire(False):
+            raise in_use()
+        try:
+            frames = self._read(socket, flags)
+        except zmq.ZMQError:
+            raise
+        except BaseException:
+            _skip_frames(socket)
+            raise
+        finally:
+            guard.release()
+        self._accept(frames, time_ns())
 
 
 def _skip_frames(socket: Any) -> None:

@@ -1,54 +1,118 @@
-"""The way out: what every message that is published passes through, in one plain object; see `inlet`."""
+"""The way out: what every message that is published passes through, in one plain object; see `inlet`.
+
+A message for plain subscribers goes to ZeroMQ at once. One for subscribers that have this publisher filter
+joins the window, a list that becomes a batch: at once when the publisher has been quiet, and otherwise when
+there are `max_batch` of them or `max_delay` is over. Adding to the window takes no lock: one `list.extend`
+is whole whatever other threads do.
+"""
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 import zmq
 
+from oz.protocol.audience import PLAIN, ROUTED, Audience
+from oz.protocol.packing import STEP, Rich
+from oz.protocol.retained import Retained
+from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
+from oz.transport.dispatch import BATCH_BYTES, Dispatch
 from oz.transport.guard import Guard
+from oz.wire.batch import HEADERS, LARGE, REPLY_TO
 from oz.wire.codec import Codec
 
 _send = zmq.backend.Socket.send
 # A plain number: the enum's member costs 0.3 µs a message.
 _SNDMORE = int(zmq.SNDMORE)
 
-LISTEN_EVERY = 4096
-"""After so many messages the subscriptions that have arrived are taken in; they would pile up otherwise."""
+LISTEN_EVERY = 0.001
+"""Seconds after which a busy publisher takes in the subscriptions that have arrived."""
+
+QUIET = 20e-6
+"""Seconds after which a publisher counts as quiet, so that its next message does not wait for others."""
+
+Route = tuple[Audience, bytes, bytes]
+"""Of a subject: who wants it, the bytes before a plain payload, and the subject's own bytes."""
+
+Refused = tuple[Route, Any, Any]
+"""A message for which a subscriber has no room: the route of its subject, its payload for plain subscribers
+and for the others. Nothing of it was sent, to nobody."""
 
 
 class Outlet:
     """Encodes messages and hands them to one publisher's socket.
 
     Attributes:
-        subjects: the bytes of each subject that was found valid, by how it was given.
+        subjects: the bytes of each subject that was found valid, with and without the delimiter, by how it
+            was given.
+        routes: the same and who wants it; forgotten whenever an interest changes.
         stats: what the publisher did.
-        flags: how `hand_over` sends: 0 or `zmq.NOBLOCK`.
+        flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
+        window: what is to go out in the next batches; see `packing.STEP`.
+        limit: the length of the window at which it goes out.
+        is_held: `with publisher.batch():`, so that nothing goes out before it is full.
     """
 
-    __slots__ = ("_encode", "_guard", "flags", "stats", "subjects")
+    __slots__ = (
+        "_dispatch",
+        "_encode",
+        "_guard",
+        "_is_rich",
+        "_listened_at",
+        "_retained",
+        "_sent_at",
+        "_whole_limit",
+        "flags",
+        "is_held",
+        "limit",
+        "routes",
+        "stats",
+        "subjects",
+        "window",
+    )
 
-    def __init__(self, guard: Guard, codec: Codec | None) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        codec: Codec | None,
+        router: Router,
+        dispatch: Dispatch,
+        retained: Retained | None,
+        max_batch: int,
+    ) -> None:
         """Put together what a publisher has."""
         self._guard = guard
         self._encode = codec.encode if codec is not None else None
-        self.subjects: dict[str | bytes, bytes] = {}
-        self.stats = PublisherStats()
+        self._dispatch = dispatch
+        self._retained = retained
+        self.subjects: dict[str | bytes, tuple[bytes, bytes]] = {}
+        self.routes: dict[str | bytes, Route] = {}
+        self.stats: PublisherStats = router.stats
         self.flags = 0
+        self.window: list[Any] = []
+        self.limit = self._whole_limit = STEP * max_batch
+        self.is_held = False
+        self._is_rich = False
+        self._sent_at = 0.0
+        self._listened_at = 0.0
 
-    def subject(self, socket: Any, subject: Any) -> bytes:
-        """Give the bytes of a subject; the socket checks one that is not remembered.
+    def route(self, socket: Any, subject: Any) -> Route:
+        """Give what is known of a subject; the socket checks one that is not remembered.
 
         Raises:
             SubjectError, ProtocolError, TypeError: it may not be published.
         """
         try:
-            raw = self.subjects.get(subject)
+            route = self.routes.get(subject)
         except TypeError:
             # Not hashable: no text, or a bytearray.
-            raw = None
-        return bytes(socket._admit(subject)) if raw is None else raw
+            route = None
+        if route is None:
+            admitted: Route = socket._admit(subject)
+            return admitted
+        return route
 
     def prepare(self, payload: Any) -> Any:
         """Give a payload that ZeroMQ takes.
@@ -60,33 +124,169 @@ class Outlet:
             payload = self._encode(payload)
         return payload if type(payload) is bytes else _as_bytes(payload)
 
-    def publish(self, socket: Any, subject: Any, payload: Any) -> tuple[bytes, Any] | None:
-        """Send one message.
+    def publish(self, socket: Any, subject: Any, payload: Any) -> Refused | None:
+        """Send one message that has nothing but a payload.
 
         Everything is checked and encoded before the first frame goes: half a message would join the next.
 
         Returns:
-            None; or, when a subscriber is at its high-water mark, what is still to be sent.
+            None; or the message, when a subscriber is at its high-water mark and it was not sent.
 
         Raises:
             SubjectError, ProtocolError, TypeError: it may not be published.
             OwnershipError: the publisher was made before a fork.
         """
         try:
-            raw = self.subjects[subject]
+            audience, _, raw = self.routes[subject]
         except (KeyError, TypeError):
-            raw = self.subject(socket, subject)
+            audience, _, raw = self.route(socket, subject)
         if type(payload) is not bytes or self._encode is not None:
             payload = self.prepare(payload)
+        window = self.window
+        if (
+            window
+            and audience.kind == ROUTED
+            and type(payload) is bytes
+            and len(payload) < LARGE
+            and self._retained is None
+        ):
+            # The common case of a busy publisher.
+            self.stats.published += 1
+            window += (audience, raw, payload)
+            if len(window) >= self.limit:
+                self.flush(socket)
+            return None
+        return self.publish_any(socket, self.route(socket, subject), payload)
+
+    def publish_with(
+        self, socket: Any, subject: Any, payload: Any, extras: dict[str, Any], key: bytes | None
+    ) -> Refused | None:
+        """Send one message with extras; see `publish`. Plain subscribers do not get them."""
+        route = self.route(socket, subject)
+        payload = self.prepare(payload)
+        if route[0].kind & ROUTED or self._retained is not None:
+            return self.publish_any(socket, route, payload, Rich(_as_item(payload), extras, key))
+        return self.publish_any(socket, route, payload)
+
+    def publish_any(self, socket: Any, route: Route, payload: Any, item: Any = None) -> Refused | None:
+        """Send one message of any kind; see `publish`.
+
+        Args:
+            socket: the publisher.
+            route: of its subject.
+            payload: as plain subscribers get it.
+            item: as the others do; None when it is the payload.
+        """
+        now = monotonic()
+        if route[0].kind != ROUTED and now - self._listened_at >= LISTEN_EVERY:
+            self._listened_at = now
+            if socket._listen():
+                route = socket._route(route[1], route[2])
+        audience, wire, raw = route
         self.stats.published += 1
-        try:
-            self.hand_over(socket, raw, payload, self.flags)
-        except zmq.Again:
-            return raw, payload
+        if not audience.kind and self._retained is None:
+            self.stats.unwanted += 1
+            return None
+        if item is None:
+            item = payload if type(payload) is bytes else Rich(_as_item(payload), {}, None)
+        if self._dispatch.is_blocked and audience.kind & ROUTED and not self._make_room(socket):
+            self.stats.published -= 1
+            return route, payload, item
+        if audience.kind & PLAIN:
+            try:
+                self.hand_over(socket, wire, payload, self.flags)
+            except zmq.Again:
+                self.stats.published -= 1
+                return route, payload, item
+        if audience.kind & ROUTED or self._retained is not None:
+            self._enqueue(socket, audience, raw, item, now)
         return None
 
-    def hand_over(self, socket: Any, raw: bytes, payload: Any, flags: int) -> None:
-        """Give one message to ZeroMQ.
+    def _enqueue(self, socket: Any, audience: Audience, raw: bytes, item: Any, now: float) -> None:
+        """Put a message into the window, or send it at once."""
+        guard = self._guard
+        if type(item) is not bytes or len(item) >= LARGE or self._retained is not None:
+            guard.acquire(True)
+            try:
+                self._enqueue_rare(socket, audience, raw, item)
+            finally:
+                guard.release()
+            return
+        if not self.window and now - self._sent_at >= QUIET and not self.is_held:
+            guard.acquire(True)
+            try:
+                if not self.window:
+                    self._sent_at = now
+                    self._dispatch.send_alone(socket, audience, raw, item)
+                    self._after_sending(socket, now)
+                    return
+            finally:
+                guard.release()
+        self.window += (audience, raw, item)
+        if len(self.window) >= self.limit:
+            self.flush(socket)
+        elif not self.is_held:
+            socket._expect_more()
+
+    def _enqueue_rare(self, socket: Any, audience: Audience, raw: bytes, item: Any) -> None:
+        """The same for what is large, has extras or is kept as a last value, with the guard held."""
+        if self._retained is not None:
+            self._retained.put(raw, item)
+        if not audience.kind & ROUTED:
+            return
+        content = item[0] if type(item) is Rich else item
+        if type(content) is bytes and len(content) >= LARGE:
+            self._send_window(socket)
+            self._dispatch.send_large(socket, [audience, raw, item])
+            return
+        self._is_rich |= type(item) is Rich
+        self.window += (audience, raw, item)
+        if len(self.window) >= self.limit:
+            self._send_window(socket)
+        elif not self.is_held:
+            socket._expect_more()
+
+    def _make_room(self, socket: Any) -> bool:
+        """Try to send what waits for room; tell whether the publisher can go on."""
+        with self._guard:
+            self._dispatch.retry(socket)
+        return not self._dispatch.is_blocked
+
+    def flush(self, socket: Any) -> None:
+        """Send what is in the window."""
+        guard = self._guard
+        guard.acquire(True)
+        try:
+            self._send_window(socket)
+        finally:
+            guard.release()
+
+    def _send_window(self, socket: Any) -> None:
+        window = self.window
+        length = len(window)
+        if not length:
+            return
+        now = monotonic()
+        taken = window[:length]
+        del window[:length]
+        is_rich, self._is_rich = self._is_rich, False
+        self._sent_at = now
+        self._dispatch.send(socket, taken, is_rich=is_rich)
+        if self._dispatch.size > BATCH_BYTES:
+            # Large messages: fewer of them in a batch from now on.
+            fewer = length * BATCH_BYTES // self._dispatch.size
+            self.limit = max(STEP, fewer - fewer % STEP)
+        elif self.limit < self._whole_limit:
+            self.limit = min(self._whole_limit, 2 * self.limit)
+        self._after_sending(socket, now)
+
+    def _after_sending(self, socket: Any, now: float) -> None:
+        if now - self._listened_at >= LISTEN_EVERY:
+            self._listened_at = now
+            socket._listen()
+
+    def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
+        """Give one plain message to ZeroMQ.
 
         Raises:
             zmq.Again: a subscriber is at its high-water mark and `on_full` is not `"drop"`.
@@ -94,7 +294,8 @@ class Outlet:
         guard = self._guard
         guard.acquire(True)
         try:
-            _send(socket, raw, flags | _SNDMORE)
+            self._dispatch.make_lossy(socket)
+            _send(socket, wire, flags | _SNDMORE)
             if type(payload) is tuple:
                 for frame in payload[:-1]:
                     _send(socket, frame, flags | _SNDMORE)
@@ -102,10 +303,38 @@ class Outlet:
             _send(socket, payload, flags)
         finally:
             guard.release()
-        stats = self.stats
-        stats.sent += 1
-        if not stats.sent % LISTEN_EVERY:
-            socket._listen()
+
+
+def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> dict[str, Any]:
+    """Put the extras of a message together.
+
+    Raises:
+        TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None.
+    """
+    extras: dict[str, Any] = {}
+    if headers:
+        if not isinstance(headers, dict):
+            raise TypeError(f"headers are a dict, not {type(headers).__name__}")
+        for name, value in headers.items():
+            if not isinstance(name, str) or not (
+                value is None or isinstance(value, (str, bytes, int, float, bool))
+            ):
+                raise TypeError(
+                    f"a header is text and its value text, bytes, a number or None, not {name!r}: {value!r}"
+                )
+            if isinstance(value, int) and not -(2**63) <= value < 2**64:
+                raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
+        extras[HEADERS] = dict(headers)
+    if reply_to is not None:
+        extras[REPLY_TO] = reply_to
+    return extras
+
+
+def _as_item(payload: Any) -> Any:
+    """Give the form in which a payload is packed: bytes, or a list of the bytes of several frames."""
+    if type(payload) is tuple:
+        return [bytes(frame) for frame in payload]
+    return payload if type(payload) is bytes else bytes(payload)
 
 
 def _as_bytes(payload: Any) -> Any:

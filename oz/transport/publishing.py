@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import os
+import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 import zmq
 
 from oz.errors import ProtocolError, SubjectError, SubjectWarning, WouldBlock
-from oz.protocol.interest import PeerInterest
+from oz.protocol.retained import Retained
+from oz.protocol.routing import UNREACHABLE, Router
 from oz.protocol.stats import PublisherStats
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport import endpoints
+from oz.transport.dispatch import MAX_BATCH, Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
-from oz.transport.outlet import LISTEN_EVERY, Outlet
-from oz.transport.socket import BaseSocket, backend_get, backend_recv, check_delimiter
+from oz.transport.outlet import Outlet, Refused, Route, extras_of
+from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket, backend_recv, backend_set, check_delimiter
+from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
+from oz.wire.keys import ID_SIZE
+from oz.wire.keys import OWN as OWN_KEYS
 
 OnFull = Literal["drop", "block", "error"]
 
-OWN_KEYS = b"\x00\x31"
-"""No subject may begin with these bytes: they open the keys of routed messages."""
+MAX_DELAY = 0.0005
+"""Seconds for which a message waits for others at most, unless said otherwise."""
 
 SUBJECTS_REMEMBERED = 65_536
 """How many subjects a publisher remembers as valid."""
 
-# As plain numbers: the enum members cost 0.3 µs a message.
 _NOBLOCK = int(zmq.NOBLOCK)
-_POLLIN = int(zmq.POLLIN)
+_SNDMORE = int(zmq.SNDMORE)
+_SUBSCRIBE = int(zmq.SUBSCRIBE)
+_UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
+_LISTEN_EVERY_SENDS = 64
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
 
 class PublisherBase(BaseSocket):
@@ -39,11 +50,14 @@ class PublisherBase(BaseSocket):
     _kind = zmq.XPUB
     _accepted_kinds = (zmq.PUB, zmq.XPUB)
     _outlet: Outlet
+    _router: Router
+    _dispatch: Dispatch
     _delimiter: bytes
-    _interest: PeerInterest
     _on_full: OnFull
     _full_timeout: float | None
+    _max_delay: float
     _plain_sends: int = 0
+    _has_more: bool = False
 
     def __init__(
         self,
@@ -57,6 +71,9 @@ class PublisherBase(BaseSocket):
         on_full: OnFull = "drop",
         full_timeout: float | None = None,
         high_water_mark: int | None = None,
+        last_value: bool = False,
+        max_batch: int = MAX_BATCH,
+        max_delay: float = MAX_DELAY,
     ) -> None:
         r"""Make a publisher.
 
@@ -71,11 +88,17 @@ class PublisherBase(BaseSocket):
             on_full: what to do when a subscriber is at its high-water mark: `"drop"` the message for
                 that subscriber, as ZeroMQ does; `"block"` until there is room for all; `"error"` raises.
             full_timeout: seconds that `"block"` waits at most; None is for ever.
-            high_water_mark: messages that may wait here for each subscriber; 0 is no limit. Default
-                100,000, or what ZeroMQ has when the context is yours.
+            high_water_mark: messages, or batches of them, that may wait here for each subscriber; 0 is no
+                limit. Default 100,000, or what ZeroMQ has when the context is yours.
+            last_value: keep the newest message of each subject, up to 65,536 of them, for subscribers that
+                ask for it.
+            max_batch: messages in one batch at most, from 1 to 65,535.
+            max_delay: seconds for which a message waits for others at most; one that comes alone never
+                waits. Only subscribers that have the publisher filter get batches.
 
         Raises:
-            ValueError: no such dialect, codec, `on_full` or endpoint, or an empty delimiter.
+            ValueError: no such dialect, codec, `on_full` or endpoint, an empty delimiter, a number that is
+                out of bounds.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to.
         """
@@ -86,21 +109,29 @@ class PublisherBase(BaseSocket):
             kind = None
         if on_full not in ("drop", "block", "error"):
             raise ValueError(f'on_full is "drop", "block" or "error", not {on_full!r}')
+        if not 1 <= max_batch <= MAX_COUNT:
+            raise ValueError(f"max_batch is from 1 to {MAX_COUNT} messages, not {max_batch!r}")
+        if not 0 <= max_delay <= 1:
+            raise ValueError(f"max_delay is from 0 to 1 second, not {max_delay!r}")
         found, ends = find_codec(codec), check_delimiter(delimiter)
         self._create(context, kind, dialect, Guard(waits=True))
-        self._outlet = (Outlet if ends is None else JoiningOutlet)(self._guard, found)
+        retained = Retained() if last_value else None
+        self._router = Router(os.urandom(ID_SIZE), PublisherStats())
+        self._dispatch = Dispatch(self._router, retained, drops=on_full == "drop")
+        kind_of_outlet = Outlet if ends is None else JoiningOutlet
+        self._outlet = kind_of_outlet(self._guard, found, self._router, self._dispatch, retained, max_batch)
         self._delimiter = ends or b""
-        self._interest = PeerInterest()
         self._on_full = on_full
         self._full_timeout = full_timeout
+        self._max_delay = max_delay
         with self._closed_on_failure():
             self._set_options(high_water_mark)
             self._attach(bind, connect)
 
     def _set_options(self, high_water_mark: int | None) -> None:
         self._set_high_water_mark(high_water_mark)
-        # Every subscription and unsubscription is reported, not only the first and last of a prefix.
-        self.set(zmq.XPUB_VERBOSER, 1)
+        # Every subscription and unsubscription is reported, and counts only once it was accepted here.
+        self.set(zmq.XPUB_MANUAL, 1)
         if self._on_full != "drop":
             self.set(zmq.XPUB_NODROP, 1)
 
@@ -117,8 +148,27 @@ class PublisherBase(BaseSocket):
 
     # subjects --------------------------------------------------------------------------------------------
 
-    def _admit(self, subject: Any) -> bytes:
-        """Check a subject that is not remembered; give its bytes.
+    def _admit(self, subject: Any) -> Route:
+        """Work out the route of a subject that is not remembered.
+
+        Raises:
+            SubjectError, ProtocolError, TypeError: it may not be published.
+            ClosedError: the publisher is closed.
+        """
+        self._check_open()
+        can_remember = isinstance(subject, (str, bytes))
+        forms = self._outlet.subjects.get(subject) if can_remember else None
+        if forms is None:
+            forms = self._check_subject(subject)
+            if can_remember:
+                _remember(self._outlet.subjects, subject, forms)
+        route = self._route(*forms)
+        if can_remember:
+            _remember(self._outlet.routes, subject, route)
+        return route
+
+    def _check_subject(self, subject: Any) -> tuple[bytes, bytes]:
+        """Check a subject; give the bytes before a plain payload, and its own.
 
         Raises:
             SubjectError: the dialect does not allow it, or it may not leave this host.
@@ -131,28 +181,33 @@ class PublisherBase(BaseSocket):
         raw = own if isinstance(own, bytes) else own.encode()
         if raw.startswith(OWN_KEYS):
             raise ProtocolError(f"subject {subject!r} begins with {OWN_KEYS!r}, which opens oz's own keys")
+        if raw in UNREACHABLE:
+            rule = "it would not reach subscribers to everything: docs/wire.md says why"
+            raise SubjectError(self.dialect, subject, 0, rule)
         if raw.startswith(b"_LOCAL.") and not all(endpoints.is_local(one) for one in self._endpoints):
             rule = f"_LOCAL subjects stay on this host, and {', '.join(self._endpoints)} does not"
             raise SubjectError(self.dialect, subject, 0, rule)
         advice = rules.subject_advice(own)
         if advice is not None:
-            warnings.warn(advice, SubjectWarning, stacklevel=5)
+            warnings.warn(advice, SubjectWarning, stacklevel=6)
         if self._delimiter and self._delimiter in raw:
             rule = f"the delimiter {self._delimiter!r} ends the subject, so it cannot hold one"
             raise SubjectError(self.dialect, subject, raw.index(self._delimiter), rule)
-        raw += self._delimiter
-        subjects = self._outlet.subjects
-        if len(subjects) >= SUBJECTS_REMEMBERED:
-            subjects.clear()
-        if isinstance(subject, (str, bytes)):
-            subjects[subject] = raw
-        return raw
+        return raw + self._delimiter, raw
+
+    def _route(self, wire: bytes, raw: bytes) -> Route:
+        """Find out who wants a subject that is valid."""
+        # Under the guard: another thread may be taking in an interest.
+        with self._guard:
+            return self._router.find(raw, wire), wire, raw
 
     def _endpoints_changed(self) -> None:
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
         self._outlet.subjects.clear()
+        self._outlet.routes.clear()
 
     def _refused(self, subject: str | bytes) -> NoReturn:
+        self._outlet.stats.published += 1
         self._outlet.stats.dropped += 1
         has_waited = self._on_full == "block" and self._full_timeout is not None
         waited = f" for {self._full_timeout:g} s" if has_waited else ""
@@ -162,11 +217,107 @@ class PublisherBase(BaseSocket):
 
     # interest --------------------------------------------------------------------------------------------
 
-    def _listen(self) -> None:
-        """Take in the subscriptions that have arrived. They would pile up in the socket otherwise."""
+    def _listen(self) -> bool:
+        """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
         with self._guard:
-            while int(backend_get(self, zmq.EVENTS)) & _POLLIN:
-                self._interest.learn(backend_recv(self, _NOBLOCK))
+            if self.closed:
+                return False
+            router, now = self._router, time.monotonic()
+            try:
+                while True:
+                    frame = backend_recv(self, _NOBLOCK)
+                    wanted, dropped = router.learn(frame, now)
+                    # ZeroMQ applies these to the connection that the frame came from.
+                    for key in wanted:
+                        backend_set(self, _SUBSCRIBE, key)
+                    for key in dropped:
+                        backend_set(self, _UNSUBSCRIBE, key)
+            except zmq.Again:
+                pass
+            has_changed, router.has_changed = router.has_changed, False
+            if router.to_answer or router.to_serve:
+                # What was published before goes out before.
+                self._outlet.flush(self)
+                self._dispatch.answer(self)
+            if has_changed:
+                self._outlet.routes.clear()
+            return has_changed
+
+    def _attend(self) -> bool:
+        """Do what is due: send what waits, take in subscriptions, tell streams where they stand.
+
+        Returns:
+            Whether there was anything to send.
+        """
+        with self._guard:
+            if self.closed:
+                return False
+            outlet, dispatch = self._outlet, self._dispatch
+            was_busy = bool(outlet.window or dispatch.full)
+            if not outlet.is_held:
+                outlet.flush(self)
+            self._listen()
+            dispatch.retry(self)
+            dispatch.beat(self, time.monotonic())
+            return was_busy
+
+    def _expect_more(self) -> None:
+        """Called when a message waits for others in the window: see to it that they go out in time."""
+        raise NotImplementedError
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Hold what is published until the end of a `with` block, or until a batch is full.
+
+        Only subscribers that have the publisher filter get batches; others get their messages at once.
+        """
+        outlet = self._outlet
+        was_held, outlet.is_held = outlet.is_held, True
+        try:
+            yield
+        finally:
+            outlet.is_held = was_held
+            if not was_held and not self.closed:
+                outlet.flush(self)
+
+    def _publish(
+        self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: str | bytes | None
+    ) -> Refused | None:
+        """Publish with headers or a key; see `Outlet.publish`."""
+        if isinstance(key, str):
+            key = key.encode()
+        elif not (key is None or isinstance(key, bytes)):
+            raise TypeError(f"a key is str or bytes, not {type(key).__name__}: {key!r}")
+        return self._outlet.publish_with(self, subject, payload, extras_of(headers), key)
+
+    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
+        if not self.closed and not self._guard.is_foreign:
+            seconds = CLOSE_TIMEOUT if timeout is None else timeout
+            if linger is not None:
+                seconds = float("inf") if linger < 0 else linger / 1000
+            self._send_rest(seconds)
+        is_own = super()._close_socket(linger, timeout)
+        # A message that nobody wants would not touch the socket, and so not find it closed.
+        self._outlet.routes.clear()
+        return is_own
+
+    def _send_rest(self, seconds: float) -> None:
+        """Send what has not gone out yet, for so long at most."""
+        deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE
+        with self._guard:
+            if self.closed:
+                return
+            try:
+                self._outlet.flush(self)
+                self._dispatch.retry(self)
+                while self._dispatch.full and time.monotonic() < deadline:
+                    time.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    self._dispatch.retry(self)
+                self._dispatch.say_where(self)
+            except zmq.ZMQError:
+                # The context was ended under the socket: nothing can be sent any more.
+                return
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether any subscriber has asked for what a subject begins with.
@@ -189,13 +340,18 @@ class PublisherBase(BaseSocket):
                 f"n is how many subscriptions to wait for, not {wanted!r}; a subject is subject=…"
             )
         self._listen()
-        raw = None if subject is None else self._outlet.subject(self, subject)
-        return self._interest.count(raw) >= wanted
+        return self._count(subject) >= wanted
+
+    def _count(self, subject: str | bytes | None) -> int:
+        with self._guard:
+            if subject is None:
+                return self._router.count(None, None)
+            _, wire, raw = self._outlet.route(self, subject)
+            return self._router.count(raw, wire)
 
     def _too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
-        raw = None if subject is None else self._outlet.subject(self, subject)
         what = "" if subject is None else f" for {subject!r}"
-        return f"{self._interest.count(raw)} of {wanted} subscriptions{what} came within {timeout or 0:g} s"
+        return f"{self._count(subject)} of {wanted} subscriptions{what} came within {timeout or 0:g} s"
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 
@@ -204,20 +360,43 @@ class PublisherBase(BaseSocket):
     ) -> Any:
         """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
         with self._guard:
-            self._listen_at_times()
-            return super().send(data, flags, copy=copy, track=track, **kwargs)
+            if not self._has_more:
+                self._check_first(data)
+                self._listen_at_times()
+            result = super().send(data, flags, copy=copy, track=track, **kwargs)
+            self._has_more = bool(flags & _SNDMORE)
+            return result
 
     def send_multipart(
         self, msg_parts: Iterable[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
     ) -> Any:
         """Send the frames of one message, as `zmq.Socket.send_multipart` does, unchecked."""
+        frames = list(msg_parts)
         with self._guard:
-            self._listen_at_times()
-            return super().send_multipart(list(msg_parts), flags, copy=copy, track=track, **kwargs)
+            if frames and not self._has_more:
+                self._check_first(frames[0])
+                self._listen_at_times()
+            result = super().send_multipart(frames, flags, copy=copy, track=track, **kwargs)
+            self._has_more = bool(flags & _SNDMORE)
+            return result
+
+    def _check_first(self, frame: Any) -> None:
+        """Refuse a first frame that would not arrive where it should.
+
+        Raises:
+            ProtocolError: it begins as oz's own keys do; or it is empty or a zero byte, and there are
+                subscribers to everything, who would not get it.
+        """
+        first = frame.bytes if isinstance(frame, zmq.Frame) else bytes(memoryview(frame)[:2])
+        if first[:2] == OWN_KEYS:
+            raise ProtocolError(f"a first frame begins with {OWN_KEYS!r}, which opens oz's own keys")
+        if first in UNREACHABLE and len(frame) < 2 and self._router.plain.matches(b""):
+            raise ProtocolError(f"a first frame of {first!r} does not reach subscribers to everything")
 
     def _listen_at_times(self) -> None:
+        self._dispatch.make_lossy(self)
         self._plain_sends += 1
-        if not self._plain_sends % LISTEN_EVERY:
+        if not self._plain_sends % _LISTEN_EVERY_SENDS:
             self._listen()
 
     def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Any:
@@ -232,3 +411,10 @@ class PublisherBase(BaseSocket):
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
         """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
         raise zmq.ZMQError(zmq.ENOTSUP)
+
+
+def _remember(known: dict[Any, Any], subject: str | bytes, value: object) -> None:
+    if len(known) >= SUBJECTS_REMEMBERED:
+        # All at once: finding the oldest again and again would walk over the slots of those gone before.
+        known.clear()
+    known[subject] = value

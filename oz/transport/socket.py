@@ -26,6 +26,7 @@ CLOSE_TIMEOUT = 5.0
 # Backend calls by their unbound methods: the attributes of zmq.Socket add 0.3 µs to each.
 backend_get = zmq.backend.Socket.get
 backend_recv = zmq.backend.Socket.recv
+backend_set = zmq.backend.Socket.set
 
 
 def check_delimiter(delimiter: Any) -> bytes | None:
@@ -56,6 +57,7 @@ class BaseSocket(zmq.Socket[Any]):
     _guard: Guard
     _own_context: bool
     _endpoints: list[str]
+    _connections: int = 0
 
     _kind: ClassVar[int]
     _accepted_kinds: ClassVar[tuple[int, ...]]
@@ -147,6 +149,7 @@ class BaseSocket(zmq.Socket[Any]):
             manager = super().connect(addr)
         if addr not in self._endpoints:
             self._endpoints.insert(0, addr)
+        self._connections += 1
         self._endpoints_changed()
         return manager
 

@@ -3,29 +3,46 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 import zmq
 
-from oz.errors import PatternError
+from oz.errors import ClosedError, PatternError, ProtocolError, Timeout
 from oz.message import Message
+from oz.protocol import keeping
+from oz.protocol.declarations import Wishes
 from oz.protocol.intake import Intake
 from oz.protocol.splitting import SplittingIntake
 from oz.protocol.stats import SubscriberStats
+from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Handler, Subscription
+from oz.protocol.unpacking import OnGap, Unpacking
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
 from oz.transport.frames import frame_reader
 from oz.transport.guard import Guard
-from oz.transport.inlet import Inlet
+from oz.transport.inlet import PATIENCE_MS, Inlet, RoutedInlet
 from oz.transport.socket import BaseSocket, check_delimiter
 from oz.wire.codec import Codec, find_codec
+from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES, Terms
 
 _log = logging.getLogger("oz.subscriber")
 
 EVERYTHING = compile(b"", "zmq")
+
+Filtering = Literal["prefix", "publisher"]
+Keep = Literal["all", "latest", "drop_oldest", "drop_newest"]
+Policy = Literal["turn", "sticky", "first"]
+
+GOODBYE_SECONDS = 0.5
+"""How long closing waits at most for the goodbye to be sent."""
+
+ROUTED_HIGH_WATER_MARK = 1_000
+"""Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -37,6 +54,9 @@ class SubscriberBase(BaseSocket):
     _accepted_kinds = (zmq.SUB,)
     _intake: Intake
     _inlet: Inlet
+    _streams: Streams | None
+    _is_shared: bool
+    _is_drained: bool = False
     _ready: deque[Message]
     _rest: deque[bytes]
 
@@ -50,6 +70,9 @@ class SubscriberBase(BaseSocket):
         codec: str | Codec | None = None,
         delimiter: bytes | None = None,
         high_water_mark: int | None = None,
+        filtering: Filtering = "prefix",
+        shared: bool = False,
+        on_gap: OnGap | None = None,
     ) -> None:
         r"""Make a subscriber.
 
@@ -62,10 +85,17 @@ class SubscriberBase(BaseSocket):
             delimiter: for messages of one frame: what stands between subject and payload, such as
                 `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
             high_water_mark: messages that may wait here for each publisher; 0 is no limit. Default
-                100,000, or what ZeroMQ has when the context is yours.
+                100,000, or what ZeroMQ has when the context is yours. With `filtering="publisher"` it
+                counts batches, and the default is 1,000.
+            filtering: `"prefix"` works with every ZeroMQ publisher: it sends all that begins as a pattern
+                does. `"publisher"` needs oz there too: it sends what matches, and no loss is silent.
+            shared: with `filtering="publisher"`, for a pattern that very many subscribers have: the
+                publisher sends each message once for all of them.
+            on_gap: with `filtering="publisher"`, called with an `oz.Gap` whenever messages were lost.
 
         Raises:
-            ValueError: no such dialect, codec or endpoint, or an empty delimiter.
+            ValueError: no such dialect, codec, filtering or endpoint, an empty delimiter, or something
+                that needs `filtering="publisher"` without it.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to.
         """
@@ -75,14 +105,26 @@ class SubscriberBase(BaseSocket):
         else:
             kind = None
         found, ends = find_codec(codec), check_delimiter(delimiter)
+        is_routed = _check_filtering(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
         self._create(context, kind, dialect, Guard(waits=False))
-        self._intake = Intake(found) if ends is None else SplittingIntake(ends, found)
-        self._inlet = Inlet(self._guard, frame_reader(self), self._intake)
+        self._is_shared = shared
+        self._streams = Streams(os.urandom) if is_routed else None
+        if self._streams is not None:
+            unpacking = Unpacking(self._streams, found, on_gap)
+            self._intake = unpacking
+            self._inlet = RoutedInlet(self._guard, frame_reader(self), unpacking)
+        else:
+            self._intake = Intake(found) if ends is None else SplittingIntake(ends, found)
+            self._inlet = Inlet(self._guard, frame_reader(self), self._intake)
         self._ready = deque()
         self._rest = deque()
         with self._closed_on_failure():
+            if is_routed and high_water_mark is None and self._own_context:
+                high_water_mark = ROUTED_HIGH_WATER_MARK
             self._set_high_water_mark(high_water_mark)
             self.set(zmq.SNDHWM, 0)
+            if is_routed:
+                super().set(zmq.RCVTIMEO, PATIENCE_MS)
             self._attach(bind, connect)
 
     # subscribing -----------------------------------------------------------------------------------------
@@ -93,6 +135,12 @@ class SubscriberBase(BaseSocket):
         *,
         dialect: str | None = None,
         handler: Handler | None = None,
+        group: str | None = None,
+        policy: Policy = "turn",
+        keep: Keep = "all",
+        max_waiting: int = keeping.LIMIT,
+        last_value: bool = False,
+        max_messages: int | None = None,
     ) -> Subscription:
         """Ask for the messages whose subject matches.
 
@@ -102,29 +150,72 @@ class SubscriberBase(BaseSocket):
                 is ZeroMQ's own for everything, in every dialect.
             dialect: the dialect of this pattern, if it is another than the socket's.
             handler: is called with each message; without it messages are had by `receive` or iteration.
+            group: a queue group: of its members, known by this name, one gets each message.
+            policy: which one: each in `"turn"`, `"sticky"` by subject or the key given to `publish`, or
+                `"first"`, the senior member. That of the senior member counts.
+            keep: what to do when messages come faster than they are taken: `"all"` keeps them until
+                ZeroMQ's queues are full, and then the publisher's `on_full` counts; `"latest"` keeps the
+                newest of each subject; `"drop_oldest"` and `"drop_newest"` keep `max_waiting` of them.
+            max_waiting: messages, or subjects with `keep="latest"`, that are kept.
+            last_value: give the newest message of each subject that matches first, if the publisher
+                keeps it.
+            max_messages: end the subscription after so many.
+
+        All but the first three and `max_messages` need `filtering="publisher"`.
 
         Returns:
             The subscription, which can be undone.
 
         Raises:
-            PatternError: the dialect does not allow the pattern.
+            PatternError: the dialect does not allow the pattern, or it cannot be sent to a publisher.
             TypeError: the handler cannot be called, or is `async` and the socket is not.
-            ValueError: an empty list of patterns.
+            ValueError: an empty list of patterns, or an option that is out of bounds or needs
+                `filtering="publisher"`.
             ClosedError: the subscriber is closed.
         """
         self._check_open()
         if handler is not None:
             self._check_handler(handler)
+        terms = _check_terms(group, policy, keep, max_waiting, shared=self._is_shared)
+        if self._streams is None and (terms != Terms() or last_value):
+            raise ValueError('group, keep and last_value need Subscriber(…, filtering="publisher")')
+        if max_messages is not None and max_messages < 1:
+            raise ValueError(f"max_messages is 1 or more, not {max_messages!r}")
         patterns = self._compile(pattern, dialect or self.dialect)
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         # A message knows its subscriptions: one that is kept must not keep the socket.
         cancel = weakref.WeakMethod(self._cancel)
-        subscription = Subscription(patterns, handler, lambda one: (method := cancel()) and method(one))
+        subscription = Subscription(
+            patterns, handler, lambda one: (method := cancel()) and method(one), max_messages
+        )
         with self._guard:
-            for prefix in self._intake.table.add(subscription):
-                super().set(zmq.SUBSCRIBE, prefix)
+            if self._streams is None:
+                self._ask(Wishes(self._intake.table.add(subscription)))
+            else:
+                self._ask(self._streams.add(subscription, terms, last_value=last_value))
         return subscription
+
+    def _ask(self, wishes: Wishes) -> None:
+        """Tell ZeroMQ what to ask for, and what no longer."""
+        if self.closed:
+            return
+        for key in wishes.wanted:
+            super().set(zmq.SUBSCRIBE, key)
+        for key in wishes.dropped:
+            super().set(zmq.UNSUBSCRIBE, key)
+
+    def _declare_gathered(self) -> None:
+        if self._streams is not None and self._streams.is_gathering:
+            with self._guard:
+                self._ask(self._streams.flush())
+
+    def _declare_overdue(self) -> None:
+        """Declare what was gathered, and again what nobody answered."""
+        if self._streams is not None:
+            self._declare_gathered()
+            with self._guard:
+                self._ask(self._streams.renew(time.monotonic()))
 
     def unsubscribe(self, topic: str | bytes | Pattern | Subscription | Iterable[Any]) -> None:
         """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
@@ -148,16 +239,82 @@ class SubscriberBase(BaseSocket):
 
     def _cancel(self, subscription: Subscription) -> None:
         with self._guard:
-            for prefix in self._intake.table.remove(subscription):
-                if not self.closed:
-                    super().set(zmq.UNSUBSCRIBE, prefix)
+            if self._streams is None:
+                self._ask(Wishes(dropped=self._intake.table.remove(subscription)))
+            else:
+                self._ask(self._streams.remove(subscription))
         kept = [message for message in self._ready if self._still_wanted(message)]
         self._ready.clear()
         self._ready.extend(kept)
+        if isinstance(self._intake, Unpacking):
+            self._intake.retain(lambda message: any(one.active for one in message.subscriptions))
 
     @staticmethod
     def _still_wanted(message: Message) -> bool:
-        return any(one.active and one.handler is None for one in message.subscriptions)
+        """Tell whether a message is for whoever receives."""
+        return any(one.handler is None and one.wants(message) for one in message.subscriptions)
+
+    @staticmethod
+    def _count(message: Message) -> None:
+        """Count a message for subscriptions that end after so many."""
+        for subscription in message.subscriptions:
+            if subscription.left is not None and subscription.active:
+                subscription.count(message)
+
+    @property
+    def _has_some(self) -> bool:
+        """Whether a message is here already, taken from the socket."""
+        if self._ready or self._rest:
+            return True
+        unpacking = self._intake
+        return isinstance(unpacking, Unpacking) and (
+            bool(unpacking.waiting) or any(stream.kept for stream in unpacking.streams.kept)
+        )
+
+    def _begin_drain(self) -> None:
+        """Stop asking publishers that filter. A plain one goes on until what is here has been taken."""
+        if self._streams is not None:
+            with self._guard:
+                self._ask(self._streams.leave())
+
+    def _has_left(self) -> bool:
+        """Tell whether nothing more can be on its way from publishers that filter."""
+        return self._streams is None or self._streams.has_left()
+
+    def _end_drain(self) -> None:
+        with self._guard:
+            if self._streams is not None:
+                self._ask(Wishes(dropped=list(self._streams.by_key)))
+            else:
+                for subscription in self._intake.table:
+                    self._ask(Wishes(dropped=self._intake.table.remove(subscription)))
+        self._is_drained = True
+
+    def _check_drained(self) -> None:
+        if self._is_drained and not self._has_some:
+            raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
+
+    def _is_ready(self) -> bool:
+        """Tell whether every publisher has answered everything; see `wait_ready`.
+
+        Raises:
+            ValueError: only a subscriber with `filtering="publisher"` can know.
+            ProtocolError: a publisher refuses a pattern.
+        """
+        if self._streams is None:
+            raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
+        refusals = self._streams.refusals()
+        if refusals:
+            raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
+        return self._streams.is_ready(self._paths)
+
+    def _not_ready(self, timeout: float | None) -> Timeout:
+        assert self._streams is not None
+        state = self._streams.unready()
+        return Timeout(
+            f"not ready within {timeout or 0:g} s: {state['publishers']} publishers were heard, "
+            f"{state['unanswered']} declarations are unanswered"
+        )
 
     def _compile(self, pattern: Any, dialect: str) -> list[Pattern]:
         if isinstance(pattern, (bytes, bytearray, memoryview)):
@@ -175,6 +332,11 @@ class SubscriberBase(BaseSocket):
                 )
             raise
 
+    @property
+    def _paths(self) -> int:
+        """Over how many connections publishers are expected."""
+        return self._connections
+
     # the pyzmq surface -----------------------------------------------------------------------------------
 
     def set(self, option: int, optval: Any) -> None:
@@ -186,9 +348,11 @@ class SubscriberBase(BaseSocket):
         else:
             # A SUB forwards only SNDHWM subscriptions in a burst and silently drops the rest: no limit
             # there, also when set_hwm sets both marks.
-            super().set(option, 0 if option == zmq.SNDHWM else optval)
             if option == zmq.RCVTIMEO:
                 self._inlet.limit = int(optval)
+                if self._streams is not None:
+                    return
+            super().set(option, 0 if option == zmq.SNDHWM else optval)
 
     setsockopt = set
 
@@ -215,8 +379,10 @@ class SubscriberBase(BaseSocket):
         """Get a socket option; RCVMORE speaks of the frames that `recv` has left of a message."""
         if option == zmq.RCVMORE:
             return int(bool(self._rest))
+        if option == zmq.RCVTIMEO and self._streams is not None:
+            return self._inlet.limit
         value: Any = super().get(option)
-        if option == zmq.EVENTS and (self._rest or self._ready):
+        if option == zmq.EVENTS and self._has_some:
             return value | zmq.POLLIN
         return value
 
@@ -233,3 +399,52 @@ class SubscriberBase(BaseSocket):
         """Report that a handler raised; the message still goes to everybody else."""
         self.stats.failed += 1
         _log.exception("the handler of %r raised", subscription)
+
+    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
+        if self._streams is not None and not self.closed and not self._guard.is_foreign:
+            with self._guard:
+                goodbye = self._streams.leave()
+                if goodbye.wanted:
+                    # What stands is not taken back: that goes by itself when the connection does.
+                    self._ask(Wishes(goodbye.wanted))
+                    if not linger and timeout is None:
+                        linger = round(1000 * GOODBYE_SECONDS)
+        return super()._close_socket(linger, timeout)
+
+
+def _check_filtering(filtering: Any, *, shared: bool, on_gap: Any, delimiter: bytes | None) -> bool:
+    """Tell whether the publisher is to filter.
+
+    Raises:
+        ValueError: no such filtering, or an option that does not go with it.
+        TypeError: `on_gap` cannot be called.
+    """
+    if filtering not in ("prefix", "publisher"):
+        raise ValueError(f'filtering is "prefix" or "publisher", not {filtering!r}')
+    is_routed = bool(filtering == "publisher")
+    if not is_routed and (shared or on_gap is not None):
+        raise ValueError('shared and on_gap need filtering="publisher": a plain publisher numbers nothing')
+    if is_routed and delimiter is not None:
+        raise ValueError('a delimiter is for plain messages; filtering="publisher" needs none')
+    if on_gap is not None and not callable(on_gap):
+        raise TypeError(f"on_gap is called with each gap; {on_gap!r} cannot be called")
+    return is_routed
+
+
+def _check_terms(group: Any, policy: Any, keep: Any, max_waiting: Any, *, shared: bool) -> Terms:
+    """Put the terms of a subscription together.
+
+    Raises:
+        ValueError: one is out of bounds, or does not go with the others.
+    """
+    if policy not in POLICIES:
+        raise ValueError(f"policy is one of {', '.join(POLICIES)}, not {policy!r}")
+    if keep not in KEEPS:
+        raise ValueError(f"keep is one of {', '.join(KEEPS)}, not {keep!r}")
+    if group is not None and not (isinstance(group, str) and 0 < len(group.encode()) <= MAX_GROUP):
+        raise ValueError(f"a queue group has a name of 1 to {MAX_GROUP} bytes, not {group!r}")
+    if not 1 <= max_waiting < 2**32:
+        raise ValueError(f"max_waiting is 1 or more, not {max_waiting!r}")
+    if shared and (group or keep != "all"):
+        raise ValueError("a shared subscriber gets what all others get: no group, and keep is all")
+    return Terms(shared, group or "", policy if group else "turn", keep, 0 if keep == "all" else max_waiting)

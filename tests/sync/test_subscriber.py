@@ -73,14 +73,26 @@ def test_a_subject_of_10_000_tokens_passes(pair):
     assert len(message.subscriptions) == 3
 
 
-def test_single_frames_and_empty_payloads_and_many_frames_and_the_empty_subject_arrive(pair):
+def test_single_frames_and_empty_payloads_and_many_frames_arrive(pair):
     two = pair("")
-    sent = [[b"a"], [b"a", b""], [b"a", *(b"%d" % number for number in range(100))], [b"", b"x"], [b""]]
+    sent = [[b"a"], [b"a", b""], [b"a", *(b"%d" % number for number in range(100))], [b"\x00x", b"x"]]
     for frames in sent:
         two.pub.send_multipart(frames)
     messages = [two.sub.receive(timeout=DEADLINE) for _ in sent]
     assert [message.frames for message in messages] == sent
-    assert [message.payload for message in messages] == [b"", b"", b"0", b"x", b""]
+    assert [message.payload for message in messages] == [b"", b"", b"0", b"x"]
+
+
+@pytest.mark.parametrize("first", [b"", b"\x00", b"\x00\x31x"])
+def test_a_first_frame_that_would_not_reach_a_subscriber_to_everything_is_refused(pair, first):
+    two = pair("")
+    with pytest.raises(oz.ProtocolError):
+        two.pub.send_multipart([first, b"x"])
+    with pytest.raises(oz.ProtocolError):
+        two.pub.send(first)
+    two.pub.send(b"a", zmq.SNDMORE)
+    two.pub.send(first)
+    assert two.sub.receive(timeout=DEADLINE).payload == first
 
 
 def test_what_is_not_utf_8_is_malformed_to_text_dialects_and_bytes_to_byte_dialects(pair):

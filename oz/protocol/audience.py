@@ -1,0 +1,69 @@
+"""Who wants a subject, as a publisher works it out once for each subject."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oz.protocol.groups import Choice, Group
+from oz.protocol.outgoing import OutStream
+
+NOBODY, PLAIN, ROUTED = 0, 1, 2
+
+
+class Audience:
+    """Who gets messages. Subjects wanted by the same ones have the same audience, so that batches fill.
+
+    Attributes:
+        kind: `NOBODY`, or of `PLAIN` and `ROUTED` those that apply, added.
+        streams: the streams that each message goes out on.
+        choices: for each queue group, the members of which one gets it.
+        is_simple: whether a message goes out as it is on every stream: no groups, no `keep`.
+    """
+
+    __slots__ = ("choices", "is_simple", "kind", "streams")
+
+    def __init__(
+        self, *, is_plain: bool, streams: tuple[OutStream, ...], choices: tuple[Choice, ...]
+    ) -> None:
+        """Put together who wants it."""
+        self.kind = PLAIN * is_plain | ROUTED * bool(streams or choices)
+        self.streams = streams
+        self.choices = choices
+        self.is_simple = not choices and all(one.terms.keep == "all" for one in streams)
+
+
+class Audiences:
+    """All audiences in use; forgotten whenever an interest comes or goes."""
+
+    __slots__ = ("_known",)
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self._known: dict[Any, Audience] = {}
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._known.clear()
+
+    def find(self, found: Iterable[OutStream], groups: dict[str, Group], *, is_plain: bool) -> Audience:
+        """Give the audience made of some streams.
+
+        Args:
+            found: the streams with a pattern that matches.
+            groups: the queue groups by name.
+            is_plain: whether a plain subscription matches.
+        """
+        members = frozenset(found)
+        audience = self._known.get((members, is_plain))
+        if audience is None:
+            streams, grouped = [], dict[str, list[OutStream]]()
+            for stream in sorted(members, key=lambda one: one.joined):
+                if stream.terms.group:
+                    grouped.setdefault(stream.terms.group, []).append(stream)
+                else:
+                    streams.append(stream)
+            choices = tuple(Choice(groups[name], several) for name, several in grouped.items())
+            audience = Audience(is_plain=is_plain, streams=tuple(streams), choices=choices)
+            self._known[members, is_plain] = audience
+        return audience

@@ -1,0 +1,49 @@
+"""Patterns as they travel to a publisher, and back."""
+
+from __future__ import annotations
+
+import struct
+
+from oz.errors import PatternError, ProtocolError
+from oz.subjects.pattern import Pattern, compile, regex_with_flags
+from oz.wire.keys import MAX_PATTERN, Declared
+
+_FLAGS = struct.Struct(">I")
+
+
+def declare(pattern: Pattern) -> Declared:
+    """Give the form in which a pattern travels.
+
+    Raises:
+        PatternError: it has none, or one that is too long.
+    """
+    text = pattern.text.encode() if isinstance(pattern.text, str) else pattern.text
+    dialect, flags, lists = pattern.dialect, pattern.flags, pattern.named_lists
+    if lists:
+        rule = "named lists cannot be sent to a publisher; write the words into the pattern"
+        raise PatternError(dialect, pattern.text, 0, rule)
+    if flags:
+        dialect, text = "regex flags", _FLAGS.pack(flags) + text
+    elif pattern.is_lenient:
+        dialect = "rv lenient"
+    if len(text) > MAX_PATTERN:
+        rule = f"{len(text)} bytes are too long to be sent to a publisher, which takes {MAX_PATTERN}"
+        raise PatternError(dialect, pattern.text, 0, rule)
+    return Declared(dialect, text)
+
+
+def restore(declared: Declared) -> Pattern:
+    """Compile a pattern that came from a subscriber.
+
+    Raises:
+        PatternError: its dialect does not allow it.
+        ProtocolError: it is cut short.
+    """
+    if declared.dialect == "rv lenient":
+        return compile(declared.text, "rv", lenient=True)
+    if declared.dialect == "regex flags":
+        if len(declared.text) < _FLAGS.size:
+            raise ProtocolError("a regex without its flags")
+        (flags,) = _FLAGS.unpack_from(declared.text)
+        return regex_with_flags(declared.text[_FLAGS.size :], flags)
+    return compile(declared.text, declared.dialect)

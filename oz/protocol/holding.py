@@ -1,0 +1,112 @@
+"""What a publisher holds back for a stream that is full, on the terms that its subscriber chose."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from typing import Any, Protocol
+
+from oz.protocol import keeping
+from oz.protocol.outgoing import OutStream
+
+
+class Held(Protocol):
+    """Messages of one stream that found no room."""
+
+    def put(self, stream: OutStream, items: list[Any]) -> int:
+        """Take subjects and payloads in; give how many messages the subscriber will miss for it."""
+        ...
+
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
+        """Give the sequence of the first, and subjects and payloads of at most so many messages."""
+        ...
+
+    def drop(self, count: int) -> None:
+        """Forget those that were given."""
+        ...
+
+    def __bool__(self) -> bool:
+        """Whether any are held."""
+        ...
+
+
+class Newest:
+    """The newest so many messages; each has its sequence, so that those let go show as a gap."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, limit: int) -> None:
+        """Start empty."""
+        self._items: deque[tuple[bytes, Any]] = deque(maxlen=limit)
+
+    def __bool__(self) -> bool:
+        """Whether any are held."""
+        return bool(self._items)
+
+    def put(self, stream: OutStream, items: list[Any]) -> int:
+        """Take messages in."""
+        pairs = list(zip(items[0::2], items[1::2], strict=True))
+        before = len(self._items) + len(pairs)
+        self._items.extend(pairs)
+        stream.sequence += len(pairs)
+        return before - len(self._items)
+
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
+        """Give the oldest of them."""
+        pairs = list(islice(self._items, most))
+        return stream.sequence - len(self._items), [part for pair in pairs for part in pair]
+
+    def drop(self, count: int) -> None:
+        """Forget the oldest."""
+        for _ in range(count):
+            self._items.popleft()
+
+
+class Latest:
+    """The newest message of each subject. Those that it stands for were never numbered: they are no gap."""
+
+    __slots__ = ("_limit", "_newest")
+
+    def __init__(self, limit: int) -> None:
+        """Start empty."""
+        self._limit = limit
+        self._newest: dict[bytes, Any] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any are held."""
+        return bool(self._newest)
+
+    def put(self, stream: OutStream, items: list[Any]) -> int:
+        """Take messages in; beyond the limit a new subject is missed."""
+        missed = 0
+        for at in range(0, len(items), 2):
+            subject = items[at]
+            if subject in self._newest or len(self._newest) < self._limit:
+                self._newest[subject] = items[at + 1]
+            else:
+                missed += 1
+        # What is missed is numbered as if it had gone first, so that it shows as a gap.
+        stream.sequence += missed
+        return missed
+
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
+        """Give those whose subjects came up first; they are numbered when they are dropped from here."""
+        pairs = islice(self._newest.items(), most)
+        return stream.sequence, [part for pair in pairs for part in pair]
+
+    def drop(self, count: int) -> None:
+        """Forget those that were given."""
+        for subject in list(islice(self._newest, count)):
+            del self._newest[subject]
+
+
+def hold(stream: OutStream) -> Held | None:
+    """Give what holds the messages of a stream back; None when its `keep` holds nothing."""
+    if stream.held is None:
+        limit = stream.terms.limit or keeping.LIMIT
+        if stream.terms.keep == "latest":
+            stream.held = Latest(limit)
+        elif stream.terms.keep == "drop_oldest":
+            stream.held = Newest(limit)
+    held: Held | None = stream.held
+    return held

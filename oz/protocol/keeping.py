@@ -1,0 +1,118 @@
+"""What a subscription keeps of its messages while the application is busy elsewhere."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Protocol
+
+from oz.message import Message
+
+LIMIT = 10_000
+"""Messages, or subjects with `keep="latest"`, that are kept unless said otherwise."""
+
+
+class Kept(Protocol):
+    """Messages that wait, of which some may be let go."""
+
+    def put(self, messages: list[Message]) -> int:
+        """Take messages in; give how many, of these or older ones, were let go."""
+        ...
+
+    def pop(self) -> Message | None:
+        """Give the next one, if there is any."""
+        ...
+
+    def retain(self, wanted: Iterable[Message]) -> None:
+        """Keep only these."""
+        ...
+
+    def __iter__(self) -> Iterator[Message]:
+        """Go through them."""
+        ...
+
+
+class Latest:
+    """The newest message of each subject, in the order in which the subjects came up."""
+
+    __slots__ = ("_limit", "_messages")
+
+    def __init__(self, limit: int) -> None:
+        """Start empty; `limit` counts subjects, of which the oldest go when there are more."""
+        self._limit = limit
+        self._messages: dict[str | bytes, Message] = {}
+
+    def __iter__(self) -> Iterator[Message]:
+        """Go through the messages."""
+        return iter(list(self._messages.values()))
+
+    def put(self, messages: list[Message]) -> int:
+        """Take messages in; give how many were let go."""
+        kept = self._messages
+        before = len(kept) + len(messages)
+        for message in messages:
+            kept[message.subject] = message
+        for subject in list(islice(kept, max(0, len(kept) - self._limit))):
+            del kept[subject]
+        return before - len(kept)
+
+    def pop(self) -> Message | None:
+        """Give the message of the subject that came up first."""
+        for subject in self._messages:
+            return self._messages.pop(subject)
+        return None
+
+    def retain(self, wanted: Iterable[Message]) -> None:
+        """Keep only these."""
+        self._messages = {message.subject: message for message in wanted}
+
+
+class Newest:
+    """The newest so many messages."""
+
+    __slots__ = ("_limit", "_messages")
+
+    def __init__(self, limit: int) -> None:
+        """Start empty."""
+        self._limit = limit
+        self._messages: deque[Message] = deque(maxlen=limit)
+
+    def __iter__(self) -> Iterator[Message]:
+        """Go through the messages."""
+        return iter(list(self._messages))
+
+    def put(self, messages: list[Message]) -> int:
+        """Take messages in; give how many were let go."""
+        before = len(self._messages) + len(messages)
+        self._messages.extend(messages)
+        return before - len(self._messages)
+
+    def pop(self) -> Message | None:
+        """Give the oldest."""
+        return self._messages.popleft() if self._messages else None
+
+    def retain(self, wanted: Iterable[Message]) -> None:
+        """Keep only these."""
+        self._messages = deque(wanted, maxlen=self._limit)
+
+
+class Oldest(Newest):
+    """The first so many messages; while they wait, what comes after them is let go."""
+
+    __slots__ = ()
+
+    def put(self, messages: list[Message]) -> int:
+        """Take messages in; give how many were let go."""
+        room = max(0, self._limit - len(self._messages))
+        self._messages.extend(messages[:room])
+        return max(0, len(messages) - room)
+
+
+def make(keep: str, limit: int) -> Kept | None:
+    """Make what a `keep` asks for; None for `"all"`, which lets nothing go."""
+    if keep == "latest":
+        return Latest(limit)
+    if keep == "drop_oldest":
+        return Newest(limit)
+    return Oldest(limit) if keep == "drop_newest" else None

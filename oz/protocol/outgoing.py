@@ -1,0 +1,113 @@
+"""A stream as a publisher keeps it: who asked, on what terms, and where its sequence stands."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from oz.subjects.pattern import Pattern
+from oz.wire.batch import CONTROL, MESSAGES, RETAINED, RICH, head_start
+from oz.wire.keys import Terms
+
+
+class Chunk:
+    """One declaration as it stands.
+
+    Attributes:
+        patterns: what it asks for.
+        holders: the connections over which it was declared and not taken back.
+        ends_at: monotonic seconds at which it ends, once nobody holds it; None while somebody does.
+        wants_last_value: whether it asked for retained messages.
+    """
+
+    __slots__ = ("ends_at", "holders", "patterns", "shared", "wants_last_value")
+
+    def __init__(self, patterns: tuple[Pattern, ...], wants_last_value: bool) -> None:
+        """Begin, without holders."""
+        self.patterns = patterns
+        self.wants_last_value = wants_last_value
+        self.holders = 0
+        self.ends_at: float | None = None
+        self.shared: tuple[OutStream, ...] = ()
+
+
+class OutStream:
+    """One key on which messages go out.
+
+    Attributes:
+        name: the id that its subscriber gave it; the key itself for a shared pattern.
+        key: the ZeroMQ subscription.
+        terms: how its messages are to be treated.
+        heads: what frames begin with: plain, rich, control, retained and rich retained.
+        sequence: the number of the next message.
+        joined: its place among all streams, by age.
+        chunks: what was declared, by number.
+        refused: the chunks that were not accepted, and why.
+        patterns: how often each pattern was declared.
+        listeners: the connections over which the key itself is subscribed to.
+        vanished_at: when the last connection was cut, in monotonic seconds.
+        is_leaving: it said goodbye.
+        is_full: what was last sent on it found no room.
+        is_gone: it is forgotten.
+        unsent: frames that are to be sent as soon as there is room.
+        held: the messages of a `keep` that found no room: subjects and payloads.
+        served: patterns whose last values it was given.
+        is_shared: whether it is that of a shared pattern.
+    """
+
+    __slots__ = (
+        "chunks",
+        "heads",
+        "held",
+        "is_full",
+        "is_gone",
+        "is_leaving",
+        "is_shared",
+        "joined",
+        "key",
+        "listeners",
+        "name",
+        "patterns",
+        "refused",
+        "sequence",
+        "served",
+        "terms",
+        "unsent",
+        "vanished_at",
+    )
+
+    def __init__(self, name: bytes, key: bytes, terms: Terms, origin: bytes, number: int) -> None:
+        """Begin at sequence 0.
+
+        Args:
+            name: the id of the stream.
+            key: its key.
+            terms: its terms.
+            origin: the publisher.
+            number: counts the streams of this publisher; a stream that was forgotten and comes back has
+                a higher one, which is its epoch on the wire.
+        """
+        self.name = name
+        self.key = key
+        self.terms = terms
+        self.is_shared = name == key
+        flags = (MESSAGES, RICH, CONTROL, RETAINED, RETAINED | RICH)
+        self.heads = tuple(head_start(key, one, origin, number) for one in flags)
+        self.sequence = 0
+        self.joined = number
+        self.chunks: dict[int, Chunk] = {}
+        self.refused: dict[int, str] = {}
+        self.patterns: dict[Pattern, int] = {}
+        self.listeners = 0
+        self.vanished_at: float | None = None
+        self.is_leaving = False
+        self.is_full = False
+        self.is_gone = False
+        self.unsent: deque[tuple[bytes, ...]] = deque()
+        self.held: Any = None
+        self.served: set[Pattern] = set()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether any connection has a part of it."""
+        return self.listeners > 0 or any(chunk.holders for chunk in self.chunks.values())

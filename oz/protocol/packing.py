@@ -1,0 +1,132 @@
+"""Making batches of what was published: each message is packed once, however many get it."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+from oz.protocol.audience import Audience
+from oz.protocol.outgoing import OutStream
+from oz.wire.batch import array_header, pack_array, strip_header
+
+STEP = 3
+"""A window is a flat list: audience, subject and payload of each message in turn. Flat, so that one
+`list.extend` adds a message whole, whatever other threads do."""
+
+
+class Batch:
+    """What goes out on one stream at once.
+
+    Attributes:
+        stream: the stream.
+        count: how many messages.
+        items: subjects and payloads in turn; only where the stream may have to hold them back.
+    """
+
+    __slots__ = ("_body", "_parts", "count", "items", "stream")
+
+    def __init__(self, stream: OutStream) -> None:
+        """Start empty."""
+        self.stream = stream
+        self.count = 0
+        self.items: list[Any] | None = None if stream.terms.keep == "all" and not stream.terms.group else []
+        self._parts: list[bytes] = []
+        self._body: bytes | None = None
+
+    def add(self, packed: bytes, items: list[Any]) -> None:
+        """Add messages: packed, without the header of an array, and as they are."""
+        self.count += len(items) // 2
+        self._parts.append(packed)
+        if self.items is not None:
+            self.items += items
+
+    def whole(self, body: bytes, items: list[Any]) -> Batch:
+        """Make it of one body that others share."""
+        self.count = len(items) // 2
+        self._body = body
+        if self.items is not None:
+            self.items = items
+        return self
+
+    @property
+    def body(self) -> bytes:
+        """The body of the batch."""
+        if self._body is None:
+            self._body = array_header(2 * self.count) + b"".join(self._parts)
+        return self._body
+
+
+def split(window: list[Any]) -> list[Batch]:
+    """Make the batches of a window, in which no audience is one that nobody is in.
+
+    Args:
+        window: see `STEP`; it is used up.
+    """
+    audiences = window[0::STEP]
+    first = audiences[0]
+    if first.is_simple and audiences.count(first) == len(audiences):
+        del window[0::STEP]
+        body = pack_array(window)
+        return [Batch(stream).whole(body, window) for stream in first.streams]
+    return list(_split_runs(audiences, window).values())
+
+
+def _split_runs(audiences: list[Audience], window: list[Any]) -> dict[OutStream, Batch]:
+    """Pack runs of messages with one audience, and give each stream its runs, in the order of publishing."""
+    del window[0::STEP]
+    batches: dict[OutStream, Batch] = {}
+    start = 0
+    for end in chain(_ends(audiences), (len(audiences),)):
+        items = window[2 * start : 2 * end]
+        audience = audiences[start]
+        if audience.streams:
+            packed = strip_header(pack_array(items), len(items))
+            for stream in audience.streams:
+                _batch(batches, stream).add(packed, items)
+        for choice in audience.choices:
+            _hand_out(batches, choice, items)
+        start = end
+    return batches
+
+
+def _ends(audiences: list[Audience]) -> Any:
+    previous = audiences[0]
+    for place, audience in enumerate(audiences):
+        if audience is not previous:
+            yield place
+            previous = audience
+
+
+def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any]) -> None:
+    """Give each message to one member of a group."""
+    for at in range(0, len(items), 2):
+        item = items[at : at + 2]
+        member = choice.pick(sticky_key(*item))
+        _batch(batches, member).add(strip_header(pack_array(item), 2), item)
+
+
+def sticky_key(subject: bytes, payload: Any) -> bytes:
+    """Give what a sticky choice goes by: the key that was published with a message, or its subject."""
+    return getattr(payload, "key", None) or subject
+
+
+def _batch(batches: dict[OutStream, Batch], stream: OutStream) -> Batch:
+    batch = batches.get(stream)
+    if batch is None:
+        batch = batches[stream] = Batch(stream)
+    return batch
+
+
+class Rich(list[Any]):
+    """A payload with extras: packs as an array of payload and map; the key stays here.
+
+    Attributes:
+        key: what sticky groups go by, or None.
+    """
+
+    __slots__ = ("key",)
+
+    def __init__(self, payload: Any, extras: dict[str, Any], key: bytes | None) -> None:
+        """Put them together."""
+        super().__init__((payload, extras))
+        self.key = key

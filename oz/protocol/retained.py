@@ -1,0 +1,49 @@
+"""The newest message of each subject, for subscribers that ask for it when they join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from oz.subjects.pattern import Pattern
+
+LIMIT = 65_536
+"""Subjects whose newest message a publisher keeps; those published longest ago go first."""
+
+
+class Retained:
+    """Subjects and the payloads last published on them."""
+
+    __slots__ = ("_newest",)
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._newest: dict[bytes, Any] = {}
+
+    def put(self, subject: bytes, payload: Any) -> None:
+        """Keep a message in place of the one before."""
+        newest = self._newest
+        # Taken out first, so that the order is that of publishing.
+        newest.pop(subject, None)
+        newest[subject] = payload
+        if len(newest) > LIMIT:
+            # A tenth at once: to find the first again and again would walk over the slots of those gone.
+            for old in list(newest)[: LIMIT // 10]:
+                del newest[old]
+
+    def match(self, patterns: Iterable[Pattern]) -> list[Any]:
+        """Give subject and payload in turn of all that some pattern matches, in the order of publishing."""
+        tests = [pattern.matches for pattern in patterns]
+        items: list[Any] = []
+        for subject, payload in self._newest.items():
+            if any(_try(matches, subject) for matches in tests):
+                items += (subject, payload)
+        return items
+
+
+def _try(matches: Any, subject: bytes) -> bool:
+    try:
+        return bool(matches(subject))
+    except (ValueError, TimeoutError):
+        # Not UTF-8 and so none of a text dialect's, or a pattern that takes too long.
+        return False

@@ -1,0 +1,76 @@
+"""What a subscriber knows of one publisher on one key: where its sequence stands, what it has answered."""
+
+from __future__ import annotations
+
+from oz.wire.batch import Head
+
+MOST = 1_000
+"""Publishers remembered for each key; the one silent for longest is forgotten first."""
+
+
+class Source:
+    """One publisher, on one key.
+
+    Attributes:
+        epoch: which life of the key this is at the publisher; None before anything came.
+        expected: the sequence that comes next.
+        answered: the chunks that it has said are live.
+        refused: those that it will not serve, and why.
+        paths: over how many connections it serves the stream.
+        heard_at: when it was last heard, in nanoseconds.
+        unreported: messages that are lost but came before no message yet.
+    """
+
+    __slots__ = ("answered", "epoch", "expected", "heard_at", "paths", "refused", "unreported")
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.epoch: int | None = None
+        self.expected = 0
+        self.answered: frozenset[int] = frozenset()
+        self.refused: dict[int, str] = {}
+        self.paths = 0
+        self.heard_at = 0
+        self.unreported = 0
+
+    def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
+        """Take note of a batch or a control record.
+
+        Args:
+            head: its head.
+            time_ns: now.
+            is_shared: others read this key too, so that it did not begin with this subscriber.
+
+        Returns:
+            How many messages were lost before it (None: some, but nobody knows how many); and how many of
+            its own were here before and must be passed over.
+        """
+        self.heard_at = time_ns
+        _, _, epoch, sequence, count = head
+        lost: int | None = 0
+        if epoch != self.epoch:
+            if self.epoch is not None and epoch < self.epoch:
+                # Overtaken by a later life of the key, on another path.
+                return 0, count
+            if self.epoch is not None:
+                lost = None
+            self.epoch = epoch
+            self.expected = sequence if is_shared else 0
+        missing = sequence - self.expected
+        if missing > 0:
+            self.expected = sequence + count
+            return (lost if lost is None else missing), 0
+        if sequence + count > self.expected:
+            self.expected = sequence + count
+            return lost, -missing
+        return lost, count
+
+
+def find(sources: dict[bytes, Source], origin: bytes) -> Source:
+    """Give the source of a publisher, a new one if need be."""
+    source = sources.get(origin)
+    if source is None:
+        if len(sources) >= MOST:
+            del sources[min(sources, key=lambda known: sources[known].heard_at)]
+        source = sources[origin] = Source()
+    return source

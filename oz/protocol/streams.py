@@ -1,0 +1,253 @@
+"""The streams of a subscriber that has its publishers filter: each a key, its subscriptions and its sources.
+
+Subscriptions on the same terms share one stream, on which each message comes once. Each queue group, and
+each `keep` other than `"all"`, is a stream of its own. Shared patterns have one each, with a key that all
+subscribers to the pattern have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oz.protocol import keeping
+from oz.protocol.declarations import Declarations, Wishes
+from oz.protocol.declared import declare
+from oz.protocol.sources import Source
+from oz.protocol.subscriptions import Subscription, SubscriptionTable
+from oz.wire.keys import ID_SIZE, Declared, Terms, pattern_key, stream_key
+
+SILENCE = 3.5
+"""Seconds behind the others after which a publisher counts as gone; its heart beats every second."""
+
+_NS = 1_000_000_000
+_NAME_SIZE = ID_SIZE - 2
+
+
+class Stream:
+    """One key that messages come on.
+
+    Attributes:
+        key: the ZeroMQ subscription.
+        table: the subscriptions behind it.
+        sources: what is known of each publisher, by origin.
+        kept: what holds messages back, unless `keep` is `"all"`.
+        is_shared: whether others read the same key.
+    """
+
+    __slots__ = ("is_shared", "kept", "key", "sources", "table")
+
+    def __init__(self, key: bytes, terms: Terms, *, is_shared: bool) -> None:
+        """Start without subscriptions."""
+        self.key = key
+        self.table = SubscriptionTable()
+        self.sources: dict[bytes, Source] = {}
+        self.kept = keeping.make(terms.keep, terms.limit)
+        self.is_shared = is_shared
+
+
+class Interest:
+    """What is asked for on one set of terms: the declarations, and the stream on which they are answered."""
+
+    __slots__ = ("declarations", "stream", "terms")
+
+    def __init__(self, name: bytes, terms: Terms) -> None:
+        """Start with none."""
+        self.terms = terms
+        self.declarations = Declarations(name, terms)
+        self.stream = Stream(stream_key(name), terms, is_shared=False)
+
+
+class Streams:
+    """All streams of one subscriber.
+
+    Attributes:
+        by_key: each stream by the key that its messages come on.
+        kept: those that hold messages back.
+        is_gathering: something is still to be declared.
+    """
+
+    __slots__ = ("_goodbyes", "_homes", "_interests", "_name", "_number", "by_key", "is_gathering", "kept")
+
+    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+        """Start with none.
+
+        Args:
+            random_bytes: such as `os.urandom`; the name of this subscriber is made with it.
+        """
+        self._name = random_bytes(_NAME_SIZE)
+        self._number = 0
+        self._interests: dict[Terms, Interest] = {}
+        self._homes: dict[Subscription, Interest] = {}
+        self.by_key: dict[bytes, Stream] = {}
+        self.kept: list[Stream] = []
+        self.is_gathering = False
+        self._goodbyes: dict[Interest, int] = {}
+
+    def add(self, subscription: Subscription, terms: Terms, *, last_value: bool) -> Wishes:
+        """Take a subscription in.
+
+        Raises:
+            PatternError: a pattern cannot be sent to publishers; nothing is changed then.
+        """
+        patterns = [declare(pattern) for pattern in subscription.patterns]
+        wishes = Wishes()
+        interest = self._interests.get(terms)
+        is_new = interest is None
+        if interest is None:
+            interest = Interest(self._name + self._next_number(), terms)
+            self._interests[terms] = interest
+            self.by_key[interest.stream.key] = interest.stream
+            if interest.stream.kept is not None:
+                self.kept.append(interest.stream)
+        self._homes[subscription] = interest
+        interest.stream.table.add(subscription)
+        if terms.is_shared:
+            wishes.wanted.extend(self._share(subscription, patterns, terms))
+        wishes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
+        if is_new:
+            wishes.wanted.append(interest.stream.key)
+        self.is_gathering |= interest.declarations.is_gathering
+        return wishes
+
+    def _next_number(self) -> bytes:
+        self._number += 1
+        return (self._number % 65_536).to_bytes(ID_SIZE - _NAME_SIZE, "big")
+
+    def _share(self, subscription: Subscription, patterns: Iterable[Declared], terms: Terms) -> list[bytes]:
+        new = []
+        for declared, pattern in zip(patterns, subscription.patterns, strict=True):
+            key = pattern_key(declared)
+            stream = self.by_key.get(key)
+            if stream is None:
+                stream = self.by_key[key] = Stream(key, terms, is_shared=True)
+                new.append(key)
+            stream.table.add_pattern(subscription, pattern)
+        return new
+
+    def remove(self, subscription: Subscription) -> Wishes:
+        """Take a subscription out; with the last of its terms the stream says goodbye."""
+        subscription.active = False
+        interest = self._homes.pop(subscription, None)
+        if interest is None:
+            return Wishes()
+        stream = interest.stream
+        stream.table.remove(subscription)
+        wishes = Wishes()
+        if stream.table:
+            wishes.add(interest.declarations.remove(subscription))
+        else:
+            del self._interests[interest.terms], self.by_key[stream.key]
+            self.kept = [one for one in self.kept if one is not stream]
+            wishes.add(interest.declarations.leave())
+            wishes.dropped.append(stream.key)
+        if interest.terms.is_shared:
+            wishes.dropped.extend(self._unshare(subscription))
+        return wishes
+
+    def _unshare(self, subscription: Subscription) -> list[bytes]:
+        gone = []
+        for pattern in subscription.patterns:
+            key = pattern_key(declare(pattern))
+            stream = self.by_key.get(key)
+            if stream is not None:
+                stream.table.remove(subscription)
+                if not stream.table:
+                    del self.by_key[key]
+                    gone.append(key)
+        return gone
+
+    def leave(self) -> Wishes:
+        """Say goodbye on every stream; publishers answer that, and send nothing more."""
+        wishes = Wishes()
+        for interest in self._interests.values():
+            goodbye = interest.declarations.leave()
+            wishes.add(goodbye)
+            self._goodbyes[interest] = interest.declarations.last
+        self.is_gathering = False
+        return wishes
+
+    def has_left(self) -> bool:
+        """Tell whether every publisher has answered the goodbyes."""
+        alive = self._alive()
+        return all(
+            (source := interest.stream.sources.get(origin)) is None or number in source.answered
+            for interest, number in self._goodbyes.items()
+            for origin in alive
+        )
+
+    def flush(self) -> Wishes:
+        """Declare what was gathered."""
+        self.is_gathering = False
+        wishes = Wishes()
+        for interest in self._interests.values():
+            wishes.add(interest.declarations.flush())
+        return wishes
+
+    def renew(self, now: float) -> Wishes:
+        """Declare again what some publisher has left unanswered; see `Declarations.renew`."""
+        wishes = Wishes()
+        alive = self._alive()
+        for interest in self._interests.values():
+            missing = self._missing(interest, alive)
+            if missing:
+                wishes.add(interest.declarations.renew(missing, now))
+        return wishes
+
+    def is_ready(self, paths: int) -> bool:
+        """Tell whether every publisher known has answered everything.
+
+        Args:
+            paths: the connections over which publishers are expected; at least one is.
+        """
+        if self.is_gathering:
+            return False
+        alive = self._alive()
+        for interest in self._interests.values():
+            sources = interest.stream.sources
+            served = sum(sources[origin].paths for origin in alive if origin in sources)
+            if served < max(1, paths) or self._missing(interest, alive):
+                return False
+        return True
+
+    def refusals(self) -> list[str]:
+        """Give the reasons of publishers that will not serve something."""
+        return [
+            reason
+            for interest in self._interests.values()
+            for source in interest.stream.sources.values()
+            for number, reason in source.refused.items()
+            if number in interest.declarations.chunks
+        ]
+
+    def members(self, stream: Stream, number: int) -> set[Subscription]:
+        """Give the subscriptions in a chunk of a stream."""
+        for interest in self._interests.values():
+            if interest.stream is stream:
+                return interest.declarations.subscriptions(number)
+        return set()
+
+    def _missing(self, interest: Interest, alive: list[bytes]) -> set[int]:
+        standing = interest.declarations.chunks.keys()
+        missing: set[int] = set()
+        for origin in alive:
+            source = interest.stream.sources.get(origin)
+            if source is None:
+                return set(standing)
+            missing |= standing - source.answered - source.refused.keys()
+        return missing
+
+    def _alive(self) -> list[bytes]:
+        """Find the publishers that were heard about as lately as any other."""
+        heard: dict[bytes, int] = {}
+        for interest in self._interests.values():
+            for origin, source in interest.stream.sources.items():
+                heard[origin] = max(heard.get(origin, 0), source.heard_at)
+        newest = max(heard.values(), default=0)
+        return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
+
+    def unready(self) -> dict[str, Any]:
+        """Say for a message what is still to come: publishers heard, and chunks without an answer."""
+        alive = self._alive()
+        missing = sum(len(self._missing(interest, alive)) for interest in self._interests.values())
+        return {"publishers": len(alive), "unanswered": missing}

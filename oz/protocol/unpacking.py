@@ -1,0 +1,273 @@
+"""What a subscriber does with the batches and control records of the publishers that filter for it."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from itertools import repeat
+from typing import Any
+
+from oz.errors import ProtocolError
+from oz.message import Arrival, Gap, Message, RichMessage, RoutedMessage
+from oz.protocol.intake import Intake
+from oz.protocol.sources import Source, find
+from oz.protocol.streams import Stream, Streams
+from oz.protocol.subscriptions import Route, Subscription
+from oz.wire.batch import (
+    CHUNK_FIELD,
+    CONTROL,
+    HEAD_SIZE,
+    HEADERS,
+    REPLY_TO,
+    RETAINED,
+    Head,
+    key_size,
+    parse_body,
+    parse_chunk,
+    parse_control,
+    parse_head,
+)
+from oz.wire.codec import Codec
+from oz.wire.keys import OWN
+
+_log = logging.getLogger("oz.subscriber")
+
+_BYTES_ONLY = {bytes}
+
+OnGap = Callable[[Gap], Any]
+
+
+class Unpacking(Intake):
+    """Takes batches apart; the messages wait in line.
+
+    Attributes:
+        streams: what is subscribed to.
+        waiting: messages that were unpacked and are still to be given.
+    """
+
+    __slots__ = ("_on_gap", "streams", "waiting")
+
+    def __init__(self, streams: Streams, codec: Codec | None = None, on_gap: OnGap | None = None) -> None:
+        """Start without subscriptions.
+
+        Args:
+            streams: what is subscribed to.
+            codec: decodes payloads.
+            on_gap: called with each gap, before any message behind it is given.
+        """
+        super().__init__(codec)
+        self.streams = streams
+        self.waiting: deque[Message] = deque()
+        self._on_gap = on_gap
+
+    def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
+        """Take in one frame, with the large payloads behind it; what it held waits in line.
+
+        Returns:
+            None: see `waiting`, and the `kept` of the streams.
+        """
+        frame = frames[0]
+        try:
+            size = key_size(frame)
+            head = parse_head(frame, size)
+            stream = self.streams.by_key.get(frame[:size])
+            if stream is None:
+                # What was on its way when the subscription ended.
+                self.stats.received += head.count
+                self.stats.filtered += head.count
+            elif head.flags & CONTROL:
+                self._take_control(stream, head, frame, size, time_ns)
+            else:
+                self._take_messages(stream, head, frames, size + HEAD_SIZE, time_ns)
+        except ProtocolError as error:
+            self.stats.received += 1
+            self.stats.malformed += 1
+            kind = "batch" if frame.startswith(OWN) else "plain"
+            self._warn_once(kind, "a frame is malformed and is skipped: %s", error)
+        return None
+
+    def next(self) -> Message | None:
+        """Give a message that is there, if any; one that a stream holds back comes after all others."""
+        if self.waiting:
+            return self.waiting.popleft()
+        for stream in self.streams.kept:
+            assert stream.kept is not None
+            message = stream.kept.pop()
+            if message is not None:
+                return message
+        return None
+
+    def retain(self, is_wanted: Callable[[Message], bool]) -> None:
+        """Keep only those messages in line that are still wanted."""
+        kept = [message for message in self.waiting if is_wanted(message)]
+        self.waiting.clear()
+        self.waiting.extend(kept)
+        for stream in self.streams.kept:
+            assert stream.kept is not None
+            stream.kept.retain([message for message in stream.kept if is_wanted(message)])
+
+    # control ---------------------------------------------------------------------------------------------
+
+    def _take_control(self, stream: Stream, head: Head, frame: bytes, size: int, time_ns: int) -> None:
+        body = parse_control(frame, size)
+        live, refused, paths = body.get("live"), body.get("refused", {}), body.get("paths", 0)
+        if live is not None:
+            numbers = isinstance(live, list) and all(type(one) is int for one in live)
+            if not numbers or not isinstance(refused, dict) or type(paths) is not int:
+                raise ProtocolError("an answer is not made of a list, a map and a number")
+        source = find(stream.sources, head.origin)
+        self._advance(stream, source, head, time_ns)
+        if live is not None:
+            source.answered = frozenset(live)
+            source.refused = {number: str(reason) for number, reason in refused.items()}
+            source.paths = paths
+
+    def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> int:
+        """Take note of where the key stands; give how many messages of the batch were here before."""
+        lost, seen = source.advance(head, time_ns, is_shared=stream.is_shared)
+        if lost != 0:
+            self._report(stream, source, head.origin, lost)
+        return seen
+
+    def _report(self, stream: Stream, source: Source, origin: bytes, lost: int | None) -> None:
+        if lost is not None:
+            self.stats.lost += lost
+            source.unreported += lost
+        subscriptions = tuple(stream.table)
+        gap = Gap(origin, subscriptions[0] if len(subscriptions) == 1 else None, lost)
+        self._warn_once(
+            (stream, origin), "%s messages from publisher %s were lost", lost or "some", origin.hex()
+        )
+        if self._on_gap is not None:
+            try:
+                self._on_gap(gap)
+            except Exception:
+                _log.exception("on_gap raised on %r", gap)
+
+    # messages --------------------------------------------------------------------------------------------
+
+    def _take_messages(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
+        only: set[Subscription] | None = None
+        if head.flags & RETAINED:
+            only = self.streams.members(stream, parse_chunk(frames[0], at))
+            at += CHUNK_FIELD
+        body = parse_body(frames[0], at, head.count)
+        subjects, payloads = body[0::2], body[1::2]
+        routes = self._find_routes(stream, subjects)
+        is_plain = set(map(type, payloads)) == _BYTES_ONLY and self._decode is None
+        if not is_plain:
+            bodies = _open_all(payloads, frames[1:])
+        # Nothing can be malformed from here on, so that what is counted in the sequence is what was taken.
+        source = find(stream.sources, head.origin)
+        seen = self._advance(stream, source, head, time_ns)
+        self.stats.received += head.count
+        if seen >= head.count:
+            self.stats.filtered += head.count
+            return
+        arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen)
+        source.unreported = 0
+        if is_plain and not seen and only is None and not stream.table.unclear:
+            names = [route.subject for route in routes]
+            places = range(len(names))
+            messages: list[Message] = list(
+                map(RoutedMessage, names, payloads, payloads, routes, repeat(arrival), places)
+            )
+        else:
+            if is_plain:
+                bodies = [(payload, None) for payload in payloads]
+            messages = self._select(routes, bodies, arrival, only)
+            self.stats.filtered += seen
+        self.stats.delivered += len(messages)
+        if stream.kept is None:
+            self.waiting.extend(messages)
+        else:
+            let_go = stream.kept.put(messages)
+            self.stats.delivered -= let_go
+            self.stats.dropped += let_go
+
+    def _find_routes(self, stream: Stream, subjects: list[Any]) -> list[Route]:
+        table = stream.table
+        try:
+            routes: list[Any] = list(map(table.routes.get, subjects))
+        except TypeError:
+            raise ProtocolError("a subject in a batch is not bytes") from None
+        if None in routes:
+            for place, route in enumerate(routes):
+                if route is None:
+                    if type(subjects[place]) is not bytes:
+                        raise ProtocolError("a subject in a batch is not bytes")
+                    routes[place] = table.routes.get(subjects[place]) or table.route(subjects[place])
+        return routes
+
+    def _select(
+        self,
+        routes: list[Route],
+        bodies: list[tuple[Any, dict[Any, Any] | None]],
+        arrival: Arrival,
+        only: set[Subscription] | None,
+    ) -> list[Message]:
+        """Make the messages that are new, wanted and can be decoded."""
+        messages = []
+        for place in range(arrival.first, len(routes)):
+            route = routes[place] if only is None else _narrow(routes[place], only)
+            if not route.is_clear and not self._is_wanted(route):
+                continue
+            body, extras = bodies[place]
+            message = self._make(route, body, extras, arrival, place)
+            if message is not None:
+                messages.append(message)
+        return messages
+
+    def _make(
+        self, route: Route, body: Any, extras: dict[Any, Any] | None, arrival: Arrival, place: int
+    ) -> Message | None:
+        payload = body[0] if type(body) is list else body
+        if self._decode is not None:
+            try:
+                payload = self._decode(payload)
+            except Exception as error:
+                self.stats.malformed += 1
+                self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
+                return None
+        if extras is None:
+            return RoutedMessage(route.subject, payload, body, route, arrival, place)
+        message = RichMessage(route.subject, payload, body, route, arrival, place)
+        message.headers = extras.get(HEADERS) or {}
+        message.reply_to = extras.get(REPLY_TO)
+        return message
+
+
+def _narrow(route: Route, only: set[Subscription]) -> Route:
+    """Make a route that leads to some subscriptions only."""
+    return Route(route.subject, tuple(one for one in route.subscriptions if one in only), route.timed_out)
+
+
+def _open_all(payloads: list[Any], attached: list[bytes]) -> list[tuple[Any, dict[Any, Any] | None]]:
+    """Give the bytes and the extras of each payload.
+
+    Raises:
+        ProtocolError: one is not of a form that payloads have, or a large one is missing.
+    """
+    large = iter(attached)
+    return [_open(payload, large) for payload in payloads]
+
+
+def _open(payload: Any, large: Any) -> tuple[Any, dict[Any, Any] | None]:
+    extras = None
+    if type(payload) is list:
+        if len(payload) != 2 or type(payload[1]) is not dict:
+            raise ProtocolError("a payload with extras is not payload and map")
+        payload, extras = payload
+        headers, reply_to = extras.get(HEADERS, {}), extras.get(REPLY_TO)
+        if type(headers) is not dict or not (reply_to is None or type(reply_to) is str):
+            raise ProtocolError("headers are a map, and what to reply to is text")
+        if type(payload) is list:
+            if not payload or set(map(type, payload)) != _BYTES_ONLY:
+                raise ProtocolError("the frames of a payload are not bytes")
+            return payload, extras
+    if payload is None:
+        payload = next(large, None)
+    if type(payload) is not bytes:
+        raise ProtocolError("a payload is not bytes, or a large one is missing")
+    return payload, extras

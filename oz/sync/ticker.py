@@ -1,0 +1,112 @@
+"""The thread that looks after a publisher while the threads of the application do other things.
+
+It sends the tail of a batch, answers subscribers and tells them where their streams stand. It sleeps until
+the socket has something to tell or a batch is left waiting.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import threading
+import time
+import weakref
+from contextlib import suppress
+
+from oz.transport.publishing import PublisherBase
+
+_log = logging.getLogger("oz.publisher")
+
+_LONGEST_SLEEP = 0.25
+"""Seconds. The socket's file descriptor tells of news only once, and a thread that publishes may take it."""
+
+_SHORTEST_DELAY = 0.0001
+
+_IDLE_ROUNDS = 20
+"""Rounds of `max_delay` without anything to send, after which the thread sleeps deeply again."""
+
+
+class Ticker:
+    """One publisher's thread.
+
+    Attributes:
+        is_awake: it looks every `max_delay` seconds, so that it need not be woken.
+    """
+
+    __slots__ = ("_bell", "_delay", "_is_stopped", "_publisher", "_ringer", "_thread", "is_awake")
+
+    def __init__(self, publisher: PublisherBase, delay: float) -> None:
+        """Start the thread. It does not keep the publisher.
+
+        Args:
+            publisher: a publisher that is bound or connected.
+            delay: seconds for which a message may wait for others.
+        """
+        self._publisher = weakref.ref(publisher)
+        self._delay = max(delay, _SHORTEST_DELAY)
+        self._is_stopped = False
+        self.is_awake = False
+        self._bell, self._ringer = socket.socketpair()
+        self._ringer.setblocking(False)
+        self._thread = threading.Thread(
+            target=self._run, args=(int(publisher.fileno()),), name="oz-publisher", daemon=True
+        )
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have it look now."""
+        # An error: full, so that it is being woken anyway; or it has ended.
+        with suppress(OSError):
+            self._ringer.send(b"!")
+
+    def stop(self) -> None:
+        """End the thread, and wait for that."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        self.wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self, descriptor: int) -> None:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        poller.register(self._bell, select.POLLIN)
+        with self._bell, self._ringer:
+            while not self._is_stopped:
+                for ready, _ in poller.poll(1000 * _LONGEST_SLEEP):
+                    if ready == self._bell.fileno():
+                        self._bell.recv(4096)
+                if not self._stay_awake():
+                    return
+
+    def _stay_awake(self) -> bool:
+        """Attend to the publisher until it has been idle for a while; tell whether it is still there."""
+        idle, patience = 0, 1
+        while not self._is_stopped:
+            self.is_awake = True
+            publisher = self._publisher()
+            if publisher is None or publisher.closed:
+                return False
+            if self._attend(publisher):
+                idle, patience = 0, _IDLE_ROUNDS
+            else:
+                idle += 1
+            if idle >= patience:
+                self.is_awake = False
+                # What was published until now relied on this thread being awake.
+                if not publisher._outlet.window:
+                    return True
+            del publisher
+            time.sleep(self._delay)
+        return False
+
+    @staticmethod
+    def _attend(publisher: PublisherBase) -> bool:
+        try:
+            return publisher._attend()
+        except Exception:
+            if not publisher.closed:
+                _log.exception("looking after a publisher failed; it goes on")
+            return False

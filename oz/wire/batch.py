@@ -1,0 +1,190 @@
+"""Batches: many messages in one ZeroMQ frame behind the key that they come on; docs/wire.md has the layout.
+
+``key ‖ head ‖ body``. The head says who sends, and which messages of the key these are; the body is one
+MessagePack array, subject and payload in turn. A control record has the same head and tells where the key
+stands. What a message seldom has (headers, more than one frame) costs nothing when it is absent.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import msgpack
+
+from oz.errors import ProtocolError
+from oz.wire.keys import MAX_PATTERN, PATTERN, STREAM, STREAM_SIZE
+
+VERSION = 1
+
+MESSAGES = 0x00
+CONTROL = 0x01
+RICH = 0x02
+"""Some payload is not plain bytes but an array: payload and extras."""
+RETAINED = 0x04
+"""These are last values, for one chunk only, whose number stands between head and body."""
+_KNOWN_FLAGS = CONTROL | RICH | RETAINED
+
+HEADERS, REPLY_TO, MESSAGE_ID = "headers", "reply_to", "id"
+"""The keys of the extras of a message."""
+
+MAX_COUNT = 65_535
+"""Messages in one batch."""
+
+LARGE = 65_536
+"""Bytes from which a payload travels as a ZeroMQ frame of its own, behind the batch, without being copied."""
+
+_HEAD = struct.Struct(">BB16sI")
+_TAIL = struct.Struct(">QI")
+_FULL = struct.Struct(">BB16sIQI")
+_CHUNK = struct.Struct(">I")
+HEAD_SIZE = _FULL.size
+CHUNK_FIELD = _CHUNK.size
+
+
+class Head(NamedTuple):
+    """What stands before the body.
+
+    Attributes:
+        flags: what the body is.
+        origin: the publisher, 16 bytes that a restart changes.
+        epoch: which life of the key this is at that publisher; sequences count anew in each.
+        sequence: the number of the first message, from 0; of a control record, that of the next.
+        count: how many messages.
+    """
+
+    flags: int
+    origin: bytes
+    epoch: int
+    sequence: int
+    count: int  # type: ignore[assignment]
+
+
+def key_size(frame: bytes) -> int:
+    """Give the length of the key that a frame begins with.
+
+    Raises:
+        ProtocolError: it begins with no key that messages come on.
+    """
+    kind = frame[:3]
+    if kind == STREAM:
+        return STREAM_SIZE
+    if kind == PATTERN and len(frame) >= 6:
+        size = frame[4] << 8 | frame[5]
+        if size <= MAX_PATTERN:
+            return 6 + size
+    raise ProtocolError(f"a frame begins with no key that messages come on: {frame[:8]!r}")
+
+
+def parse_head(frame: bytes, at: int) -> Head:
+    """Read the head of a batch that follows its key.
+
+    Args:
+        frame: the whole frame.
+        at: where the key ends.
+
+    Raises:
+        ProtocolError: it is cut short, or of a version that is not known here.
+    """
+    try:
+        version, flags, origin, epoch, sequence, count = _FULL.unpack_from(frame, at)
+    except struct.error:
+        raise ProtocolError(f"a batch is cut short: {len(frame) - at} bytes behind the key") from None
+    if version != VERSION:
+        raise ProtocolError(f"a batch of version {version}; this oz reads version {VERSION}")
+    if flags & ~_KNOWN_FLAGS or count > MAX_COUNT:
+        raise ProtocolError(f"a batch with flags {flags:#04x} and {count} messages")
+    return Head(flags, origin, epoch, sequence, count)
+
+
+def parse_body(frame: bytes, at: int, count: int) -> list[Any]:
+    """Read the body of a batch: subjects and payloads in turn.
+
+    Args:
+        frame: the whole frame.
+        at: where the body begins.
+        count: the messages that the head speaks of.
+
+    Raises:
+        ProtocolError: it is no array of that many messages.
+    """
+    try:
+        body = msgpack.unpackb(memoryview(frame)[at:])
+    except Exception as error:
+        # msgpack raises of many kinds, ValueError above all; none may get past here.
+        raise ProtocolError(f"the body of a batch is not MessagePack: {error!r}") from None
+    if type(body) is not list or len(body) != 2 * count:
+        raise ProtocolError(f"the body of a batch does not hold the {count} messages that its head says")
+    return body
+
+
+def parse_chunk(frame: bytes, at: int) -> int:
+    """Read the number of the chunk that retained messages are for.
+
+    Raises:
+        ProtocolError: it is cut short.
+    """
+    try:
+        (chunk,) = _CHUNK.unpack_from(frame, at)
+    except struct.error:
+        raise ProtocolError("a batch of last values is cut short") from None
+    return int(chunk)
+
+
+def parse_control(frame: bytes, at: int) -> dict[Any, Any]:
+    """Read the body of a control record; an empty one is a heartbeat.
+
+    Raises:
+        ProtocolError: it is no map.
+    """
+    if len(frame) == at + HEAD_SIZE:
+        return {}
+    try:
+        body = msgpack.unpackb(memoryview(frame)[at + HEAD_SIZE :], strict_map_key=False)
+    except Exception as error:
+        raise ProtocolError(f"a control record is not MessagePack: {error!r}") from None
+    if type(body) is not dict:
+        raise ProtocolError("a control record is no map")
+    return body
+
+
+def head_start(key: bytes, flags: int, origin: bytes, epoch: int) -> bytes:
+    """Make what never changes of a frame's beginning: the key and the first part of the head."""
+    return key + _HEAD.pack(VERSION, flags, origin, epoch)
+
+
+head_end = _TAIL.pack
+"""Called with sequence and count, gives the part of the head that changes."""
+
+pack_chunk = _CHUNK.pack
+"""Called with the number of a chunk, gives what stands between head and body of last values."""
+
+
+def pack_control(**fields: Any) -> bytes:
+    """Pack the body of a control record."""
+    packed: bytes = msgpack.packb(fields)
+    return packed
+
+
+def pack_array(items: list[Any]) -> bytes:
+    """Pack subjects and payloads in turn, with the header of the array.
+
+    Raises:
+        TypeError, ValueError, OverflowError: extras that MessagePack has no form for.
+    """
+    packed: bytes = msgpack.packb(items)
+    return packed
+
+
+def array_header(count: int) -> bytes:
+    """Give the header of an array of so many items."""
+    if count < 16:
+        return bytes((0x90 | count,))
+    if count < 65_536:
+        return b"\xdc" + count.to_bytes(2, "big")
+    return b"\xdd" + count.to_bytes(4, "big")
+
+
+def strip_header(packed: bytes, count: int) -> bytes:
+    """Take the header off a packed array of so many items."""
+    return packed[1 if count < 16 else 3 if count < 65_536 else 5 :]

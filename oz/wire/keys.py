@@ -1,0 +1,225 @@
+"""Keys: the ZeroMQ subscriptions by which a subscriber says what it wants; docs/wire.md has the layout.
+
+Subscriptions are all that flows from a subscriber to a publisher, and all that proxies pass on. So an
+interest is a subscription to bytes that no subject begins with.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from oz.errors import ProtocolError
+
+OWN = b"\x00\x31"
+"""The two bytes that open every key of oz; no subject may begin with them."""
+
+STREAM = OWN + b"S"
+DECLARATION = OWN + b"D"
+PATTERN = OWN + b"P"
+
+ID_SIZE = 16
+STREAM_SIZE = len(STREAM) + ID_SIZE
+
+MAX_PATTERN = 8_192
+"""Bytes of one pattern: libzmq walks a key byte by byte, and in places by recursion."""
+
+CHUNK_SIZE = 4_096
+"""Bytes after which a declaration takes no more patterns; the next one goes into another chunk."""
+
+MAX_KEY = 16_384
+"""Bytes of a whole key; a longer one is malformed."""
+
+MAX_GROUP = 255
+"""Bytes of the name of a queue group."""
+
+KEEPS = ("all", "latest", "drop_oldest", "drop_newest")
+POLICIES = ("turn", "sticky", "first")
+
+DIALECT_NUMBERS = {
+    "nats": 1,
+    "rv": 2,
+    "kubemq": 3,
+    "redis": 4,
+    "raims.sub": 5,
+    "raims.rv": 6,
+    "raims.glob": 7,
+    "regex": 8,
+    "mqtt": 9,
+    "amqp": 10,
+    "zmq": 11,
+    "rv lenient": 12,
+    "regex flags": 13,
+}
+"""What stands for a dialect. The last two are spellings of rv and regex that need more than the text."""
+
+DIALECT_NAMES = {number: name for name, number in DIALECT_NUMBERS.items()}
+
+_SHARED, _GROUP, _LAST_VALUE, _LIMIT = 0x01, 0x02, 0x04, 0x08
+_KEEP_SHIFT = 4
+_LEAVING = 0x40
+_KNOWN_FLAGS = 0x7F
+_CHUNK = struct.Struct(">IB")
+_ENTRY = struct.Struct(">BH")
+_LIMIT_FIELD = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """One pattern as it travels.
+
+    Attributes:
+        dialect: a name from `DIALECT_NUMBERS`.
+        text: the pattern's bytes.
+    """
+
+    dialect: str
+    text: bytes
+
+    def encode(self) -> bytes:
+        """Give its bytes: dialect, length, text."""
+        return _ENTRY.pack(DIALECT_NUMBERS[self.dialect], len(self.text)) + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a stream's messages are to be treated; the same in every chunk of it.
+
+    Attributes:
+        is_shared: they come on the keys of the patterns, not on the stream's.
+        group: the queue group, or empty.
+        policy: how a member of the group is picked.
+        keep: what to do when this subscriber cannot take more.
+        limit: messages kept for it then; 0 with `keep="all"`.
+    """
+
+    is_shared: bool = False
+    group: str = ""
+    policy: str = "turn"
+    keep: str = "all"
+    limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One numbered chunk of what a subscriber wants.
+
+    Attributes:
+        stream: the 16 bytes that name the stream.
+        chunk: its number, not used again by this stream.
+        terms: those of the stream.
+        wants_last_value: whether the newest retained messages are asked for first.
+        is_leaving: the stream wants nothing more: a goodbye.
+        patterns: what it wants.
+    """
+
+    stream: bytes
+    chunk: int
+    terms: Terms = field(default_factory=Terms)
+    wants_last_value: bool = False
+    is_leaving: bool = False
+    patterns: tuple[Declared, ...] = ()
+
+    def encode(self) -> bytes:
+        """Give the key."""
+        terms = self.terms
+        flags = (
+            _SHARED * terms.is_shared
+            | _GROUP * bool(terms.group)
+            | _LAST_VALUE * self.wants_last_value
+            | _LIMIT * bool(terms.limit)
+            | _LEAVING * self.is_leaving
+            | KEEPS.index(terms.keep) << _KEEP_SHIFT
+        )
+        parts = [DECLARATION, self.stream, _CHUNK.pack(self.chunk, flags)]
+        if terms.group:
+            name = terms.group.encode()
+            parts.append(bytes((len(name),)) + name + bytes((POLICIES.index(terms.policy),)))
+        if terms.limit:
+            parts.append(_LIMIT_FIELD.pack(terms.limit))
+        parts.extend(pattern.encode() for pattern in self.patterns)
+        return b"".join(parts)
+
+
+def stream_key(stream: bytes) -> bytes:
+    """Give the key on which a stream's messages come."""
+    return STREAM + stream
+
+
+def pattern_key(pattern: Declared) -> bytes:
+    """Give the key on which the messages of a shared pattern come."""
+    return PATTERN + pattern.encode()
+
+
+def parse_stream(key: bytes) -> bytes:
+    """Give the stream that an `S` key names.
+
+    Raises:
+        ProtocolError: it has not the right length.
+    """
+    if len(key) != STREAM_SIZE:
+        raise ProtocolError(f"a stream key has {STREAM_SIZE} bytes, not {len(key)}")
+    return key[len(STREAM) :]
+
+
+def parse_pattern(key: bytes) -> Declared:
+    """Give the pattern that a `P` key names.
+
+    Raises:
+        ProtocolError: it is not one whole pattern.
+    """
+    found = tuple(_patterns(key, len(PATTERN)))
+    if len(found) != 1:
+        raise ProtocolError(f"a pattern key holds one pattern, not {len(found)}")
+    return found[0]
+
+
+def parse_declaration(key: bytes) -> Declaration:
+    """Read a `D` key.
+
+    Raises:
+        ProtocolError: it is cut short, too long, or holds what this version does not know.
+    """
+    if len(key) > MAX_KEY:
+        raise ProtocolError(f"a key of {len(key)} bytes; the limit is {MAX_KEY}")
+    at = len(DECLARATION) + ID_SIZE
+    stream = key[len(DECLARATION) : at]
+    try:
+        chunk, flags = _CHUNK.unpack_from(key, at)
+        at += _CHUNK.size
+        if flags & ~_KNOWN_FLAGS:
+            raise ProtocolError(f"declaration flags {flags:#04x} are not known here")
+        group, policy, limit = "", "turn", 0
+        if flags & _GROUP:
+            size = key[at]
+            group = key[at + 1 : at + 1 + size].decode()
+            policy = POLICIES[key[at + 1 + size]]
+            at += size + 2
+        if flags & _LIMIT:
+            (limit,) = _LIMIT_FIELD.unpack_from(key, at)
+            at += _LIMIT_FIELD.size
+    except (struct.error, IndexError) as error:
+        raise ProtocolError(f"a declaration is cut short or wrong at byte {at}: {error}") from None
+    except UnicodeDecodeError:
+        raise ProtocolError("the name of a queue group is not UTF-8") from None
+    if flags & _GROUP and not group:
+        raise ProtocolError("a queue group without a name")
+    terms = Terms(bool(flags & _SHARED), group, policy, KEEPS[flags >> _KEEP_SHIFT & 3], limit)
+    patterns = tuple(_patterns(key, at))
+    return Declaration(stream, chunk, terms, bool(flags & _LAST_VALUE), bool(flags & _LEAVING), patterns)
+
+
+def _patterns(key: bytes, at: int) -> Iterable[Declared]:
+    while at < len(key):
+        if at + _ENTRY.size > len(key):
+            raise ProtocolError(f"a pattern is cut short at byte {at}")
+        number, size = _ENTRY.unpack_from(key, at)
+        at += _ENTRY.size
+        name = DIALECT_NAMES.get(number)
+        if name is None:
+            raise ProtocolError(f"dialect number {number} is not known here")
+        if size > MAX_PATTERN or at + size > len(key):
+            raise ProtocolError(f"a pattern of {size} bytes at byte {at} is cut short or too long")
+        yield Declared(name, key[at : at + size])
+        at += size
