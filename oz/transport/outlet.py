@@ -8,6 +8,8 @@ is whole whatever other threads do.
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
@@ -56,6 +58,7 @@ class Outlet:
     """
 
     __slots__ = (
+        "_counted",
         "_dispatch",
         "_encode",
         "_guard",
@@ -95,6 +98,7 @@ class Outlet:
         self.limit = self._whole_limit = STEP * max_batch
         self.is_held = False
         self._is_rich = False
+        self._counted = 0
         self._sent_at = 0.0
         self._listened_at = 0.0
 
@@ -136,27 +140,42 @@ class Outlet:
             SubjectError, ProtocolError, TypeError: it may not be published.
             OwnershipError: the publisher was made before a fork.
         """
-        try:
-            audience, _, raw = self.routes[subject]
-        except (KeyError, TypeError):
-            audience, _, raw = self.route(socket, subject)
+        route = self.route(socket, subject)
         if type(payload) is not bytes or self._encode is not None:
             payload = self.prepare(payload)
-        window = self.window
-        if (
-            window
-            and audience.kind == ROUTED
-            and type(payload) is bytes
-            and len(payload) < LARGE
-            and self._retained is None
-        ):
-            # The common case of a busy publisher.
-            self.stats.published += 1
-            window += (audience, raw, payload)
-            if len(window) >= self.limit:
-                self.flush(socket)
+        return self.publish_any(socket, route, payload)
+
+    def shortcut(self, socket: Any, long_way: Callable[..., None]) -> Callable[..., None] | None:
+        """Make a `publish` that is quick when the publisher is busy: docs/decisions/014-the-short-way.md.
+
+        Args:
+            socket: the publisher, which is not kept.
+            long_way: its method, for whatever is not the common case.
+
+        Returns:
+            A function with the arguments of `publish`; None for a publisher with a codec or last values.
+        """
+        if self._encode is not None or self._retained is not None:
             return None
-        return self.publish_any(socket, self.route(socket, subject), payload)
+        routes, window, add = self.routes, self.window, self.window.extend
+        find = weakref.ref(socket)
+
+        def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> None:
+            if window and type(payload) is bytes and len(payload) < LARGE and headers is None is key:
+                try:
+                    audience, _, raw = routes[subject]
+                except (KeyError, TypeError):
+                    pass
+                else:
+                    if audience.kind == ROUTED:
+                        # One call, so that another thread sees all three or none.
+                        add((audience, raw, payload))
+                        if len(window) >= self.limit:
+                            self.flush(find())
+                        return
+            long_way(find(), subject, payload, headers=headers, key=key)
+
+        return publish
 
     def publish_with(
         self, socket: Any, subject: Any, payload: Any, extras: dict[str, Any], key: bytes | None
@@ -183,23 +202,23 @@ class Outlet:
             if socket._listen():
                 route = socket._route(route[1], route[2])
         audience, wire, raw = route
-        self.stats.published += 1
         if not audience.kind and self._retained is None:
+            self.stats.published += 1
             self.stats.unwanted += 1
             return None
         if item is None:
             item = payload if type(payload) is bytes else Rich(_as_item(payload), {}, None)
         if self._dispatch.is_blocked and audience.kind & ROUTED and not self._make_room(socket):
-            self.stats.published -= 1
             return route, payload, item
         if audience.kind & PLAIN:
             try:
                 self.hand_over(socket, wire, payload, self.flags)
             except zmq.Again:
-                self.stats.published -= 1
                 return route, payload, item
         if audience.kind & ROUTED or self._retained is not None:
             self._enqueue(socket, audience, raw, item, now)
+        else:
+            self.stats.published += 1
         return None
 
     def _enqueue(self, socket: Any, audience: Audience, raw: bytes, item: Any, now: float) -> None:
@@ -217,6 +236,7 @@ class Outlet:
             try:
                 if not self.window:
                     self._sent_at = now
+                    self.stats.published += 1
                     self._dispatch.send_alone(socket, audience, raw, item)
                     self._after_sending(socket, now)
                     return
@@ -233,10 +253,13 @@ class Outlet:
         if self._retained is not None:
             self._retained.put(raw, item)
         if not audience.kind & ROUTED:
+            self.stats.published += 1
+            self.stats.unwanted += not audience.kind
             return
         content = item[0] if type(item) is Rich else item
         if type(content) is bytes and len(content) >= LARGE:
             self._send_window(socket)
+            self.stats.published += 1
             self._dispatch.send_large(socket, [audience, raw, item])
             return
         self._is_rich |= type(item) is Rich
@@ -245,6 +268,14 @@ class Outlet:
             self._send_window(socket)
         elif not self.is_held:
             socket._expect_more()
+
+    def count(self) -> PublisherStats:
+        """Count what is in the window too; give all that was counted."""
+        with self._guard:
+            waiting = len(self.window) // STEP
+            self.stats.published += waiting - self._counted
+            self._counted = waiting
+        return self.stats
 
     def _make_room(self, socket: Any) -> bool:
         """Try to send what waits for room; tell whether the publisher can go on."""
@@ -269,6 +300,8 @@ class Outlet:
         now = monotonic()
         taken = window[:length]
         del window[:length]
+        self.stats.published += length // STEP - self._counted
+        self._counted = 0
         is_rich, self._is_rich = self._is_rich, False
         self._sent_at = now
         self._dispatch.send(socket, taken, is_rich=is_rich)

@@ -127,6 +127,10 @@ class PublisherBase(BaseSocket):
         with self._closed_on_failure():
             self._set_options(high_water_mark)
             self._attach(bind, connect)
+        self._take_shortcut()
+
+    def _take_shortcut(self) -> None:
+        """Publish by the shortest way: see `Outlet.shortcut`."""
 
     def _set_options(self, high_water_mark: int | None) -> None:
         self._set_high_water_mark(high_water_mark)
@@ -144,7 +148,7 @@ class PublisherBase(BaseSocket):
     @property
     def stats(self) -> PublisherStats:
         """What this publisher did so far; see `PublisherStats`."""
-        return self._outlet.stats
+        return self._outlet.stats if self._guard.is_foreign else self._outlet.count()
 
     # subjects --------------------------------------------------------------------------------------------
 
