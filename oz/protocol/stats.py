@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class PublisherStats:
     """What a publisher did: `published` is the sum of `sent`, `unwanted` and `dropped`."""
 
-    published: int = 0
-    """Messages given to `publish`."""
+    sent: int = 0
+    """Messages handed to ZeroMQ, for one subscriber or many, or about to be in a batch."""
     unwanted: int = 0
     """Messages withheld because nobody had asked for them."""
     dropped: int = 0
@@ -23,9 +23,9 @@ class PublisherStats:
     """Keys from subscribers that mean nothing here."""
 
     @property
-    def sent(self) -> int:
-        """Messages handed to ZeroMQ, for one subscriber or many, or about to be in a batch."""
-        return self.published - self.unwanted - self.dropped
+    def published(self) -> int:
+        """Messages given to `publish`."""
+        return self.sent + self.unwanted + self.dropped
 
 
 @dataclass(slots=True)

@@ -46,8 +46,9 @@ class Subscriber(SubscriberBase):
             ClosedError: the subscriber is closed.
             OwnershipError: another thread is using it, or it was made before a fork.
         """
-        if self._ready:
-            return self._ready.popleft()
+        ready = self._ready
+        if ready:
+            return ready.popleft()
         if self._is_drained:
             self._check_drained()
         if timeout is None:

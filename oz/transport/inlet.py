@@ -101,15 +101,19 @@ class RoutedInlet(Inlet):
             return waiting.popleft()
         limit = self.limit
         ends = None if flags & _NOBLOCK or limit < 0 else monotonic() + limit / 1000
+        streams = self._unpacking.streams
         while True:
-            if (message := self._at_hand(socket)) is not None:
+            if (streams.is_gathering or streams.kept) and (message := self._at_hand(socket)) is not None:
                 return message
             try:
-                self._read_one(socket, flags)
+                lone = self._read_one(socket, flags)
             except zmq.Again:
                 socket._declare_overdue()
                 if flags & _NOBLOCK or (ends is not None and monotonic() >= ends):
                     raise
+                continue
+            if lone is not None:
+                return lone
             if waiting:
                 return waiting.popleft()
             if until is not None and monotonic() >= until:
@@ -125,7 +129,9 @@ class RoutedInlet(Inlet):
         ends = monotonic() + _DRAIN_SECONDS
         try:
             while not self.waiting and monotonic() < ends:
-                self._read_one(socket, _NOBLOCK)
+                lone = self._read_one(socket, _NOBLOCK)
+                if lone is not None:
+                    return lone
         except zmq.Again:
             pass
         return self._unpacking.next()
@@ -134,11 +140,14 @@ class RoutedInlet(Inlet):
         """Take in all batches and answers that are there; messages wait in line."""
         try:
             while True:
-                self._read_one(socket, _NOBLOCK)
+                lone = self._read_one(socket, _NOBLOCK)
+                if lone is not None:
+                    self.waiting.append(lone)
         except zmq.Again:
             socket._declare_overdue()
 
-    def _read_one(self, socket: Any, flags: int) -> None:
+    def _read_one(self, socket: Any, flags: int) -> Message | None:
+        """Read one frame; give its message if it was the only one, otherwise put them in line."""
         guard = self._guard
         if not guard.acquire(False):
             raise in_use()
@@ -151,7 +160,7 @@ class RoutedInlet(Inlet):
             raise
         finally:
             guard.release()
-        self._accept(frames, time_ns())
+        return self._accept(frames, time_ns())
 
 
 def _skip_frames(socket: Any) -> None:

@@ -33,7 +33,11 @@ LISTEN_EVERY = 0.001
 """Seconds after which a busy publisher takes in the subscriptions that have arrived."""
 
 QUIET = 20e-6
-"""Seconds after which a publisher counts as quiet, so that its next message does not wait for others."""
+"""Seconds between two messages, wanted or not, from which a publisher counts as quiet: the next one does not
+wait for others."""
+
+SUBJECTS_REMEMBERED = 65_536
+"""How many subjects a publisher remembers as valid."""
 
 Route = tuple[Audience, bytes, bytes]
 """Of a subject: who wants it, the bytes before a plain payload, and the subject's own bytes."""
@@ -50,6 +54,8 @@ class Outlet:
         subjects: the bytes of each subject that was found valid, with and without the delimiter, by how it
             was given.
         routes: the same and who wants it; forgotten whenever an interest changes.
+        quick: what of that the short way needs: audience and bytes where all who want it have the publisher
+            filter, None where nobody wants it, False for anything else.
         stats: what the publisher did.
         flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
         window: what is to go out in the next batches; see `packing.STEP`.
@@ -66,10 +72,12 @@ class Outlet:
         "_listened_at",
         "_retained",
         "_sent_at",
+        "_unwanted",
         "_whole_limit",
         "flags",
         "is_held",
         "limit",
+        "quick",
         "routes",
         "stats",
         "subjects",
@@ -92,6 +100,7 @@ class Outlet:
         self._retained = retained
         self.subjects: dict[str | bytes, tuple[bytes, bytes]] = {}
         self.routes: dict[str | bytes, Route] = {}
+        self.quick: dict[str | bytes, Any] = {}
         self.stats: PublisherStats = router.stats
         self.flags = 0
         self.window: list[Any] = []
@@ -100,6 +109,7 @@ class Outlet:
         self._is_rich = False
         self._counted = 0
         self._sent_at = 0.0
+        self._unwanted = 0
         self._listened_at = 0.0
 
     def route(self, socket: Any, subject: Any) -> Route:
@@ -157,25 +167,46 @@ class Outlet:
         """
         if self._encode is not None or self._retained is not None:
             return None
-        routes, window, add = self.routes, self.window, self.window.extend
-        find = weakref.ref(socket)
+        quick, window, add = self.quick, self.window, self.window.extend
+        find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
 
         def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> None:
-            if window and type(payload) is bytes and len(payload) < LARGE and headers is None is key:
+            if type(payload) is bytes and headers is None is key:
                 try:
-                    audience, _, raw = routes[subject]
+                    way = quick[subject]
                 except (KeyError, TypeError):
-                    pass
-                else:
-                    if audience.kind == ROUTED:
-                        # One call, so that another thread sees all three or none.
-                        add((audience, raw, payload))
-                        if len(window) >= self.limit:
-                            self.flush(find())
+                    way = False
+                if way is None:
+                    stats.unwanted += 1
+                    return
+                if way and len(payload) < LARGE:
+                    audience, raw = way
+                    if not window and not dispatch.is_blocked:
+                        self._begin(find(), audience, raw, payload)
                         return
+                    # One call, so that another thread sees all three or none.
+                    add((audience, raw, payload))
+                    if len(window) >= self.limit:
+                        self.flush(find())
+                    return
             long_way(find(), subject, payload, headers=headers, key=key)
 
         return publish
+
+    def remember(self, subject: str | bytes, route: Route) -> None:
+        """Remember who wants a subject."""
+        audience, _, raw = route
+        if len(self.routes) >= SUBJECTS_REMEMBERED:
+            self.forget()
+        self.routes[subject] = route
+        is_routed = audience.kind == ROUTED
+        self.quick[subject] = (audience, raw) if is_routed else None if not audience.kind else False
+
+    def forget(self) -> None:
+        """Forget who wants what."""
+        # All at once: finding the oldest again and again would walk over the slots of those gone before.
+        self.routes.clear()
+        self.quick.clear()
 
     def publish_with(
         self, socket: Any, subject: Any, payload: Any, extras: dict[str, Any], key: bytes | None
@@ -203,7 +234,6 @@ class Outlet:
                 route = socket._route(route[1], route[2])
         audience, wire, raw = route
         if not audience.kind and self._retained is None:
-            self.stats.published += 1
             self.stats.unwanted += 1
             return None
         if item is None:
@@ -215,30 +245,35 @@ class Outlet:
                 self.hand_over(socket, wire, payload, self.flags)
             except zmq.Again:
                 return route, payload, item
-        if audience.kind & ROUTED or self._retained is not None:
-            self._enqueue(socket, audience, raw, item, now)
+        if not audience.kind & ROUTED and self._retained is None:
+            self.stats.sent += 1
+        elif type(item) is not bytes or len(item) >= LARGE or self._retained is not None:
+            with self._guard:
+                self._enqueue_rare(socket, audience, raw, item)
         else:
-            self.stats.published += 1
+            self._begin(socket, audience, raw, item)
         return None
 
-    def _enqueue(self, socket: Any, audience: Audience, raw: bytes, item: Any, now: float) -> None:
-        """Put a message into the window, or send it at once."""
-        guard = self._guard
-        if type(item) is not bytes or len(item) >= LARGE or self._retained is not None:
-            guard.acquire(True)
-            try:
-                self._enqueue_rare(socket, audience, raw, item)
-            finally:
-                guard.release()
-            return
-        if not self.window and now - self._sent_at >= QUIET and not self.is_held:
+    def _begin(self, socket: Any, audience: Audience, raw: bytes, item: bytes) -> None:
+        """Send a message at once, if the publisher has been quiet; otherwise put it into the window."""
+        now, guard = monotonic(), self._guard
+        unwanted = self.stats.unwanted
+        # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
+        if (
+            not self.window
+            and now - self._sent_at >= QUIET * (1 + unwanted - self._unwanted)
+            and not self.is_held
+        ):
             guard.acquire(True)
             try:
                 if not self.window:
                     self._sent_at = now
-                    self.stats.published += 1
+                    self._unwanted = unwanted
+                    self.stats.sent += 1
                     self._dispatch.send_alone(socket, audience, raw, item)
-                    self._after_sending(socket, now)
+                    if now - self._listened_at >= LISTEN_EVERY:
+                        self._listened_at = now
+                        socket._listen()
                     return
             finally:
                 guard.release()
@@ -253,13 +288,13 @@ class Outlet:
         if self._retained is not None:
             self._retained.put(raw, item)
         if not audience.kind & ROUTED:
-            self.stats.published += 1
+            self.stats.sent += bool(audience.kind)
             self.stats.unwanted += not audience.kind
             return
         content = item[0] if type(item) is Rich else item
         if type(content) is bytes and len(content) >= LARGE:
             self._send_window(socket)
-            self.stats.published += 1
+            self.stats.sent += 1
             self._dispatch.send_large(socket, [audience, raw, item])
             return
         self._is_rich |= type(item) is Rich
@@ -273,7 +308,7 @@ class Outlet:
         """Count what is in the window too; give all that was counted."""
         with self._guard:
             waiting = len(self.window) // STEP
-            self.stats.published += waiting - self._counted
+            self.stats.sent += waiting - self._counted
             self._counted = waiting
         return self.stats
 
@@ -297,23 +332,20 @@ class Outlet:
         length = len(window)
         if not length:
             return
-        now = monotonic()
         taken = window[:length]
         del window[:length]
-        self.stats.published += length // STEP - self._counted
+        self.stats.sent += length // STEP - self._counted
         self._counted = 0
         is_rich, self._is_rich = self._is_rich, False
-        self._sent_at = now
         self._dispatch.send(socket, taken, is_rich=is_rich)
+        now = self._sent_at = monotonic()
+        self._unwanted = self.stats.unwanted
         if self._dispatch.size > BATCH_BYTES:
             # Large messages: fewer of them in a batch from now on.
             fewer = length * BATCH_BYTES // self._dispatch.size
             self.limit = max(STEP, fewer - fewer % STEP)
         elif self.limit < self._whole_limit:
             self.limit = min(self._whole_limit, 2 * self.limit)
-        self._after_sending(socket, now)
-
-    def _after_sending(self, socket: Any, now: float) -> None:
         if now - self._listened_at >= LISTEN_EVERY:
             self._listened_at = now
             socket._listen()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 import warnings
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,7 @@ from oz.transport import endpoints
 from oz.transport.dispatch import MAX_BATCH, Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
-from oz.transport.outlet import Outlet, Refused, Route, extras_of
+from oz.transport.outlet import SUBJECTS_REMEMBERED, Outlet, Refused, Route, extras_of
 from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket, backend_recv, backend_set, check_delimiter
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
@@ -32,9 +33,6 @@ OnFull = Literal["drop", "block", "error"]
 
 MAX_DELAY = 0.0005
 """Seconds for which a message waits for others at most, unless said otherwise."""
-
-SUBJECTS_REMEMBERED = 65_536
-"""How many subjects a publisher remembers as valid."""
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _SNDMORE = int(zmq.SNDMORE)
@@ -165,10 +163,12 @@ class PublisherBase(BaseSocket):
         if forms is None:
             forms = self._check_subject(subject)
             if can_remember:
-                _remember(self._outlet.subjects, subject, forms)
+                if len(self._outlet.subjects) >= SUBJECTS_REMEMBERED:
+                    self._outlet.subjects.clear()
+                self._outlet.subjects[subject] = forms
         route = self._route(*forms)
         if can_remember:
-            _remember(self._outlet.routes, subject, route)
+            self._outlet.remember(subject, route)
         return route
 
     def _check_subject(self, subject: Any) -> tuple[bytes, bytes]:
@@ -193,7 +193,7 @@ class PublisherBase(BaseSocket):
             raise SubjectError(self.dialect, subject, 0, rule)
         advice = rules.subject_advice(own)
         if advice is not None:
-            warnings.warn(advice, SubjectWarning, stacklevel=6)
+            warnings.warn(advice, SubjectWarning, stacklevel=_callers_level())
         if self._delimiter and self._delimiter in raw:
             rule = f"the delimiter {self._delimiter!r} ends the subject, so it cannot hold one"
             raise SubjectError(self.dialect, subject, raw.index(self._delimiter), rule)
@@ -208,10 +208,9 @@ class PublisherBase(BaseSocket):
     def _endpoints_changed(self) -> None:
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
         self._outlet.subjects.clear()
-        self._outlet.routes.clear()
+        self._outlet.forget()
 
     def _refused(self, subject: str | bytes) -> NoReturn:
-        self._outlet.stats.published += 1
         self._outlet.stats.dropped += 1
         has_waited = self._on_full == "block" and self._full_timeout is not None
         waited = f" for {self._full_timeout:g} s" if has_waited else ""
@@ -244,7 +243,7 @@ class PublisherBase(BaseSocket):
                 self._outlet.flush(self)
                 self._dispatch.answer(self)
             if has_changed:
-                self._outlet.routes.clear()
+                self._outlet.forget()
             return has_changed
 
     def _attend(self) -> bool:
@@ -302,7 +301,7 @@ class PublisherBase(BaseSocket):
             self._send_rest(seconds)
         is_own = super()._close_socket(linger, timeout)
         # A message that nobody wants would not touch the socket, and so not find it closed.
-        self._outlet.routes.clear()
+        self._outlet.forget()
         return is_own
 
     def _send_rest(self, seconds: float) -> None:
@@ -417,8 +416,9 @@ class PublisherBase(BaseSocket):
         raise zmq.ZMQError(zmq.ENOTSUP)
 
 
-def _remember(known: dict[Any, Any], subject: str | bytes, value: object) -> None:
-    if len(known) >= SUBJECTS_REMEMBERED:
-        # All at once: finding the oldest again and again would walk over the slots of those gone before.
-        known.clear()
-    known[subject] = value
+def _callers_level() -> int:
+    """Count the frames up to the code that called oz, so that a warning names its line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oz."):
+        level, frame = level + 1, frame.f_back
+    return level

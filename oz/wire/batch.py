@@ -38,7 +38,13 @@ _HEAD = struct.Struct(">BB16sI")
 _TAIL = struct.Struct(">QI")
 _FULL = struct.Struct(">BB16sIQI")
 _CHUNK = struct.Struct(">I")
+_LONE = bytes((VERSION, MESSAGES))
+_ONE = b"\x00\x00\x00\x01\x92"
+_LONE_HEAD = struct.Struct(">16sIQ")
 HEAD_SIZE = _FULL.size
+
+SHORT = 4_096
+"""Bytes up to which a frame is worth looking at for one message alone."""
 CHUNK_FIELD = _CHUNK.size
 
 
@@ -95,6 +101,28 @@ def parse_head(frame: bytes, at: int) -> Head:
     if flags & ~_KNOWN_FLAGS or count > MAX_COUNT:
         raise ProtocolError(f"a batch with flags {flags:#04x} and {count} messages")
     return Head(flags, origin, epoch, sequence, count)
+
+
+def read_lone(frame: bytes, at: int) -> tuple[bytes, int, int, bytes, bytes] | None:
+    """Read a batch of one message that has nothing special; None when it is anything else.
+
+    Args:
+        frame: the whole frame, not longer than `SHORT`.
+        at: where its key ends.
+
+    Returns:
+        Origin, epoch, sequence, subject and payload.
+    """
+    if frame[at : at + 2] != _LONE or frame[at + HEAD_SIZE - 4 : at + HEAD_SIZE + 1] != _ONE:
+        return None
+    try:
+        subject, payload = msgpack.unpackb(frame[at + HEAD_SIZE :])
+    except Exception:
+        # Whoever reads it the long way says what is wrong.
+        return None
+    if type(subject) is not bytes or type(payload) is not bytes:
+        return None
+    return *_LONE_HEAD.unpack_from(frame, at + 2), subject, payload
 
 
 def parse_body(frame: bytes, at: int, count: int) -> list[Any]:
