@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import beside_pyzmq
 import pattern_index
+import routing
 
 if __name__ == "__main__":
     beside_pyzmq.main()
+    routing.main([])
     pattern_index.main()

@@ -108,6 +108,36 @@ class Arrival:
         self.first = first
 
 
+class LoneMessage(Message):
+    """A routed message that came by itself, which is the common case where one answers another."""
+
+    __slots__ = ("origin", "sequence")
+
+    origin: bytes
+    sequence: int
+
+    def __init__(
+        self, subject: str | bytes, payload: Any, route: Delivery, origin: bytes, sequence: int, time_ns: int
+    ) -> None:
+        """Put a message together."""
+        self.subject = subject
+        self.payload = payload
+        self.route = route
+        self.origin = origin
+        self.sequence = sequence
+        self.time_ns = time_ns
+
+    @property
+    def frames(self) -> list[bytes]:  # type: ignore[override]
+        """Subject and payload, as the frames of a plain message."""
+        return [_as_bytes(self.subject), self.payload]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what came."""
+        arrival = (self.origin, self.sequence, self.time_ns, 0)
+        return _remake, (self.subject, self.payload, self.payload, arrival, ({}, None))
+
+
 class RoutedMessage(Message):
     """A message that came in a batch: what it has in common with the others is kept once for all."""
 
@@ -136,7 +166,7 @@ class RoutedMessage(Message):
     @property
     def frames(self) -> list[bytes]:  # type: ignore[override]
         """Subject and payload, as the frames of a plain message."""
-        subject = self.subject.encode() if isinstance(self.subject, str) else self.subject
+        subject = _as_bytes(self.subject)
         return [subject, *self._body] if type(self._body) is list else [subject, self._body]
 
     @property
@@ -174,6 +204,10 @@ class RichMessage(RoutedMessage):
 
     headers: Mapping[str, Any]
     reply_to: str | None
+
+
+def _as_bytes(subject: str | bytes) -> bytes:
+    return subject.encode() if isinstance(subject, str) else subject
 
 
 def _remake(subject: Any, payload: Any, body: Any, arrived: tuple[Any, ...], extras: tuple[Any, ...]) -> Any:

@@ -83,6 +83,19 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         if not self.closed and not self._outlet.is_held:
             self._outlet.flush(self)
 
+    def _take_shortcut(self) -> None:
+        shortcut = self._outlet.shortcut(self, Publisher.publish)
+        if shortcut is None or type(self).publish is not Publisher.publish:
+            return
+
+        async def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> None:
+            waiting = shortcut(subject, payload, headers=headers, key=key)
+            if waiting is not None:
+                await waiting
+
+        publish.__doc__ = Publisher.publish.__doc__
+        self.__dict__["publish"] = publish
+
     async def publish(
         self,
         subject: str | bytes,

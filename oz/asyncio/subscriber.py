@@ -23,7 +23,7 @@ from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _SLICE, _READY_SLICE = 0.5, 0.05
-_TURN = 256
+_TURN = 512
 """Messages received in one turn of the loop; after them other tasks have theirs."""
 _TURN_SECONDS = 0.01
 """The same for messages that nobody receives: those that handlers have, or that no pattern wants."""
@@ -170,8 +170,17 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         """Receive for ever, until the subscriber is closed."""
         ready, take, turn = self._ready, self._inlet.take, self._turn
         others = self._recv_futures
+        # What was unpacked of a batch; without batches something that is always empty.
+        waiting = self._inlet.waiting if isinstance(self._inlet, RoutedInlet) else ()
         while True:
             message = None
+            if waiting and not ready and not others and turn.received < _TURN:
+                message = waiting.popleft()
+                turn.received += 1
+                if message.route.is_only_listed:
+                    yield message
+                    continue
+                waiting.appendleft(message)
             if not ready and not others and turn.received < _TURN:
                 # The short way of `receive`, for a message that is there and has no handler.
                 turn.received += 1

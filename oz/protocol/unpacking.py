@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any
 
 from oz.errors import ProtocolError
-from oz.message import Arrival, Gap, Message, RichMessage, RoutedMessage
+from oz.message import Arrival, Gap, LoneMessage, Message, RichMessage, RoutedMessage
 from oz.protocol.intake import Intake
 from oz.protocol.sources import Source, find
 from oz.protocol.streams import Stream, Streams
@@ -31,7 +31,7 @@ from oz.wire.batch import (
     read_lone,
 )
 from oz.wire.codec import Codec
-from oz.wire.keys import OWN, STREAM_SIZE
+from oz.wire.keys import OWN
 
 _log = logging.getLogger("oz.subscriber")
 
@@ -71,8 +71,7 @@ class Unpacking(Intake):
             and the `kept` of the streams.
         """
         frame = frames[0]
-        message = self._accept_one(frame, time_ns)
-        if message is not None:
+        if len(frame) <= SHORT and (message := self._accept_one(frame, time_ns)) is not None:
             return message
         try:
             size = key_size(frame)
@@ -95,13 +94,13 @@ class Unpacking(Intake):
 
     def _accept_one(self, frame: bytes, time_ns: int) -> Message | None:
         """Take in a frame of one message that has nothing special: the short way, for round trips."""
-        if len(frame) > SHORT or self._decode is not None or self.waiting:
+        lone = read_lone(frame)
+        if lone is None or self._decode is not None or self.waiting:
             return None
-        stream = self.streams.by_key.get(frame[:STREAM_SIZE])
-        lone = read_lone(frame, STREAM_SIZE)
-        if stream is None or lone is None or stream.kept is not None:
+        key, origin, epoch, sequence, subject, payload = lone
+        stream = self.streams.by_key.get(key)
+        if stream is None or stream.kept is not None:
             return None
-        origin, epoch, sequence, subject, payload = lone
         source = stream.sources.get(origin)
         if source is None or source.epoch != epoch or source.expected != sequence or source.unreported:
             return None
@@ -110,10 +109,10 @@ class Unpacking(Intake):
             return None
         source.expected = sequence + 1
         source.heard_at = time_ns
-        self.stats.received += 1
-        self.stats.delivered += 1
-        arrival = Arrival(origin, sequence, time_ns, 0, 0)
-        return RoutedMessage(route.subject, payload, payload, route, arrival, 0)
+        stats = self.stats
+        stats.received += 1
+        stats.delivered += 1
+        return LoneMessage(route.subject, payload, route, origin, sequence, time_ns)
 
     def next(self) -> Message | None:
         """Give a message that is there, if any; one that a stream holds back comes after all others."""
@@ -146,7 +145,7 @@ class Unpacking(Intake):
                 raise ProtocolError("an answer is not made of a list, a map and a number")
         source = find(stream.sources, head.origin)
         self._advance(stream, source, head, time_ns)
-        if live is not None:
+        if live is not None and head.epoch == source.epoch:
             source.answered = frozenset(live)
             source.refused = {number: str(reason) for number, reason in refused.items()}
             source.paths = paths
@@ -194,7 +193,6 @@ class Unpacking(Intake):
             self.stats.filtered += head.count
             return
         arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen)
-        source.unreported = 0
         if is_plain and not seen and only is None and not stream.table.unclear:
             names = [route.subject for route in routes]
             places = range(len(names))
@@ -206,6 +204,8 @@ class Unpacking(Intake):
                 bodies = [(payload, None) for payload in payloads]
             messages = self._select(routes, bodies, arrival, only)
             self.stats.filtered += seen
+        if messages:
+            source.unreported = 0
         self.stats.delivered += len(messages)
         if stream.kept is None:
             self.waiting.extend(messages)
@@ -236,7 +236,7 @@ class Unpacking(Intake):
         only: set[Subscription] | None,
     ) -> list[Message]:
         """Make the messages that are new, wanted and can be decoded."""
-        messages = []
+        messages: list[Message] = []
         for place in range(arrival.first, len(routes)):
             route = routes[place] if only is None else _narrow(routes[place], only)
             if not route.is_clear and not self._is_wanted(route):
@@ -244,6 +244,9 @@ class Unpacking(Intake):
             body, extras = bodies[place]
             message = self._make(route, body, extras, arrival, place)
             if message is not None:
+                if not messages:
+                    # What was lost shows at the first that is delivered.
+                    arrival.first = place
                 messages.append(message)
         return messages
 

@@ -52,6 +52,17 @@ class Subscriber(SubscriberBase):
         if self._is_drained:
             self._check_drained()
         if timeout is None:
+            try:
+                message = self._inlet.take(self, 0)
+            except zmq.Again:
+                return self._next_forever()
+            except zmq.ZMQError:
+                self._check_open()
+                raise
+            if message is not None and message.route.is_only_listed:
+                return message
+            if message is not None and self._dispatch(message):
+                return message
             return self._next_forever()
         now = time.monotonic()
         with suppress(zmq.Again):

@@ -155,7 +155,7 @@ class Outlet:
             payload = self.prepare(payload)
         return self.publish_any(socket, route, payload)
 
-    def shortcut(self, socket: Any, long_way: Callable[..., None]) -> Callable[..., None] | None:
+    def shortcut(self, socket: Any, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
         """Make a `publish` that is quick when the publisher is busy: docs/decisions/014-the-short-way.md.
 
         Args:
@@ -163,14 +163,15 @@ class Outlet:
             long_way: its method, for whatever is not the common case.
 
         Returns:
-            A function with the arguments of `publish`; None for a publisher with a codec or last values.
+            A function with the arguments of `publish`, which gives None or what the long way gives. None
+            instead of it for a publisher with a codec or last values.
         """
         if self._encode is not None or self._retained is not None:
             return None
         quick, window, add = self.quick, self.window, self.window.extend
         find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
 
-        def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> None:
+        def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> Any:
             if type(payload) is bytes and headers is None is key:
                 try:
                     way = quick[subject]
@@ -178,18 +179,18 @@ class Outlet:
                     way = False
                 if way is None:
                     stats.unwanted += 1
-                    return
+                    return None
                 if way and len(payload) < LARGE:
                     audience, raw = way
                     if not window and not dispatch.is_blocked:
                         self._begin(find(), audience, raw, payload)
-                        return
+                        return None
                     # One call, so that another thread sees all three or none.
                     add((audience, raw, payload))
                     if len(window) >= self.limit:
                         self.flush(find())
-                    return
-            long_way(find(), subject, payload, headers=headers, key=key)
+                    return None
+            return long_way(find(), subject, payload, headers=headers, key=key)
 
         return publish
 

@@ -31,20 +31,26 @@ HEADERS, REPLY_TO, MESSAGE_ID = "headers", "reply_to", "id"
 MAX_COUNT = 65_535
 """Messages in one batch."""
 
+MAX_REASON = 16_384
+"""Characters of the reason for which a chunk is refused."""
+
 LARGE = 65_536
 """Bytes from which a payload travels as a ZeroMQ frame of its own, behind the batch, without being copied."""
+
+_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
 _HEAD = struct.Struct(">BB16sI")
 _TAIL = struct.Struct(">QI")
 _FULL = struct.Struct(">BB16sIQI")
 _CHUNK = struct.Struct(">I")
-_LONE = bytes((VERSION, MESSAGES))
-_ONE = b"\x00\x00\x00\x01\x92"
-_LONE_HEAD = struct.Struct(">16sIQ")
+_LONE = struct.Struct(f">{STREAM_SIZE}s2s16sIQ6sB")
+_BIN_8 = 0xC4
+_LONE_START = bytes((VERSION, MESSAGES))
+_LONE_ARRAY = b"\x00\x00\x00\x01\x92\xc4"
 HEAD_SIZE = _FULL.size
 
-SHORT = 4_096
-"""Bytes up to which a frame is worth looking at for one message alone."""
+SHORT = 600
+"""Bytes that a frame has at most in which subject and payload take up to 255 bytes each."""
 CHUNK_FIELD = _CHUNK.size
 
 
@@ -90,39 +96,41 @@ def parse_head(frame: bytes, at: int) -> Head:
         at: where the key ends.
 
     Raises:
-        ProtocolError: it is cut short, or of a version that is not known here.
+        ProtocolError: it is cut short, of a version that is not known here, or says what cannot be.
     """
     try:
         version, flags, origin, epoch, sequence, count = _FULL.unpack_from(frame, at)
     except struct.error:
-        raise ProtocolError(f"a batch is cut short: {len(frame) - at} bytes behind the key") from None
+        raise ProtocolError(f"a batch is cut short: {max(0, len(frame) - at)} bytes behind the key") from None
     if version != VERSION:
         raise ProtocolError(f"a batch of version {version}; this oz reads version {VERSION}")
-    if flags & ~_KNOWN_FLAGS or count > MAX_COUNT:
+    if flags & ~_KNOWN_FLAGS or count > MAX_COUNT or (flags != CONTROL if count == 0 else flags & CONTROL):
         raise ProtocolError(f"a batch with flags {flags:#04x} and {count} messages")
     return Head(flags, origin, epoch, sequence, count)
 
 
-def read_lone(frame: bytes, at: int) -> tuple[bytes, int, int, bytes, bytes] | None:
+def read_lone(frame: bytes) -> tuple[Any, ...] | None:
     """Read a batch of one message that has nothing special; None when it is anything else.
 
     Args:
-        frame: the whole frame, not longer than `SHORT`.
-        at: where its key ends.
+        frame: the whole frame, on the key of a stream, not longer than `SHORT`.
 
     Returns:
-        Origin, epoch, sequence, subject and payload.
+        Key, origin, epoch, sequence, subject and payload.
     """
-    if frame[at : at + 2] != _LONE or frame[at + HEAD_SIZE - 4 : at + HEAD_SIZE + 1] != _ONE:
-        return None
     try:
-        subject, payload = msgpack.unpackb(frame[at + HEAD_SIZE :])
-    except Exception:
-        # Whoever reads it the long way says what is wrong.
+        key, start, origin, epoch, sequence, one, size = _LONE.unpack_from(frame)
+        at = _LONE.size + size
+        # Subject and payload are `bin 8`: its mark, one byte of length, and the bytes.
+        if start != _LONE_START or one != _LONE_ARRAY or frame[at] != _BIN_8:
+            return None
+        end = at + 2 + frame[at + 1]
+    except (struct.error, IndexError):
         return None
-    if type(subject) is not bytes or type(payload) is not bytes:
+    if end != len(frame):
+        # Whoever reads it the long way says what it is.
         return None
-    return *_LONE_HEAD.unpack_from(frame, at + 2), subject, payload
+    return key, origin, epoch, sequence, frame[_LONE.size : at], frame[at + 2 :]
 
 
 def parse_body(frame: bytes, at: int, count: int) -> list[Any]:
@@ -140,7 +148,8 @@ def parse_body(frame: bytes, at: int, count: int) -> list[Any]:
         body = msgpack.unpackb(memoryview(frame)[at:])
     except Exception as error:
         # msgpack raises of many kinds, ValueError above all; none may get past here.
-        raise ProtocolError(f"the body of a batch is not MessagePack: {error!r}") from None
+        # Nor its text, which may hold all that was read.
+        raise ProtocolError(f"the body of a batch is not MessagePack: {type(error).__name__}") from None
     if type(body) is not list or len(body) != 2 * count:
         raise ProtocolError(f"the body of a batch does not hold the {count} messages that its head says")
     return body
@@ -162,18 +171,54 @@ def parse_chunk(frame: bytes, at: int) -> int:
 def parse_control(frame: bytes, at: int) -> dict[Any, Any]:
     """Read the body of a control record; an empty one is a heartbeat.
 
+    Returns:
+        A map. If it has `live`, that is a list of numbers; `refused`, numbers and text; `paths`, a number.
+
     Raises:
-        ProtocolError: it is no map.
+        ProtocolError: it is no map, or no answer.
     """
     if len(frame) == at + HEAD_SIZE:
         return {}
     try:
         body = msgpack.unpackb(memoryview(frame)[at + HEAD_SIZE :], strict_map_key=False)
     except Exception as error:
-        raise ProtocolError(f"a control record is not MessagePack: {error!r}") from None
+        raise ProtocolError(f"a control record is not MessagePack: {type(error).__name__}") from None
     if type(body) is not dict:
         raise ProtocolError("a control record is no map")
+    if "live" in body and not _is_answer(body["live"], body.get("refused", {}), body.get("paths", 0)):
+        raise ProtocolError("an answer is not made of a list, a map and a number")
     return body
+
+
+def _is_answer(live: Any, refused: Any, paths: Any) -> bool:
+    return (
+        type(live) is list
+        and all(type(one) is int for one in live)
+        and type(refused) is dict
+        and all(
+            type(number) is int and type(reason) is str and len(reason) <= MAX_REASON
+            for number, reason in refused.items()
+        )
+        and type(paths) is int
+    )
+
+
+def check_extras(extras: Any) -> None:
+    """Check the extras of a message: what it has beside its payload.
+
+    Raises:
+        ProtocolError: they are no map; headers are not text to text, bytes, numbers, truth values or nil;
+            or what to reply to is not text.
+    """
+    if type(extras) is not dict:
+        raise ProtocolError("the extras of a message are no map")
+    headers, reply_to = extras.get(HEADERS, {}), extras.get(REPLY_TO)
+    if not (reply_to is None or type(reply_to) is str):
+        raise ProtocolError("what to reply to is not text")
+    if type(headers) is not dict or not all(
+        type(name) is str and type(value) in _SCALARS for name, value in headers.items()
+    ):
+        raise ProtocolError("headers are not a map of text to scalars")
 
 
 def head_start(key: bytes, flags: int, origin: bytes, epoch: int) -> bytes:

@@ -169,6 +169,8 @@ def parse_pattern(key: bytes) -> Declared:
     Raises:
         ProtocolError: it is not one whole pattern.
     """
+    if len(key) > MAX_KEY:
+        raise ProtocolError(f"a key of {len(key)} bytes; the limit is {MAX_KEY}")
     found = tuple(_patterns(key, len(PATTERN)))
     if len(found) != 1:
         raise ProtocolError(f"a pattern key holds one pattern, not {len(found)}")
@@ -203,11 +205,26 @@ def parse_declaration(key: bytes) -> Declaration:
         raise ProtocolError(f"a declaration is cut short or wrong at byte {at}: {error}") from None
     except UnicodeDecodeError:
         raise ProtocolError("the name of a queue group is not UTF-8") from None
-    if flags & _GROUP and not group:
-        raise ProtocolError("a queue group without a name")
     terms = Terms(bool(flags & _SHARED), group, policy, KEEPS[flags >> _KEEP_SHIFT & 3], limit)
+    _check_terms(terms, flags)
     patterns = tuple(_patterns(key, at))
+    if flags & _LEAVING and patterns:
+        raise ProtocolError("a goodbye with patterns")
     return Declaration(stream, chunk, terms, bool(flags & _LAST_VALUE), bool(flags & _LEAVING), patterns)
+
+
+def _check_terms(terms: Terms, flags: int) -> None:
+    """Refuse what no subscriber means, so that each declaration has one spelling.
+
+    Raises:
+        ProtocolError: it is none of what subscribers say.
+    """
+    if flags & _GROUP and not terms.group:
+        raise ProtocolError("a queue group without a name")
+    if bool(flags & _LIMIT) != (terms.limit > 0) or (terms.limit and terms.keep == "all"):
+        raise ProtocolError(f"a limit of {terms.limit} where {terms.keep!r} is kept")
+    if terms.is_shared and (terms.group or terms.keep != "all"):
+        raise ProtocolError("a shared stream with a queue group or a keep of its own")
 
 
 def _patterns(key: bytes, at: int) -> Iterable[Declared]:

@@ -1,0 +1,431 @@
+"""Other libraries as programs that `routing` measures, called as `routed_sides` says: nats-py, zenoh, and C.
+
+None of them may lose anything:
+
+- NATS: a subscription's queue has no limit (`pending_msgs_limit` and `pending_bytes_limit` of -1), the
+  server holds back a gigabyte for a slow subscriber and makes the publisher wait before that is full (its
+  default is to cut the subscriber off at 64 MB), and the publisher flushes at the end. A subscriber flushes
+  after subscribing: the server has its subscriptions then. Messages are had by callback, which is the
+  fastest of its three ways.
+- zenoh: two peers, one tcp connection, no scouting; `CongestionControl.BLOCK` and a minute of patience. The
+  keys are declared by the publisher beforehand and samples are had by iteration, which are its fastest
+  ways. A subscriber publishes a message when it has subscribed, for which the publisher waits.
+- C: the libzmq that pyzmq brought, and two frames for each message: what a pyzmq loop costs without Python.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib.metadata
+import json
+import shutil
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import sides
+from routed_sides import TIMEOUT, Span, Tally, Work
+
+READY = "ready"
+
+
+def missing() -> dict[str, str]:
+    """Tell which rivals are left out, and why."""
+    found = {}
+    for name, package in (("nats", "nats-py"), ("zenoh", "eclipse-zenoh")):
+        if _version(package) is None:
+            found[name] = f"{package} is not installed"
+    if not _nats_executable():
+        found.setdefault("nats", "there is no nats-server")
+    if shutil.which("cc") is None:
+        found["C"] = "there is no C compiler"
+    elif not _libzmq():
+        found["C"] = "no shared libzmq of pyzmq is found to link with"
+    return found
+
+
+def describe() -> str:
+    """Name the versions of those that are there, and what is left out."""
+    left_out = missing()
+    told = []
+    if "nats" not in left_out:
+        server = subprocess.run([_nats_executable(), "--version"], capture_output=True, text=True, check=True)
+        told += [f"nats-py {_version('nats-py')}", server.stdout.strip().replace(": v", " ")]
+    if "zenoh" not in left_out:
+        told.append(f"eclipse-zenoh {_version('eclipse-zenoh')}")
+    told += [f"{name} left out: {reason}" for name, reason in left_out.items()]
+    return ", ".join(told)
+
+
+def _version(package: str) -> str | None:
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return importlib.metadata.version(package)
+    return None
+
+
+# nats ----------------------------------------------------------------------------------------------------
+
+
+def _nats_executable() -> str:
+    return (
+        shutil.which("nats-server", path=sysconfig.get_path("scripts")) or shutil.which("nats-server") or ""
+    )
+
+
+@contextlib.contextmanager
+def nats_server() -> Iterator[str]:
+    """Run a server; give its address."""
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory, "server.conf")
+        config.write_text(
+            'listen: "127.0.0.1:-1"\nmax_pending: 1GB\nwrite_deadline: "60s"\n'
+            f"ports_file_dir: {json.dumps(directory)}\n"
+        )
+        command = [_nats_executable(), "-c", str(config), "-l", str(Path(directory, "log"))]
+        with subprocess.Popen(command) as server:
+            try:
+                yield _nats_address(Path(directory))
+            finally:
+                server.terminate()
+
+
+def _nats_address(directory: Path) -> str:
+    deadline = time.monotonic() + TIMEOUT
+    while time.monotonic() < deadline:
+        for file in directory.glob("*.ports"):
+            with contextlib.suppress(ValueError):  # half written
+                return json.loads(file.read_text())["nats"][0]
+        time.sleep(0.05)
+    raise SystemExit("nats-server does not start")
+
+
+async def _nats_subscribe(client: Any, subject: str, callback: Callable[[Any], Awaitable[None]]) -> None:
+    await client.subscribe(subject, cb=callback, pending_msgs_limit=-1, pending_bytes_limit=-1)
+
+
+def nats_publisher(pipe: Connection, count: int, work: Work, address: str) -> None:
+    """Publish with nats-py."""
+    import nats
+
+    async def publish() -> None:
+        subjects, turn = work.subjects, len(work.subjects)
+        client = await nats.connect(address)
+        pipe.send(address)
+        pipe.recv()
+        for number in range(count):
+            await client.publish(subjects[number % turn], sides.PAYLOAD)
+        await client.publish(work.end)
+        await client.flush(60)
+        await client.close()
+
+    asyncio.run(publish())
+
+
+def nats_subscriber(
+    endpoint: str, begin: Callable[[], object], work: Work, expected: int
+) -> tuple[int, float, float]:
+    """Receive with nats-py. Each subscription has a queue of its own, so the end may come before the rest."""
+    import nats
+
+    async def receive() -> tuple[int, float, float]:
+        tally, complete = Tally(), asyncio.Event()
+
+        async def take(message: Any) -> None:
+            if message.subject != work.end:
+                tally.count(message)
+                if tally.got == expected:
+                    complete.set()
+
+        client = await nats.connect(endpoint)
+        for pattern in work.patterns:
+            await _nats_subscribe(client, pattern, take)
+        await client.flush()
+        begin()
+        await complete.wait()
+        result = tally.stop()
+        await client.close()
+        return result
+
+    return asyncio.run(receive())
+
+
+def nats_echo(pipe: Connection, count: int, address: str) -> None:
+    """Send every message back, with nats-py."""
+    import nats
+
+    async def run() -> None:
+        ended = asyncio.Event()
+
+        async def take(message: Any) -> None:
+            if message.data == b"end":
+                ended.set()
+            await client.publish("pong." + message.subject[5:], message.data)
+
+        client = await nats.connect(address)
+        await _nats_subscribe(client, "ping.*", take)
+        await client.flush()
+        pipe.send(address)
+        await ended.wait()
+        await client.close()
+
+    asyncio.run(run())
+
+
+def nats_ping(endpoint: str, begin: Callable[[], object], count: int) -> list[float]:
+    """Time round trips with nats-py; seconds."""
+    import nats
+
+    async def run() -> list[float]:
+        waiting: asyncio.Future[None]
+
+        async def take(message: Any) -> None:
+            waiting.set_result(None)
+
+        client, loop, times = await nats.connect(endpoint), asyncio.get_running_loop(), []
+        await _nats_subscribe(client, "pong.*", take)
+        await client.flush()
+        begin()
+        for _ in range(count):
+            waiting = loop.create_future()
+            started = time.perf_counter()
+            await client.publish("ping.a", sides.PAYLOAD)
+            await waiting
+            times.append(time.perf_counter() - started)
+        waiting = loop.create_future()
+        await client.publish("ping.a", b"end")
+        await waiting
+        await client.close()
+        return times
+
+    return asyncio.run(run())
+
+
+# zenoh ---------------------------------------------------------------------------------------------------
+
+
+def _key(text: str) -> str:
+    return text.replace(".", "/").replace(">", "**")
+
+
+def _free_endpoint() -> str:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return f"tcp/127.0.0.1:{taken.getsockname()[1]}"
+
+
+def _zenoh_session(listen: str | None = None, connect: str | None = None) -> Any:
+    import zenoh
+
+    config = zenoh.Config()
+    for name, value in {
+        "mode": "peer",
+        "scouting/multicast/enabled": False,
+        "scouting/gossip/enabled": False,
+        "listen/endpoints": [listen] if listen else [],
+        "connect/endpoints": [connect] if connect else [],
+        "transport/link/tx/queue/congestion_control/block/wait_before_close": 60_000_000,
+    }.items():
+        config.insert_json5(name, json.dumps(value))
+    return zenoh.open(config)
+
+
+def _zenoh_declare(session: Any, key: str) -> Any:
+    import zenoh
+
+    return session.declare_publisher(key, congestion_control=zenoh.CongestionControl.BLOCK)
+
+
+def _zenoh_when_wanted(session: Any, key: str) -> Any:
+    """Declare a key, and wait until somebody who subscribed to it is known."""
+    publisher, deadline = _zenoh_declare(session, key), time.monotonic() + TIMEOUT
+    while not publisher.matching_status:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"zenoh knows of no subscriber of {key}")
+        time.sleep(0.005)
+    return publisher
+
+
+def zenoh_publisher(pipe: Connection, count: int, work: Work, subscribers: int = 1) -> None:
+    """Publish with zenoh."""
+    endpoint = _free_endpoint()
+    with _zenoh_session(listen=endpoint) as session:
+        ready = session.declare_subscriber(READY)
+        pipe.send(endpoint)
+        for _ in range(subscribers):
+            ready.recv()
+        publishers = [_zenoh_declare(session, _key(subject)) for subject in work.subjects]
+        end, turn = _zenoh_when_wanted(session, _key(work.end)), len(publishers)
+        pipe.recv()
+        for number in range(count):
+            publishers[number % turn].put(sides.PAYLOAD)
+        end.put(b"")
+        pipe.recv()
+
+
+def zenoh_subscriber(endpoint: str, begin: Callable[[], object], work: Work) -> tuple[int, float, float]:
+    """Receive with zenoh."""
+    with _zenoh_session(connect=endpoint) as session:
+        (pattern,) = work.patterns
+        subscriber = session.declare_subscriber(_key(pattern))
+        _zenoh_when_wanted(session, READY).put(b"")
+        begin()
+        subscriber.recv()
+        span, count, end = Span(), 1, _key(work.end)
+        for sample in subscriber:
+            if str(sample.key_expr) == end:
+                break
+            count += 1
+        return span.stop(count)
+
+
+def zenoh_echo(pipe: Connection, count: int) -> None:
+    """Send every message back, with zenoh."""
+    endpoint = _free_endpoint()
+    with _zenoh_session(listen=endpoint) as session:
+        subscriber = session.declare_subscriber("ping/*")
+        pipe.send(endpoint)
+        pong = _zenoh_when_wanted(session, "pong/a")
+        for sample in subscriber:
+            if (payload := sample.payload.to_bytes()) == b"end":
+                return
+            pong.put(payload)
+
+
+def zenoh_ping(endpoint: str, begin: Callable[[], object], count: int) -> list[float]:
+    """Time round trips with zenoh; seconds."""
+    with _zenoh_session(connect=endpoint) as session:
+        subscriber = session.declare_subscriber("pong/*")
+        out = _zenoh_when_wanted(session, "ping/a")
+        begin()
+        times = []
+        for _ in range(count):
+            started = time.perf_counter()
+            out.put(sides.PAYLOAD)
+            subscriber.recv()
+            times.append(time.perf_counter() - started)
+        out.put(b"end")
+        return times
+
+
+# C -------------------------------------------------------------------------------------------------------
+
+_PROGRAM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+/* What zmq.h would declare; wheels do not bring it. */
+typedef struct { unsigned char _[64] __attribute__((aligned(8))); } zmq_msg_t;
+void *zmq_ctx_new(void);
+int zmq_ctx_term(void *), zmq_close(void *);
+int zmq_bind(void *, const char *), zmq_connect(void *, const char *);
+void *zmq_socket(void *, int);
+int zmq_setsockopt(void *, int, const void *, size_t), zmq_getsockopt(void *, int, void *, size_t *);
+int zmq_send(void *, const void *, size_t, int), zmq_recv(void *, void *, size_t, int);
+int zmq_msg_init(zmq_msg_t *), zmq_msg_recv(zmq_msg_t *, void *, int), zmq_msg_close(zmq_msg_t *);
+void *zmq_msg_data(zmq_msg_t *);
+size_t zmq_msg_size(const zmq_msg_t *);
+enum { SUB = 2, XPUB = 9, SNDMORE = 2 };
+enum { SUBSCRIBE = 6, SNDHWM = 23, RCVHWM = 24, LAST_ENDPOINT = 32, NODROP = 69 };
+static const char END[] = "md.end.end";
+
+static void publish(void *socket, long count) {
+    static char subjects[1000][16], payload[100], text[256];
+    size_t size = sizeof text;
+    int one = 1;
+    for (int number = 0; number < 1000; number++)
+        sprintf(subjects[number], "md.%d.%d", number / 25, number % 25);
+    memset(payload, 'x', sizeof payload);
+    zmq_setsockopt(socket, NODROP, &one, sizeof one);
+    zmq_bind(socket, "tcp://127.0.0.1:*");
+    zmq_getsockopt(socket, LAST_ENDPOINT, text, &size);
+    puts(text);
+    fflush(stdout);
+    zmq_recv(socket, text, sizeof text, 0);
+    for (long number = 0; number < count; number++) {
+        const char *subject = subjects[number % 1000];
+        zmq_send(socket, subject, strlen(subject), SNDMORE);
+        zmq_send(socket, payload, sizeof payload, 0);
+    }
+    zmq_send(socket, END, strlen(END), SNDMORE);
+    zmq_send(socket, "", 0, 0);
+}
+
+static void receive(void *socket, const char *endpoint) {
+    struct timespec first, last;
+    zmq_msg_t subject, payload;
+    zmq_setsockopt(socket, SUBSCRIBE, "md.", 3);
+    zmq_connect(socket, endpoint);
+    for (long count = 0;; count++) {
+        zmq_msg_init(&subject);
+        zmq_msg_init(&payload);
+        zmq_msg_recv(&subject, socket, 0);
+        zmq_msg_recv(&payload, socket, 0);
+        if (!count) clock_gettime(CLOCK_MONOTONIC, &first);
+        if (zmq_msg_size(&subject) == strlen(END) && !memcmp(zmq_msg_data(&subject), END, strlen(END))) {
+            clock_gettime(CLOCK_MONOTONIC, &last);
+            printf("%ld %.9f\n", count, last.tv_sec - first.tv_sec + 1e-9 * (last.tv_nsec - first.tv_nsec));
+            return;
+        }
+        zmq_msg_close(&subject);
+        zmq_msg_close(&payload);
+    }
+}
+
+int main(int argc, char **argv) {
+    int publishes = !strcmp(argv[1], "publish"), unlimited = 0;
+    void *context = zmq_ctx_new(), *socket = zmq_socket(context, publishes ? XPUB : SUB);
+    alarm(120); /* never left behind */
+    zmq_setsockopt(socket, SNDHWM, &unlimited, sizeof unlimited);
+    zmq_setsockopt(socket, RCVHWM, &unlimited, sizeof unlimited);
+    if (publishes) publish(socket, atol(argv[2]));
+    else receive(socket, argv[2]);
+    zmq_close(socket);
+    return zmq_ctx_term(context);
+}
+"""
+
+
+def _libzmq() -> str:
+    """Find the library that pyzmq uses in this process."""
+    with contextlib.suppress(OSError), open("/proc/self/maps") as maps:
+        for line in maps:
+            if "/libzmq" in line:
+                return line.split(maxsplit=5)[5].strip()
+    return ""
+
+
+@contextlib.contextmanager
+def c_program() -> Iterator[str]:
+    """Compile the program of `W1` in C; give its path."""
+    library = _libzmq()
+    with tempfile.TemporaryDirectory() as directory:
+        source, program = Path(directory, "limit.c"), str(Path(directory, "limit"))
+        source.write_text(_PROGRAM)
+        search = f"-Wl,-rpath,{Path(library).parent},--allow-shlib-undefined"
+        subprocess.run(["cc", "-O2", "-w", str(source), "-o", program, library, search], check=True)
+        yield program
+
+
+def c_publisher(pipe: Connection, count: int, program: str) -> None:
+    """Publish in C."""
+    command = [program, "publish", str(count)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        pipe.send(process.stdout.readline().strip())
+
+
+def c_subscriber(endpoint: str, begin: Callable[[], object], program: str) -> tuple[int, float]:
+    """Receive in C."""
+    command = [program, "receive", endpoint]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        begin()
+        count, seconds = process.stdout.readline().split()
+        return int(count), float(seconds)
