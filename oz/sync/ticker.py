@@ -14,6 +14,8 @@ import time
 import weakref
 from contextlib import suppress
 
+import zmq
+
 from oz.transport.publishing import PublisherBase
 
 _log = logging.getLogger("oz.publisher")
@@ -89,7 +91,15 @@ class Ticker:
             publisher = self._publisher()
             if publisher is None or publisher.closed:
                 return False
-            if self._attend(publisher):
+            try:
+                had_work = publisher._attend()
+            except zmq.ContextTerminated:
+                # Nothing can be sent any more; its owner has still to close it.
+                return False
+            except Exception:
+                had_work = False
+                _log.exception("looking after a publisher failed; it goes on")
+            if had_work:
                 idle, patience = 0, _IDLE_ROUNDS
             else:
                 idle += 1
@@ -101,12 +111,3 @@ class Ticker:
             del publisher
             time.sleep(self._delay)
         return False
-
-    @staticmethod
-    def _attend(publisher: PublisherBase) -> bool:
-        try:
-            return publisher._attend()
-        except Exception:
-            if not publisher.closed:
-                _log.exception("looking after a publisher failed; it goes on")
-            return False

@@ -32,6 +32,9 @@ _SNDMORE = int(zmq.SNDMORE)
 LISTEN_EVERY = 0.001
 """Seconds after which a busy publisher takes in the subscriptions that have arrived."""
 
+LOOK_EVERY = 1024
+"""The same, in messages that nobody wants: those do not even look at the clock."""
+
 QUIET = 20e-6
 """Seconds between two messages, wanted or not, from which a publisher counts as quiet: the next one does not
 wait for others."""
@@ -61,6 +64,7 @@ class Outlet:
         window: what is to go out in the next batches; see `packing.STEP`.
         limit: the length of the window at which it goes out.
         is_held: `with publisher.batch():`, so that nothing goes out before it is full.
+        is_nested: frames of one `send_multipart` are being sent.
     """
 
     __slots__ = (
@@ -76,6 +80,7 @@ class Outlet:
         "_whole_limit",
         "flags",
         "is_held",
+        "is_nested",
         "limit",
         "quick",
         "routes",
@@ -106,6 +111,7 @@ class Outlet:
         self.window: list[Any] = []
         self.limit = self._whole_limit = STEP * max_batch
         self.is_held = False
+        self.is_nested = False
         self._is_rich = False
         self._counted = 0
         self._sent_at = 0.0
@@ -178,7 +184,9 @@ class Outlet:
                 except (KeyError, TypeError):
                     way = False
                 if way is None:
-                    stats.unwanted += 1
+                    stats.unwanted = count = stats.unwanted + 1
+                    if not count % LOOK_EVERY:
+                        self.look(find())
                     return None
                 if way and len(payload) < LARGE:
                     audience, raw = way
@@ -193,6 +201,13 @@ class Outlet:
             return long_way(find(), subject, payload, headers=headers, key=key)
 
         return publish
+
+    def look(self, socket: Any) -> None:
+        """Take in the subscriptions that have arrived, if that was not done a moment ago."""
+        now = monotonic()
+        if now - self._listened_at >= LISTEN_EVERY:
+            self._listened_at = now
+            socket._listen()
 
     def remember(self, subject: str | bytes, route: Route) -> None:
         """Remember who wants a subject."""
@@ -254,6 +269,19 @@ class Outlet:
         else:
             self._begin(socket, audience, raw, item)
         return None
+
+    def route_raw(self, socket: Any, subject: bytes, frames: list[bytes]) -> None:
+        """Put what was sent by the calls of pyzmq into the window too, for those who want it that way."""
+        known = self.routes.get(subject)
+        audience = known[0] if known is not None else socket._route(subject, subject)[0]
+        if not audience.kind & ROUTED:
+            return
+        if len(frames) == 1 and len(frames[0]) < LARGE:
+            self._begin(socket, audience, subject, frames[0])
+        else:
+            content = frames[0] if len(frames) == 1 else frames or b""
+            with self._guard:
+                self._enqueue_rare(socket, audience, subject, Rich(content, {}, None))
 
     def _begin(self, socket: Any, audience: Audience, raw: bytes, item: bytes) -> None:
         """Send a message at once, if the publisher has been quiet; otherwise put it into the window."""

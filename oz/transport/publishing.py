@@ -55,7 +55,7 @@ class PublisherBase(BaseSocket):
     _full_timeout: float | None
     _max_delay: float
     _plain_sends: int = 0
-    _has_more: bool = False
+    _raw: list[Any]
 
     def __init__(
         self,
@@ -122,6 +122,7 @@ class PublisherBase(BaseSocket):
         self._on_full = on_full
         self._full_timeout = full_timeout
         self._max_delay = max_delay
+        self._raw = []
         with self._closed_on_failure():
             self._set_options(high_water_mark)
             self._attach(bind, connect)
@@ -363,11 +364,14 @@ class PublisherBase(BaseSocket):
     ) -> Any:
         """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
         with self._guard:
-            if not self._has_more:
+            if self._outlet.is_nested:
+                # pyzmq sends the frames of `send_multipart` by this method.
+                return super().send(data, flags, copy=copy, track=track, **kwargs)
+            if not self._raw:
                 self._check_first(data)
                 self._listen_at_times()
             result = super().send(data, flags, copy=copy, track=track, **kwargs)
-            self._has_more = bool(flags & _SNDMORE)
+            self._sent_raw((data,), flags)
             return result
 
     def send_multipart(
@@ -376,12 +380,30 @@ class PublisherBase(BaseSocket):
         """Send the frames of one message, as `zmq.Socket.send_multipart` does, unchecked."""
         frames = list(msg_parts)
         with self._guard:
-            if frames and not self._has_more:
+            if frames and not self._raw:
                 self._check_first(frames[0])
                 self._listen_at_times()
-            result = super().send_multipart(frames, flags, copy=copy, track=track, **kwargs)
-            self._has_more = bool(flags & _SNDMORE)
+            self._outlet.is_nested = True
+            try:
+                result = super().send_multipart(frames, flags, copy=copy, track=track, **kwargs)
+            finally:
+                self._outlet.is_nested = False
+            self._sent_raw(frames, flags)
             return result
+
+    def _sent_raw(self, frames: Iterable[Any], flags: int) -> None:
+        """Send what went out by the calls of pyzmq to those too who have this publisher filter."""
+        self._raw.extend(frames)
+        if flags & _SNDMORE:
+            return
+        whole = [bytes(frame) for frame in self._raw] if self._router.streams else []
+        self._raw.clear()
+        if whole:
+            first, *rest = whole
+            if self._delimiter:
+                first, _, start = first.partition(self._delimiter)
+                rest.insert(0, start)
+            self._outlet.route_raw(self, first, rest)
 
     def _check_first(self, frame: Any) -> None:
         """Refuse a first frame that would not arrive where it should.
