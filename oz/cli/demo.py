@@ -14,6 +14,7 @@ from oz.cli.output import console, is_terminal, plain_table, write_json, write_l
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from oz.demo.run import Progress, Result
+    from oz.transport.subscribing import Filtering
 
 _HELP = """Watch wildcard subscriptions pick flights out of a real stream.
 
@@ -22,12 +23,15 @@ flight.<origin>.<destination>.<carrier>; five subscribers, in four dialects, tak
 Ends with a table: what crossed the wire to each of them, how much of that was delivered, and what was lost
 (nothing). Needs no server and no configuration, uses a free port of this machine, and takes a few seconds.
 
+With --filtering publisher the publisher filters by the whole pattern, so that only what matches crosses the wire.
+
 With --spark the same flights are written as Parquet, and Spark counts what the same patterns match there: one
 column more, equal to what was delivered. Needs the extra ozmq[spark] and Java 17 or newer, and takes longer.
 
 \b
 Examples:
   oz demo
+  oz demo --filtering publisher
   oz demo --spark
   oz demo --json | jq '.[] | {pattern, received, delivered, lost}'
 """
@@ -37,11 +41,18 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
 
 @click.command(help=_HELP)
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
+@click.option(
+    "--filtering",
+    type=click.Choice(["prefix", "publisher"]),
+    default="prefix",
+    show_default=True,
+    help="Who filters: the subscriber, by what ZeroMQ lets through, or the publisher.",
+)
 @click.option("--spark", "in_spark", is_flag=True, help="Count the same patterns in Spark too.")
 @click.pass_context
-def demo(ctx: click.Context, as_json: bool, in_spark: bool) -> None:
+def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool) -> None:
     """Run the demo; the text of the help is `_HELP`."""
-    results = _run(in_spark)
+    results = _run(in_spark, filtering)
     if as_json:
         write_json([_as_data(result) for result in results])
     elif is_terminal():
@@ -57,7 +68,7 @@ def demo(ctx: click.Context, as_json: bool, in_spark: bool) -> None:
         ctx.exit(FAILED)
 
 
-def _run(in_spark: bool) -> list[Result]:
+def _run(in_spark: bool, filtering: Filtering) -> list[Result]:
     from oz.demo.run import SPECS, run
 
     if in_spark:
@@ -65,7 +76,7 @@ def _run(in_spark: bool) -> list[Result]:
 
         require()
     with _progress_bar() as progress:
-        results = run(progress=progress)
+        results = run(progress=progress, filtering=filtering)
     if not in_spark:
         return results
     counts = count_in_spark(SPECS)

@@ -14,6 +14,7 @@ import oz
 from oz.demo import flights
 from oz.demo.process import DemoFailed, PublisherProcess, publisher_process
 from oz.demo.publisher import END
+from oz.transport.subscribing import Filtering
 
 SPECS = (
     "flight.*.LAX.>",
@@ -64,7 +65,10 @@ class Result:
 
 
 def run(
-    specs: Sequence[str] = SPECS, progress: Progress | None = None, command: Sequence[str] | None = None
+    specs: Sequence[str] = SPECS,
+    progress: Progress | None = None,
+    command: Sequence[str] | None = None,
+    filtering: Filtering = "prefix",
 ) -> list[Result]:
     """Run the demo.
 
@@ -72,6 +76,7 @@ def run(
         specs: the patterns, one subscriber each.
         progress: called now and then with the messages delivered so far and those expected in all.
         command: the publisher program, if not `oz.demo.publisher`.
+        filtering: who filters; see `oz.Subscriber`.
 
     Raises:
         DemoFailed: the publisher process died or fell silent.
@@ -80,7 +85,7 @@ def run(
     started = command or (sys.executable, "-m", "oz.demo.publisher", str(len(patterns)))
     with publisher_process(started) as publisher:
         expected = count_matches(patterns)
-        listeners = [_Listener(pattern, publisher.endpoint) for pattern in patterns]
+        listeners = [_Listener(pattern, publisher.endpoint, filtering) for pattern in patterns]
         try:
             _listen(listeners, publisher, sum(expected), progress or (lambda _done, _total: None))
         finally:
@@ -100,11 +105,11 @@ def count_matches(patterns: Sequence[oz.Pattern]) -> list[int]:
 class _Listener:
     """One subscriber and what it has counted."""
 
-    def __init__(self, pattern: oz.Pattern, endpoint: str) -> None:
+    def __init__(self, pattern: oz.Pattern, endpoint: str, filtering: Filtering) -> None:
         self.pattern = pattern
         self.delivered = 0
         self.began = self.ended = 0.0
-        self.subscriber = oz.Subscriber(connect=endpoint, codec="msgpack")
+        self.subscriber = oz.Subscriber(connect=endpoint, codec="msgpack", filtering=filtering)
         self.subscriber.subscribe(pattern)
         # Last: the publisher takes this for "I have subscribed to everything".
         self.subscriber.subscribe(END)

@@ -54,6 +54,16 @@ def test_json_counts_are_those_of_the_data_and_nothing_is_lost(oz_run, flights):
     check(json.loads(ended.stdout), flights)
 
 
+def test_only_matches_cross_the_wire_when_the_publisher_filters(oz_run, flights):
+    ended = oz_run("demo", "--json", "--filtering", "publisher")
+    assert (ended.code, ended.stderr) == (0, "")
+    rows = json.loads(ended.stdout)
+    assert [row["delivered"] for row in rows] == [
+        sum(matches(*flight) for flight in flights) for matches in WANTED.values()
+    ]
+    assert all(row["received"] == row["delivered"] == row["expected"] for row in rows)
+
+
 def test_the_table_is_plain_when_piped(oz_run):
     ended = oz_run("demo")
     assert ended.code == 0
