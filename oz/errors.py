@@ -140,8 +140,8 @@ class JournalFull(JournalError):
 
     def __str__(self) -> str:
         return (
-            f"{self.directory}: {self.reason}; the journal is whole up to offset {self.end_offset} and nothing of "
-            "this append was kept; make room, or keep less with retain_bytes, and append again"
+            f"{self.directory}: {self.reason}; the journal is whole up to offset {self.end_offset} and "
+            "nothing of this append was kept; make room, or keep less with retain_bytes, and append again"
         )
 
 

@@ -1,0 +1,175 @@
+"""`oz journal`: look at a journal, check and repair it, and take records out of it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oz.cli.exits import FAILED
+from oz.cli.journal_export import export
+from oz.cli.output import plain_table, printable, write_json, write_line
+
+if TYPE_CHECKING:  # needs pyarrow, an extra
+    from oz.journal import Journal, Report
+    from oz.journal.files import Segment
+    from oz.journal.manifest import Entry
+
+_HELP = """Look at a journal, check and repair it, and take records out of it.
+
+A journal is a directory that a recorder writes, or a program with oz.journal.Writer. All commands but repair
+may be used while it is written. Needs the extra ozmq[journal].
+
+\b
+Examples:
+  oz journal info recorded
+  oz journal verify recorded && echo "all is well"
+  oz journal export recorded --subject 'md.xetra.>' --from 2026-03-01T09:00 > morning.jsonl
+"""
+
+_DIRECTORY = click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+
+
+@click.group(help=_HELP, short_help="Look at a journal, repair it, export from it.")
+def journal() -> None:
+    """Hold the commands; the text of the help is `_HELP`."""
+
+
+@journal.command(short_help="List the segments and what they hold.")
+@_DIRECTORY
+@_JSON
+def ls(directory: Path, as_json: bool) -> None:
+    """List the segments: their offsets, times, sizes, losses and subjects."""
+    found = _opened(directory)
+    rows = [_segment_data(found, segment, entry) for segment, entry in found.segments()]
+    if as_json:
+        write_json(rows)
+        return
+    headings = ("segment", "first", "end", "bytes", "from", "to", "lost", "subjects")
+    cells = [[printable(_cell(name, row)) for name in headings] for row in rows]
+    write_line(plain_table([headings, *cells]))
+
+
+def _segment_data(journal: Journal, segment: Segment, entry: Entry | None) -> dict[str, Any]:
+    path = journal.directory / segment.name
+    data: dict[str, Any] = {
+        "segment": segment.name,
+        "first": segment.base,
+        "end": None,
+        "bytes": path.stat().st_size if path.exists() else 0,
+        "from": None,
+        "to": None,
+        "lost": None,
+        "subjects": None,
+    }
+    if entry is not None:
+        prefixes = entry.subjects.as_data()["prefixes"]
+        assert isinstance(prefixes, list)
+        shown = prefixes if entry.subjects.complete else [f"{prefix}…" for prefix in prefixes]
+        data |= {"end": entry.end_offset, "lost": entry.lost, "subjects": shown}
+        data |= {"from": _time(entry.min_time_ns), "to": _time(entry.max_time_ns)}
+    return data
+
+
+def _cell(name: str, row: dict[str, Any]) -> str:
+    value = row[name]
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return " ".join(value[:4]) + (f" … ({len(value)})" if len(value) > 4 else "")
+    return str(value)
+
+
+def _time(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, 10**9)
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // 1000:06d}Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{nanoseconds} ns"
+
+
+@journal.command(short_help="Say how much there is, and what is lost.")
+@_DIRECTORY
+@_JSON
+def info(directory: Path, as_json: bool) -> None:
+    """Say how much the journal holds, from when to when, and what is known to be lost."""
+    found = _opened(directory)
+    listed = [(_segment_data(found, segment, entry), entry) for segment, entry in found.segments()]
+    entries = [entry for _, entry in listed if entry is not None]
+    data = {
+        "directory": str(directory),
+        "segments": len(listed),
+        "first_offset": found.first_offset,
+        "end_offset": found.end_offset,
+        "records": found.end_offset - found.first_offset,
+        "bytes": sum(row["bytes"] for row, _ in listed),
+        "first_time": _edge(found, found.first_offset),
+        "last_time": _edge(found, found.end_offset - 1),
+        "lost": sum(entry.lost for entry in entries) + _lost_in_streams(found, listed),
+    }
+    if as_json:
+        write_json(data)
+    else:
+        write_line("\n".join(f"{name.replace('_', ' ')}: {'-' if value is None else value}"
+                             for name, value in data.items()))  # fmt: skip
+
+
+def _edge(journal: Journal, offset: int) -> str | None:
+    first = max(offset, 0)
+    for record in journal.read(start=first, end=first + 1, columns=["time_ns"], gaps=True):
+        return _time(record.time_ns or 0)
+    return None
+
+
+def _lost_in_streams(journal: Journal, listed: list[tuple[dict[str, Any], Entry | None]]) -> int:
+    """Count what the manifest does not know of yet."""
+    start = min((row["first"] for row, entry in listed if entry is None), default=None)
+    if start is None:
+        return 0
+    records = journal.read(start=start, columns=["kind", "lost"], gaps=True)
+    return sum(record.lost or 0 for record in records)
+
+
+@journal.command(short_help="Check every byte; exit 1 on damage.")
+@_DIRECTORY
+@_JSON
+@click.pass_context
+def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
+    """Check every byte, and exit 1 when something is not as it should be."""
+    _report(ctx, _opened(directory).verify(), as_json)
+
+
+@journal.command(short_help="Mend what verify finds.")
+@_DIRECTORY
+@_JSON
+def repair(directory: Path, as_json: bool) -> None:
+    """Put in order whatever verify finds, while nobody writes.
+
+    What is intact stays at its offset; lost records are replaced by ones that say so. A segment that is
+    written anew stays beside the new one, as .damaged.
+    """
+    _report(None, _opened(directory).repair(), as_json)
+
+
+def _report(ctx: click.Context | None, report: Report, as_json: bool) -> None:
+    if as_json:
+        write_json({**vars(report), "findings": [vars(finding) for finding in report.findings]})
+    else:
+        for finding in report.findings:
+            write_line(printable(str(finding)))
+        write_line(f"{report.segments} segments, {report.records} intact records, {report.bytes} bytes: "
+                   + (f"{len(report.findings)} findings" if report.findings else "all is well"))  # fmt: skip
+    if ctx is not None and not report.ok:
+        ctx.exit(FAILED)
+
+
+def _opened(directory: Path) -> Journal:
+    from oz.journal import Journal
+
+    return Journal(directory)
+
+
+journal.add_command(export)

@@ -1,0 +1,107 @@
+"""`oz journal export`: records for other tools."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oz.cli.options import dialect_option, parse_all
+from oz.cli.output import console
+
+if TYPE_CHECKING:  # needs pyarrow, an extra
+    import pyarrow as pa
+
+    from oz.journal import Journal
+
+_HELP = """Write records to FILE, or to standard output, for other tools.
+
+Losses are written too, with their kind. A time without a zone is local time. Where subject, payload, reply_to
+or headers are not UTF-8, jsonl and csv have them in base64, under the name with _base64 after it.
+
+\b
+Examples:
+  oz journal export recorded march.parquet --from 2026-03-01 --to 2026-04-01
+  oz journal export recorded --subject 'rv:RUN.*' --format csv > runs.csv
+"""
+
+
+def _bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | datetime | None:
+    if text is None:
+        return None
+    try:
+        return int(text) if text.isdecimal() else datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter("an offset, or a time such as 2026-03-01T09:00") from None
+
+
+@click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
+@click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.option("--format", "form", type=click.Choice(("jsonl", "csv", "parquet")), metavar="NAME",
+              help="jsonl, csv or parquet.  [default: by the ending of FILE, or jsonl]")  # fmt: skip
+@click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
+@click.option("--from", "start", metavar="OFFSET|TIME", callback=_bound, help="The first offset or time.")
+@click.option(
+    "--to", "end", metavar="OFFSET|TIME", callback=_bound, help="The offset or time to stop before."
+)
+@dialect_option("the pattern when it names none")
+def export(
+    directory: Path,
+    file: Path | None,
+    form: str | None,
+    subject: str | None,
+    start: int | datetime | None,
+    end: int | datetime | None,
+    dialect: str,
+) -> None:
+    """Export; the text of the help is `_HELP`."""
+    from oz.journal import Journal
+    from oz.journal import export as exporting
+
+    form = form or (file.suffix.lstrip(".") if file else "jsonl")
+    if form not in exporting.FORMATS:
+        raise click.UsageError(f"--format is one of {', '.join(exporting.FORMATS)}")
+    if form == "parquet" and file is None:
+        raise click.UsageError("parquet needs a FILE to write to")
+    found = Journal(directory)
+    pattern = parse_all([subject], dialect)[0] if subject is not None else None
+    batches = found.batches(pattern, start=start, end=end, gaps=True)
+    with _progress(found, start, end) as counted:
+        if file is None:
+            exporting.write(exporting.lines(counted(batches), form), sys.stdout.buffer)
+            sys.stdout.buffer.flush()
+        elif form == "parquet":
+            exporting.write_parquet(counted(batches), file)
+        else:
+            with file.open("wb") as out:
+                exporting.write(exporting.lines(counted(batches), form), out)
+
+
+@contextmanager
+def _progress(journal: Journal, start: Any, end: Any) -> Iterator[Any]:
+    """Show a bar on stderr while it lasts, if stderr is a terminal; gives what batches must pass through."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield lambda batches: batches
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    first = max(start, journal.first_offset) if isinstance(start, int) else journal.first_offset
+    last = min(end, journal.end_offset) if isinstance(end, int) else journal.end_offset
+    columns = (TextColumn("records passed"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=screen) as bar:
+        task = bar.add_task("", total=max(0, last - first))
+
+        def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                yield batch
+                bar.update(task, completed=batch.column("offset")[-1].as_py() + 1 - first)
+            bar.update(task, completed=max(0, last - first))
+
+        yield counted

@@ -1,0 +1,125 @@
+"""The files of a journal: names, durable replacement, and holding one against retention."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+SEALED = ".arrow"
+STREAM = ".arrows"
+TEMPORARY = ".tmp"
+LOCK = "writer.lock"
+MANIFEST = "manifest.json"
+MARK = "acknowledged"
+
+_SEGMENT = re.compile(r"(\d{20})(\.arrows?)")
+
+
+class Segment(NamedTuple):
+    """A segment that is there.
+
+    Attributes:
+        base: the offset of its first record.
+        suffix: `SEALED`, or `STREAM` while it is not.
+    """
+
+    base: int
+    suffix: str
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{self.base:020d}{self.suffix}"
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it is an Arrow file that no longer grows."""
+        return self.suffix == SEALED
+
+
+def segments(directory: Path) -> list[Segment]:
+    """List the segments by offset; of a segment that is there in both forms, the sealed one."""
+    found: dict[int, Segment] = {}
+    for name in os.listdir(directory):
+        if match := _SEGMENT.fullmatch(name):
+            one = Segment(int(match[1]), match[2])
+            if one.is_sealed or one.base not in found:
+                found[one.base] = one
+    return [found[base] for base in sorted(found)]
+
+
+def is_leftover(name: str) -> bool:
+    """Tell whether a name is that of a file which `replacing` did not finish."""
+    whole = name.removesuffix(TEMPORARY)
+    return whole != name and (whole == MANIFEST or _SEGMENT.fullmatch(whole) is not None)
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the directory's entries durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
+    """Write all of it, whatever the system takes at a time."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[int]:
+    """Write a file that takes the place of `path` durably, whole or not at all; gives its descriptor."""
+    temporary = path.with_name(path.name + TEMPORARY)
+    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        yield descriptor
+        os.fsync(descriptor)
+        os.rename(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(descriptor)
+    sync_directory(path.parent)
+
+
+def open_held(path: Path) -> int | None:
+    """Open a segment for reading and hold it against retention until the descriptor is closed.
+
+    Returns:
+        The descriptor, or None when there is no such file.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    if os.fstat(descriptor).st_nlink == 0:  # removed between the two calls
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def remove_unless_held(path: Path) -> bool:
+    """Remove a file that no reader holds; tell whether it is gone."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True

@@ -1,0 +1,145 @@
+"""Reading a journal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from oz.errors import JournalError
+from oz.journal import files, manifest
+from oz.journal.manifest import Entry
+from oz.journal.reading import Reading, end_of
+from oz.journal.record import Record
+from oz.journal.repair import repair
+from oz.journal.report import Report
+from oz.journal.schema import records_of
+from oz.journal.selection import Selection
+from oz.journal.verify import verify
+from oz.subjects.pattern import Pattern
+
+
+class Journal:
+    """A journal to read, while a writer in this or another process may be at work on it.
+
+    Attributes:
+        directory: where it is.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        """Look at a journal; nothing stays open between reads.
+
+        Raises:
+            JournalError: there is none, or it is of a newer version.
+        """
+        self.directory = Path(directory)
+        if not self.directory.is_dir() or not files.segments(self.directory):
+            raise JournalError(f"{self.directory}: there is no journal here")
+        manifest.load(self.directory)
+
+    def read(
+        self,
+        pattern: str | bytes | Pattern | None = None,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        columns: Sequence[str] | None = None,
+        follow: bool = False,
+        gaps: bool = False,
+    ) -> Iterator[Record]:
+        """Read records in the order of their offsets.
+
+        While it goes on, retention removes nothing from where it is on; close the iterator to end it early.
+
+        Args:
+            pattern: only what it matches: a `Pattern`, or text as `oz.parse` takes it, such as `"rv:Foo.*"`.
+            start: the first offset, or the earliest time of receipt. What retention has removed is passed
+                by. A datetime without a zone is local time.
+            end: the offset to stop before, or the time; None reads what is acknowledged now.
+            columns: the columns to read, of `oz.journal.COLUMNS`; the others are as in a bare `Record`.
+            follow: at the end wait for more, as `tail -f` does. Ends only at `end`.
+            gaps: also what is no message: records of losses, whose pattern may have to do with this one, and
+                records of damage. `Record.kind` tells.
+
+        Returns:
+            The records.
+
+        Raises:
+            JournalError: on the way: something is damaged or missing.
+            PatternError: a dialect does not allow the pattern.
+            PatternTimeout: on the way: the pattern ran out of time on a subject.
+            TypeError: a bound is neither offset nor datetime.
+            ValueError: there is no such column, or an offset is negative.
+        """
+        batches = self.batches(pattern, start=start, end=end, columns=columns, follow=follow, gaps=gaps)
+        return (record for batch in batches for record in records_of(batch))
+
+    def batches(
+        self,
+        pattern: str | bytes | Pattern | None = None,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        columns: Sequence[str] | None = None,
+        follow: bool = False,
+        gaps: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """Read records as Arrow batches, none of them empty; arguments and errors are those of `read`.
+
+        Returns:
+            The batches, with the columns asked for, in that order.
+        """
+        selection = Selection(pattern, start, end, columns, gaps=gaps)
+        if not follow:
+            selection.stop_before(self.end_offset)
+        return Reading(self.directory, selection, follow=follow).batches()
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first record that is kept; the end offset when there is none."""
+        return min((segment.base for segment in files.segments(self.directory)), default=0)
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last acknowledged record.
+
+        Raises:
+            JournalError: the head of the last segment is damaged.
+        """
+        return end_of(self.directory)
+
+    def segments(self) -> list[tuple[files.Segment, Entry | None]]:
+        """List the segments by offset, each with what the manifest says of it; None if it says nothing."""
+        known = manifest.load(self.directory)
+        return [
+            (segment, known.entry_of(self.directory, segment) if known else None)
+            for segment in files.segments(self.directory)
+        ]
+
+    def verify(self) -> Report:
+        """Check every byte; changes nothing. A writer may be at work.
+
+        Returns:
+            What is not as it should be.
+
+        Raises:
+            JournalError: the journal is of a newer version.
+        """
+        return verify(self.directory)
+
+    def repair(self) -> Report:
+        """Put in order whatever `verify` finds; no writer may be at work.
+
+        What is intact is kept at its offset. Where records are lost, records of kind `DAMAGED` take their
+        place; a sealed segment that had to be written anew stays beside it as `….damaged`.
+
+        Returns:
+            What was found and done.
+
+        Raises:
+            JournalError: a writer is at work, or the journal is of a newer version.
+        """
+        return repair(self.directory)

@@ -1,0 +1,204 @@
+"""The columns of a journal, and records as Arrow batches and back."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oz.journal.record import Kind, Record
+
+VERSION = 1
+"""The version of the format; a reader refuses what is newer than its own."""
+
+BATCH_ROWS = 8192
+BATCH_BYTES = 4 << 20
+MAX_PAYLOAD = 1 << 30
+_STEP = 256  # records taken from an iterable before their size is looked at
+
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("time_ns", pa.int64(), nullable=False),
+        pa.field("kind", pa.int8(), nullable=False),
+        pa.field("lost", pa.int64()),
+        pa.field("origin", pa.binary()),
+        pa.field("sequence", pa.int64()),
+        pa.field("subject", pa.string(), nullable=False),
+        pa.field("subject_raw", pa.binary()),
+        pa.field("reply_to", pa.binary()),
+        pa.field("headers", pa.binary()),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+COLUMNS = tuple(SCHEMA.names)
+_TYPES = {field.name: field.type for field in SCHEMA}
+_NUMBERS = pa.array(range(BATCH_ROWS), pa.int64())
+_BYTES = frozenset({bytes, bytearray, memoryview})
+_NOTHING = Record("")
+_SUBJECT, _PAYLOAD = operator.itemgetter(0), operator.itemgetter(1)
+_WHAT = "a record is an oz.journal.Record, or a pair of subject and payload bytes"
+
+Appendable = Record | tuple[str | bytes, bytes]
+
+
+def chunks(records: Iterable[Appendable]) -> Iterator[list[Appendable]]:
+    """Split an iterable into lists that each make one batch of bounded size.
+
+    Raises:
+        TypeError: something is neither a `Record` nor a pair.
+    """
+    source = iter(records)
+    chunk: list[Appendable] = []
+    size = 0
+    while step := list(itertools.islice(source, _STEP)):
+        sizes = _sizes(step)
+        if size + sum(sizes) <= BATCH_BYTES and len(chunk) + len(step) <= BATCH_ROWS:
+            chunk += step
+            size += sum(sizes)
+            continue
+        for record, length in zip(step, sizes, strict=True):
+            if chunk and (size + length > BATCH_BYTES or len(chunk) == BATCH_ROWS):
+                yield chunk
+                chunk, size = [], 0
+            chunk.append(record)
+            size += length
+    if chunk:
+        yield chunk
+
+
+def _sizes(records: list[Appendable]) -> list[int]:
+    try:
+        sizes = list(map(len, map(_PAYLOAD, records)))
+        if set(map(type, records)) != {tuple}:
+            headers = (record.headers or b"" if isinstance(record, Record) else b"" for record in records)
+            sizes = list(map(operator.add, sizes, map(len, headers)))
+    except (TypeError, IndexError):
+        raise TypeError(_WHAT) from None
+    if max(sizes) > MAX_PAYLOAD:
+        raise ValueError(f"a payload of {max(sizes)} bytes; the most is {MAX_PAYLOAD}")
+    return sizes
+
+
+def batch_of(records: Sequence[Appendable], first_offset: int, now_ns: int) -> pa.RecordBatch:
+    """Lay records out in columns.
+
+    Args:
+        records: at most `BATCH_ROWS` of them.
+        first_offset: the offset of the first; the others follow.
+        now_ns: the time of those that have none, in nanoseconds since 1970.
+
+    Raises:
+        TypeError: a field has the wrong type.
+        ValueError: a field cannot be stored: a number that is too large, or text that UTF-8 cannot hold.
+    """
+    rows = len(records)
+    columns = {"offset": pc.add(_NUMBERS.slice(0, rows), first_offset)}
+    types = set(map(type, records))
+    subjects: list[Any]
+    payloads: list[Any]
+    # Not zip(*records): that takes several times as long.
+    if types == {tuple}:
+        if set(map(len, records)) != {2}:
+            raise TypeError(_WHAT)
+        subjects, payloads = list(map(_SUBJECT, records)), list(map(_PAYLOAD, records))
+        columns["time_ns"] = pa.repeat(pa.scalar(now_ns, pa.int64()), rows)
+        columns["kind"] = pa.repeat(pa.scalar(int(Kind.MESSAGE), pa.int8()), rows)
+    else:
+        whole: Sequence[Any] = records if types == {Record} else [_record(record) for record in records]
+        fields = {name: list(map(operator.itemgetter(at), whole)) for at, name in enumerate(Record._fields)}
+        subjects, payloads = fields.pop("subject"), fields.pop("payload")
+        columns |= _other_columns(fields, now_ns)
+    columns["subject"], columns["subject_raw"] = _subject_columns(subjects)
+    columns["payload"] = _bytes_column("payload", payloads)
+    arrays = [columns[name] if name in columns else pa.nulls(rows, _TYPES[name]) for name in COLUMNS]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def _record(record: Any) -> Record:
+    if isinstance(record, Record):
+        return record
+    try:
+        subject, payload = record
+    except (TypeError, ValueError):
+        raise TypeError(_WHAT) from None
+    return Record(subject, payload)
+
+
+def _other_columns(fields: dict[str, list[Any]], now_ns: int) -> dict[str, pa.Array]:
+    fields.pop("offset")
+    times = fields.pop("time_ns")
+    columns = {"time_ns": pa.array([now_ns if time is None else time for time in times], pa.int64())}
+    for name, values in fields.items():
+        if name == "reply_to":
+            values = [value.encode() if isinstance(value, str) else value for value in values]
+        if values.count(None) == len(values):
+            continue
+        is_binary = _TYPES[name] == pa.binary()
+        columns[name] = _bytes_column(name, values) if is_binary else pa.array(values, _TYPES[name])
+    return columns
+
+
+def _bytes_column(name: str, values: Sequence[Any]) -> pa.Array:
+    for wrong in set(map(type, values)) - _BYTES:
+        if wrong is not type(None) and not issubclass(wrong, bytes):
+            raise TypeError(f"{name} is bytes, not {wrong.__name__}: encode it")
+    column = pa.array(values, pa.binary())
+    if column.null_count and name == "payload":
+        raise TypeError("a payload is bytes, not None")
+    return column
+
+
+def _subject_columns(subjects: Sequence[str | bytes]) -> tuple[pa.Array, pa.Array]:
+    if set(map(type, subjects)) == {str}:
+        return pa.array(subjects, pa.string()), pa.nulls(len(subjects), pa.binary())
+    text, raw = zip(*map(_text_and_raw, subjects), strict=True)
+    return pa.array(text, pa.string()), pa.array(raw, pa.binary())
+
+
+def _text_and_raw(subject: str | bytes) -> tuple[str, bytes | None]:
+    if isinstance(subject, str):
+        return subject, None
+    if not isinstance(subject, bytes):
+        raise TypeError(f"a subject is text or bytes, not {type(subject).__name__}")
+    try:
+        return subject.decode(), None
+    except UnicodeDecodeError:
+        return subject.decode(errors="replace"), bytes(subject)
+
+
+def damaged(first_offset: int, rows: int, time_ns: int) -> pa.RecordBatch:
+    """Make records that stand for lost ones.
+
+    Args:
+        first_offset: the offset of the first.
+        rows: how many, at most `BATCH_ROWS`.
+        time_ns: the time to give them, in nanoseconds since 1970.
+    """
+    record = Record("", kind=int(Kind.DAMAGED), time_ns=time_ns)
+    return batch_of([record] * rows, first_offset, time_ns)
+
+
+def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
+    """Read records from a batch; fields whose column is not there are as in a bare `Record`."""
+    columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+    raw = columns.pop("subject_raw", None)
+    if raw is not None and any(one is not None for one in raw):
+        columns["subject"] = [
+            text if one is None else one for text, one in zip(columns["subject"], raw, strict=True)
+        ]
+    if "reply_to" in columns:
+        columns["reply_to"] = [None if value is None else _text(value) for value in columns["reply_to"]]
+    fields = [columns.get(name) or itertools.repeat(getattr(_NOTHING, name)) for name in Record._fields]
+    return map(Record._make, zip(*fields, strict=False)) if columns else iter(())
+
+
+def _text(value: bytes) -> str | bytes:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value

@@ -1,0 +1,136 @@
+"""Making an Arrow file of a segment, and knowing what is in it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oz.journal import files
+from oz.journal.manifest import Entry
+from oz.journal.messages import Messages
+from oz.journal.record import Kind
+from oz.journal.schema import BATCH_ROWS, damaged
+from oz.journal.segment import OpenSegment, runs
+from oz.journal.summary import summarise
+from oz.journal.walk import Frame, Hole
+
+_ROWS = 16384
+_BYTES = 8 << 20
+
+
+def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[Entry, list[Hole]]:
+    """Write a segment as an Arrow file, which takes the place of one that is there.
+
+    Args:
+        directory: the journal.
+        source: the segment in whatever form and state; what is intact of it is kept.
+        end: the offset after its last record, if it is known. What is missing is filled with records that
+            say so, and what exceeds it is left out.
+
+    Returns:
+        What the file holds, and what was damaged in the source.
+    """
+    base = source.segment.base
+    holes: list[Hole] = []
+    made = Messages(source.journal, base, sealed=True)
+    tally = Tally(base)
+    with files.replacing(directory / files.Segment(base, files.SEALED).name) as descriptor:
+        files.write_all(descriptor, made.head)
+        size = len(made.head)
+        for batch in _regrouped(_tables(source, end, holes)):
+            tally.add(batch)
+            message = made.of(batch)
+            files.write_all(descriptor, message)
+            size += len(message)
+        tail = made.tail()
+        files.write_all(descriptor, tail)
+    return tally.entry(size + len(tail)), holes
+
+
+def describe(source: OpenSegment) -> tuple[Entry, list[Hole]]:
+    """Read a sealed segment for what the manifest says of it; as `seal` does, but writing nothing."""
+    holes: list[Hole] = []
+    tally = Tally(source.segment.base)
+    for table in _tables(source, None, holes):
+        tally.add(table)
+    return tally.entry(source.source.size), holes
+
+
+class Tally:
+    """Adds up what the manifest says of a segment."""
+
+    def __init__(self, base: int) -> None:
+        """Begin with the offset of its first record."""
+        self._base = self._end = base
+        self._times: list[int] = []
+        self._gaps = self._lost = 0
+        self._subjects: set[bytes] = set()
+
+    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Count in a batch, which must have all columns."""
+        self._end += batch.num_rows
+        times = pc.min_max(batch.column("time_ns")).as_py()
+        self._times = [min([*self._times, times["min"]]), max([*self._times, times["max"]])]
+        is_message = pc.equal(batch.column("kind"), int(Kind.MESSAGE))
+        others = batch.num_rows - (pc.sum(is_message).as_py() or 0)
+        if others:
+            self._gaps += others
+            self._lost += pc.sum(batch.column("lost")).as_py() or 0
+            batch = batch.filter(is_message)
+        self._subjects.update(pc.unique(subject_bytes(batch)).to_pylist())
+
+    def entry(self, size: int) -> Entry:
+        """Make the entry, for a file of `size` bytes."""
+        low, high = self._times or (0, 0)
+        subjects = summarise(self._subjects)
+        return Entry(self._base, self._end, size, low, high, self._gaps, self._lost, subjects)
+
+
+def subject_bytes(batch: pa.RecordBatch | pa.Table) -> pa.Array | pa.ChunkedArray:
+    """The exact subjects of a batch, as bytes."""
+    text = batch.column("subject").cast(pa.binary())
+    raw = batch.column("subject_raw")
+    return text if raw.null_count == len(raw) else pc.coalesce(raw, text)
+
+
+def _tables(source: OpenSegment, end: int | None, holes: list[Hole]) -> Iterator[pa.Table]:
+    """Decode what is intact, in order, and fill what is missing; note each hole."""
+    offset, time_ns = source.segment.base, 0
+    for is_hole, pieces in itertools.groupby(source.survey(), lambda piece: isinstance(piece, Hole)):
+        if is_hole:
+            holes.extend(piece for piece in pieces if isinstance(piece, Hole))
+            continue
+        frames = (piece for piece in pieces if isinstance(piece, Frame))
+        for run in runs(frames):
+            first = run[0].stamp
+            yield from _filling(offset, first.first, time_ns or first.min_ns)
+            yield source.decode(run)
+            offset, time_ns = run[-1].stamp.end, run[-1].stamp.max_ns
+    if end is not None:
+        yield from _filling(offset, end, time_ns)
+
+
+def _filling(offset: int, end: int, time_ns: int) -> Iterator[pa.Table]:
+    for first in range(offset, end, BATCH_ROWS):
+        yield pa.Table.from_batches([damaged(first, min(BATCH_ROWS, end - first), time_ns)])
+
+
+def _regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+    """Make batches of a good size, large enough to compress well and small enough to hold."""
+    kept: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        for at in range(0, table.num_rows, _ROWS):
+            part = table.slice(at, _ROWS)
+            kept.append(part)
+            rows += part.num_rows
+            size += part.nbytes
+            if rows >= _ROWS or size >= _BYTES:
+                yield from pa.concat_tables(kept).combine_chunks().to_batches()
+                kept, rows, size = [], 0, 0
+    if kept:
+        yield from pa.concat_tables(kept).combine_chunks().to_batches()

@@ -1,0 +1,161 @@
+"""One segment, opened: its head checked, its batches decoded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from zlib import crc32
+
+import pyarrow as pa
+
+from oz.errors import JournalError
+from oz.journal import messages
+from oz.journal.files import Segment, open_held
+from oz.journal.schema import COLUMNS, SCHEMA, VERSION
+from oz.journal.stamp import MAX_HEAD
+from oz.journal.walk import Frame, Hole, Source, head_at, survey
+
+_RUN_BYTES = 4 << 20
+_SCHEMA_MESSAGE = SCHEMA.serialize().to_pybytes()
+
+
+class OpenSegment:
+    """A segment that is read. It is held against retention until it is closed.
+
+    Attributes:
+        segment: which one it is.
+        path: where it is.
+        source: its bytes.
+        first_batch: where its first batch begins.
+        journal: the id of its journal.
+        salt: what its checksums start from.
+    """
+
+    def __init__(self, path: Path, segment: Segment, descriptor: int, journal: str | None) -> None:
+        """For `open_segment`."""
+        self.path = path
+        self.segment = segment
+        self.source = Source(descriptor)
+        try:
+            self.first_batch, self.journal = self._read_head()
+        except DamagedHead:
+            if journal is None:
+                raise
+            # Found to mean nothing when it is surveyed, as far as the first batch.
+            self.first_batch, self.journal = 0, journal
+        self.salt = messages.salt_of(self.journal)
+
+    def _read_head(self) -> tuple[int, str]:
+        start = len(messages.FILE_MAGIC) if self.segment.is_sealed else 0
+        found = messages.IDENTITY.search(self.source.at(start, MAX_HEAD))
+        if found and int(found[1]) > VERSION:
+            raise JournalError(
+                f"{self.path}: format version {int(found[1])}, and this oz reads no later one than "
+                f"{VERSION}: it was written by a newer oz"
+            )
+        head = head_at(self.source, start, salt=0)
+        if not found or not isinstance(head, Frame) or head.stamp.first != self.segment.base:
+            raise DamagedHead(f"{self.path}: its head is damaged; see `oz journal repair`")
+        return head.end, found[2].decode()
+
+    def frames(self, position: int, offset: int) -> Iterator[Frame | Hole]:
+        """Go through the heads of the batches from a position on, without looking at their bodies.
+
+        Args:
+            position: where to begin, at the start of a batch.
+            offset: the offset that comes next there.
+
+        Yields:
+            Each batch; and a `Hole`, last, where what follows is none, or not the one that comes next.
+        """
+        while (found := head_at(self.source, position, self.salt)) is not None:
+            if isinstance(found, Frame) and found.stamp.first != offset:
+                found = Hole(position, position, f"offset {found.stamp.first} where {offset} should be")
+            yield found
+            if isinstance(found, Hole):
+                return
+            position, offset = found.end, found.stamp.end
+
+    def survey(self) -> Iterator[Frame | Hole]:
+        """Check every byte, as `walk.survey` does."""
+        return survey(self.source, self.first_batch, self.salt, self.segment.base)
+
+    def decode(self, run: Sequence[Frame], columns: Sequence[str] = COLUMNS) -> pa.Table:
+        """Read batches that follow one another in the file.
+
+        Args:
+            run: their frames.
+            columns: what to read of them.
+
+        Raises:
+            JournalError: a checksum differs.
+        """
+        start, size = run[0].position, run[-1].end - run[0].position
+        data = self.source.fresh(start, size)
+        with memoryview(data) as view:
+            for frame in run:
+                at = frame.position - start
+                if crc32(view[at + frame.head : frame.end - start]) != frame.stamp.body_crc:
+                    raise damage(self.path, frame.position, "the checksum of a message's body differs")
+        options = pa.ipc.IpcReadOptions(
+            included_fields=sorted(map(COLUMNS.index, columns)), use_threads=False
+        )
+        with pa.ipc.open_stream(pa.py_buffer(_SCHEMA_MESSAGE + data), options=options) as reader:
+            return reader.read_all().select(columns)
+
+    def close(self) -> None:
+        """Let go of it."""
+        os.close(self.source.descriptor)
+
+    def __enter__(self) -> OpenSegment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class DamagedHead(JournalError):
+    """The head of a segment cannot be read."""
+
+
+def damage(path: Path, position: int, reason: str) -> JournalError:
+    """Make the error for damage that a reader came upon."""
+    return JournalError(f"{path}, byte {position}: {reason}; `oz journal repair` keeps what is intact")
+
+
+def open_segment(directory: Path, segment: Segment, journal: str | None = None) -> OpenSegment | None:
+    """Open a segment and hold it.
+
+    Args:
+        directory: the journal.
+        segment: which one, in which form.
+        journal: the journal's id, to open the segment even when its head is damaged.
+
+    Returns:
+        The segment, or None when it is no longer there in this form.
+
+    Raises:
+        JournalError: its head is damaged, or of a newer version.
+    """
+    path = directory / segment.name
+    descriptor = open_held(path)
+    if descriptor is None:
+        return None
+    try:
+        return OpenSegment(path, segment, descriptor, journal)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def runs(frames: Sequence[Frame] | Iterator[Frame]) -> Iterator[list[Frame]]:
+    """Group frames that follow one another in the file, to be decoded together."""
+    run: list[Frame] = []
+    for frame in frames:
+        if run and (run[-1].end != frame.position or frame.end - run[0].position > _RUN_BYTES):
+            yield run
+            run = []
+        run.append(frame)
+    if run:
+        yield run

@@ -1,0 +1,181 @@
+"""Which records a reader wants, and how to pass by all others cheaply."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oz.errors import OzError, SubjectError
+from oz.journal.manifest import Entry
+from oz.journal.record import Kind
+from oz.journal.schema import COLUMNS
+from oz.journal.sealing import subject_bytes
+from oz.journal.stamp import Stamp
+from oz.subjects.pattern import Pattern, parse
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOST_PREFIXES = 16  # more, and asking for each of them takes longer than trying every subject
+_MOST_VERDICTS = 1 << 16
+
+
+class Selection:
+    """What to read.
+
+    Attributes:
+        first: the first offset.
+        end: the offset to stop before; None for no end.
+        end_ns: the time to stop before; None for no end.
+    """
+
+    def __init__(
+        self,
+        pattern: str | bytes | Pattern | None,
+        start: int | datetime | None,
+        end: int | datetime | None,
+        columns: Sequence[str] | None,
+        gaps: bool,
+    ) -> None:
+        """Say what is wanted, as `Journal.read` takes it."""
+        self._pattern = pattern if pattern is None or isinstance(pattern, Pattern) else parse(pattern)
+        self.first, self._start_ns = _bound(start)
+        stop, self.end_ns = _bound(end)
+        self.end = stop if isinstance(end, int) else None
+        self._wanted = checked_columns(columns)
+        self._gaps = gaps
+        self._verdicts: dict[bytes, bool] = {}
+
+    def stop_before(self, offset: int) -> None:
+        """Bring the end forward to an offset."""
+        self.end = offset if self.end is None else min(self.end, offset)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns to read, those that only decide included."""
+        deciding = {"kind"} if not self._gaps or self._pattern is not None else set()
+        if self._pattern is not None:
+            deciding |= {"subject", "subject_raw"}
+        if self._start_ns is not None or self.end_ns is not None:
+            deciding |= {"time_ns"}
+        return [name for name in COLUMNS if name in deciding or name in self._wanted]
+
+    def wants_segment(self, entry: Entry) -> bool:
+        """Tell whether a segment may hold something that is wanted."""
+        if not self._wants_times(entry.min_time_ns, entry.max_time_ns):
+            return False
+        if self._pattern is None or (entry.gaps and self._gaps):
+            return True
+        return entry.subjects.may_match(self._pattern)
+
+    def wants_batch(self, stamp: Stamp) -> bool:
+        """Tell whether a batch may hold something that is wanted."""
+        inside = stamp.end > self.first and (self.end is None or stamp.first < self.end)
+        return inside and self._wants_times(stamp.min_ns, stamp.max_ns)
+
+    def _wants_times(self, low: int, high: int) -> bool:
+        return (self._start_ns is None or high >= self._start_ns) and (
+            self.end_ns is None or low < self.end_ns
+        )
+
+    def of(self, table: pa.Table, first: int) -> pa.Table:
+        """Pick what is wanted.
+
+        Args:
+            table: records in order, with `columns`.
+            first: the offset of its first record.
+
+        Raises:
+            PatternTimeout: the pattern ran out of time on a subject.
+        """
+        skip = max(0, self.first - first)
+        length = None if self.end is None else max(0, self.end - first - skip)
+        table = table.slice(skip, length)
+        masks = self._masks(table)
+        return (table.filter(functools.reduce(pc.and_, masks)) if masks else table).select(self._wanted)
+
+    def _masks(self, table: pa.Table) -> list[pa.ChunkedArray]:
+        masks = []
+        if self._start_ns is not None:
+            masks.append(pc.greater_equal(table["time_ns"], self._start_ns))
+        if self.end_ns is not None:
+            masks.append(pc.less(table["time_ns"], self.end_ns))
+        if self._pattern is not None:
+            masks.append(self._matching(table))
+        elif not self._gaps:
+            masks.append(pc.equal(table["kind"], int(Kind.MESSAGE)))
+        return masks
+
+    def _matching(self, table: pa.Table) -> pa.ChunkedArray:
+        subjects = subject_bytes(table)
+        is_message = pc.equal(table["kind"], int(Kind.MESSAGE))
+        mask = pc.and_(is_message, self._matching_subjects(subjects))
+        if not self._gaps or pc.all(is_message).as_py():
+            return mask
+        others = pc.unique(subjects.filter(pc.invert(is_message))).to_pylist()
+        near = pa.array([one for one in others if self._may_concern(one)], pa.binary())
+        return pc.or_(mask, pc.and_(pc.invert(is_message), pc.is_in(subjects, value_set=near)))
+
+    def _matching_subjects(self, subjects: pa.ChunkedArray) -> pa.ChunkedArray:
+        assert self._pattern is not None
+        if self._pattern.literal is not None:
+            return pc.equal(subjects, pa.scalar(self._pattern.literal, pa.binary()))
+        candidates = subjects
+        prefixes = self._pattern.prefixes
+        if b"" not in prefixes and len(prefixes) <= _MOST_PREFIXES:
+            mask = pc.starts_with(subjects, pattern=prefixes[0])
+            for prefix in prefixes[1:]:
+                mask = pc.or_(mask, pc.starts_with(subjects, pattern=prefix))
+            candidates = subjects.filter(mask)
+        distinct = pc.unique(candidates).to_pylist()
+        matching = [subject for subject in distinct if self._matches(subject)]
+        return pc.is_in(subjects, value_set=pa.array(matching, pa.binary()))
+
+    def _matches(self, subject: bytes) -> bool:
+        verdict = self._verdicts.get(subject)
+        if verdict is None:
+            if len(self._verdicts) >= _MOST_VERDICTS:
+                self._verdicts.clear()
+            assert self._pattern is not None
+            try:
+                verdict = self._pattern.matches(subject)
+            except SubjectError:  # not UTF-8, in a dialect of text
+                verdict = False
+            self._verdicts[subject] = verdict
+        return verdict
+
+    def _may_concern(self, lost: bytes) -> bool:
+        """Tell whether messages that matched a gap's pattern may have matched this one too."""
+        assert self._pattern is not None
+        try:
+            return not lost or parse(lost).overlaps(self._pattern)
+        except OzError:  # it cannot be told
+            return True
+
+
+def checked_columns(columns: Sequence[str] | None) -> list[str]:
+    """Return the names of columns, all of them for None.
+
+    Raises:
+        ValueError: there is no such column.
+    """
+    names = list(COLUMNS if columns is None else columns)
+    unknown = [name for name in names if name not in COLUMNS]
+    if unknown or isinstance(columns, str):
+        raise ValueError(f"no column {unknown[0]!r}" if unknown else "columns is a list of names, not text")
+    return names
+
+
+def _bound(value: int | datetime | None) -> tuple[int, int | None]:
+    """Take a bound apart: an offset and a time."""
+    if value is None:
+        return 0, None
+    if isinstance(value, datetime):
+        return 0, (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) * 1000
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"a bound is an offset or a datetime, not {type(value).__name__}")
+    if value < 0:
+        raise ValueError("offsets begin at 0")
+    return value, None

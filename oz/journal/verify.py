@@ -1,0 +1,107 @@
+"""Checking a journal, byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from oz.journal import files
+from oz.journal.files import Segment
+from oz.journal.manifest import Manifest, load
+from oz.journal.mark import acknowledged
+from oz.journal.report import Finding, Report
+from oz.journal.segment import DamagedHead, OpenSegment, open_segment
+from oz.journal.walk import Frame, Hole
+
+
+def verify(directory: Path) -> Report:
+    """Check all segments, and that they follow one another, and the manifest.
+
+    Raises:
+        JournalError: the journal is of a newer version.
+    """
+    limit = acknowledged(directory)  # before the list is made: all that it counts is in these segments
+    known = load(directory)
+    present = files.segments(directory)
+    findings = []
+    if known is None and any(segment.is_sealed for segment in present):
+        findings.append(Finding(files.MANIFEST, "missing or damaged; the next writer makes it again"))
+    records = size = 0
+    for segment, following in zip(present, [*present[1:], None], strict=True):
+        found = look_at(directory, segment, following.base if following else None, known, limit)
+        findings += found.findings
+        records += found.records
+        size += found.bytes
+    return Report(tuple(findings), len(present), records, size)
+
+
+def look_at(
+    directory: Path, segment: Segment, end: int | None, known: Manifest | None, limit: int | None = None
+) -> Report:
+    """Check one segment.
+
+    Args:
+        directory: the journal's.
+        segment: the segment.
+        end: the offset at which the next one begins; None for the last.
+        known: the manifest, if it can be read.
+        limit: how far the journal is acknowledged, if that is known; for the last segment.
+    """
+    try:
+        opened = open_segment(directory, segment, known.journal if known else None)
+    except DamagedHead:
+        return Report((Finding(segment.name, "its head is damaged", 0, segment.base),), 1)
+    if opened is None:  # sealed or removed meanwhile
+        sealed = Segment(segment.base, files.SEALED)
+        gone = segment.is_sealed or not (directory / sealed.name).exists()
+        return Report() if gone else look_at(directory, sealed, end, known, limit)
+    with opened:
+        pieces = list(opened.survey())
+        frames = [piece for piece in pieces if isinstance(piece, Frame)]
+        reached = frames[-1].stamp.end if frames else segment.base
+        if not segment.is_sealed and limit is not None and end is None and reached >= limit and pieces:
+            # What follows is being written, or will be cut: nobody was told that it is there.
+            pieces = pieces[:-1] if isinstance(pieces[-1], Hole) else pieces
+        findings = [*_holes(segment, pieces), *_missing(segment, reached, end if end is not None else limit)]
+        if segment.is_sealed:
+            findings += _form(opened, len(frames), known, directory)
+        return Report(tuple(findings), 1, sum(frame.stamp.rows for frame in frames), opened.source.size)
+
+
+def _holes(segment: Segment, pieces: list[Frame | Hole]) -> Iterator[Finding]:
+    offset = segment.base
+    for at, piece in enumerate(pieces):
+        if isinstance(piece, Frame):
+            offset = piece.stamp.end
+            continue
+        following = pieces[at + 1] if at + 1 < len(pieces) else None
+        lost = following.stamp.first - offset if isinstance(following, Frame) else 0
+        size = piece.end - piece.position
+        text = f"{piece.reason}: {size} bytes mean nothing" + (f", {lost} records are lost" if lost else "")
+        cut = 0 if following or segment.is_sealed else size
+        yield Finding(segment.name, text, piece.position, offset, lost, cut)
+
+
+def _missing(segment: Segment, reached: int, end: int | None) -> Iterator[Finding]:
+    if end is not None and reached < end:
+        text = f"the records from offset {reached} to {end - 1} are missing after it"
+        yield Finding(segment.name, text, None, reached, end - reached)
+
+
+def _form(opened: OpenSegment, batches: int, known: Manifest | None, directory: Path) -> Iterator[Finding]:
+    """Check what others need to open it as an Arrow file, and what the manifest says."""
+    try:
+        with pa.OSFile(str(opened.path)) as file, pa.ipc.open_file(file) as reader:
+            count = reader.num_record_batches
+        if count != batches:
+            yield Finding(opened.segment.name, f"its footer names {count} batches, and {batches} are intact")
+    except (OSError, pa.ArrowException) as error:
+        text = " ".join(str(error).split())
+        yield Finding(opened.segment.name, f"no Arrow file to other programs: {text}")
+    base = opened.segment.base
+    # One that the manifest does not name may just have been sealed, unless it names a later one.
+    is_named = known is not None and base <= max(known.entries, default=-1)
+    if is_named and known is not None and known.entry_of(directory, opened.segment) is None:
+        yield Finding(opened.segment.name, "is not as the manifest has it")

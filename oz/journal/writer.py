@@ -1,0 +1,256 @@
+"""Appending to a journal."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, Self
+
+from oz.errors import ClosedError, JournalError, JournalFull, OwnershipError
+from oz.journal import recovery
+from oz.journal.faults import SystemFault, system
+from oz.journal.files import sync_directory
+from oz.journal.lock import WriterLock
+from oz.journal.mark import AcknowledgedMark
+from oz.journal.report import Finding
+from oz.journal.retention import Retention
+from oz.journal.rotation import Segments
+from oz.journal.schema import Appendable, batch_of, chunks
+from oz.journal.ticker import Ticker
+
+Sync = Literal["batch", "interval", "never"]
+SYNCS: tuple[Sync, ...] = ("batch", "interval", "never")
+
+_log = logging.getLogger("oz.journal")
+
+
+class Writer:
+    """Appends records to a journal; the only writer that it has. Threads may share one.
+
+    Opening it puts in order what a crash left: see `findings`.
+
+    Attributes:
+        findings: what opening it cut, filled or made again; each was logged as a warning too.
+    """
+
+    findings: tuple[Finding, ...]
+    _is_closed = True
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        sync: Sync = "batch",
+        sync_seconds: float = 1.0,
+        segment_bytes: int = 64 << 20,
+        segment_seconds: float = 3600.0,
+        retain_bytes: int | None = None,
+        retain_seconds: float | None = None,
+    ) -> None:
+        """Open a journal, or make one.
+
+        Args:
+            directory: where it is; made if it is not there.
+            sync: when records are durable: `"batch"`, before `append` returns; `"interval"`, within
+                `sync_seconds`; `"never"`, when the system sees fit.
+            sync_seconds: the interval, in seconds.
+            segment_bytes: begin a new segment when the present one has this many bytes, uncompressed.
+            segment_seconds: begin a new segment when the present one is this many seconds old and
+                something is appended.
+            retain_bytes: remove the oldest segments when all together have more bytes than this; None keeps
+                them all. The present segment counts and is never removed.
+            retain_seconds: remove segments whose latest record is older than this; None keeps them all.
+
+        Raises:
+            JournalError: another writer has it; or it is of a newer version.
+            JournalFull: there is no room for the first bytes of a journal.
+            ValueError: an argument makes no sense.
+        """
+        if sync not in SYNCS:
+            raise ValueError(f"sync is one of {', '.join(SYNCS)}, not {sync!r}")
+        if min(sync_seconds, segment_bytes, segment_seconds, retain_bytes or 1, retain_seconds or 1) <= 0:
+            raise ValueError("sizes and durations are greater than 0")
+        self._directory = Path(directory)
+        self._sync_mode = sync
+        self._guard = threading.Lock()
+        self._owner = os.getpid()
+        self._fault: OSError | None = None
+        self._is_dirty = False
+        self._open(segment_bytes, segment_seconds, Retention(retain_bytes, retain_seconds))
+        self._is_closed = False
+        self._ticker = Ticker(sync_seconds, self._tick) if sync == "interval" else None
+
+    def _open(self, most_bytes: int, most_seconds: float, retention: Retention) -> None:
+        if not self._directory.is_dir():
+            self._directory.mkdir(parents=True)
+            sync_directory(self._directory.parent)
+        self._lock = WriterLock(self._directory)
+        end_offset = 0
+        try:
+            state = recovery.recover(self._directory)
+            end_offset = state.end_offset
+            self.findings = tuple(state.findings)
+            with system():
+                self._segments = Segments(self._directory, state, most_bytes, most_seconds, retention)
+                self._mark = AcknowledgedMark(self._directory)
+                self._mark.set(end_offset)
+        except SystemFault as fault:
+            self._lock.release()
+            if fault.is_full:
+                raise JournalFull(str(self._directory), end_offset, str(fault.error)) from fault.error
+            raise JournalError(f"{self._directory}: {fault.error}") from fault.error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def append(self, records: Iterable[Appendable]) -> int:
+        """Append records, all of them or, when it raises, none.
+
+        Args:
+            records: `Record`s, whose offset is ignored, or pairs of subject and payload; either may be mixed
+                with the other. They become one group: one wait for the disk, however many.
+
+        Returns:
+            The offset after the last of them. With `sync="batch"` they are durable by then.
+
+        Raises:
+            JournalFull: there is no room. Make some, and append again.
+            JournalError: the system failed to write; open the journal again to go on.
+            TypeError: something is no record.
+            ValueError: a record cannot be stored, as with a payload of more than 1 GiB.
+            ClosedError: the writer is closed.
+            OwnershipError: it belongs to the process that this one was forked from.
+        """
+        with self._guard:
+            self._check()
+            try:
+                with system():
+                    self._look_after_segments()
+                self._append(records)
+            except SystemFault as fault:
+                raise self._failure(fault) from fault.error
+            return self._segments.stream.end_offset
+
+    def _append(self, records: Iterable[Appendable]) -> None:
+        stream = self._segments.stream
+        size, end_offset = stream.size, stream.end_offset
+        try:
+            for chunk in chunks(records):
+                batch = batch_of(chunk, stream.end_offset, time.time_ns())
+                with system():
+                    stream.write(batch)
+            with system():
+                if self._sync_mode == "batch":
+                    stream.sync()
+                self._mark.set(stream.end_offset)
+            self._is_dirty = True
+        except BaseException:
+            self._take_back(size, end_offset)
+            raise
+
+    def _take_back(self, size: int, end_offset: int) -> None:
+        try:
+            self._segments.stream.cut(size, end_offset)
+            self._mark.set(end_offset)
+        except OSError as fault:
+            self._fault = fault
+
+    def _failure(self, fault: SystemFault) -> JournalError:
+        if self._fault is None and fault.is_full:
+            return JournalFull(str(self._directory), self._segments.stream.end_offset, str(fault.error))
+        # What the system still holds, and what it has thrown away, cannot be known after this.
+        self._fault = self._fault or fault.error
+        return self._broken(self._fault)
+
+    def _broken(self, fault: OSError) -> JournalError:
+        return JournalError(
+            f"{self._directory}: {fault}; nothing more is written: close this writer and open the journal "
+            "again, which keeps all that is intact"
+        )
+
+    def _check(self) -> None:
+        if self._owner != os.getpid():
+            raise OwnershipError("this writer belongs to the process that this one was forked from")
+        if self._is_closed:
+            raise ClosedError("the writer is closed")
+        if self._fault is not None:
+            raise self._broken(self._fault)
+
+    def _look_after_segments(self) -> None:
+        self._segments.let_go()  # first: it may make the room for what follows
+        if self._segments.is_finished:
+            self._sync()
+            if self._fault is not None:
+                raise SystemFault(self._fault)
+            self._segments.begin()
+            self._segments.let_go()
+
+    def sync(self) -> None:
+        """Make durable what was appended so far, whatever `sync` is.
+
+        Raises:
+            JournalError: the system failed to write; open the journal again to go on.
+            ClosedError: the writer is closed.
+            OwnershipError: it belongs to the process that this one was forked from.
+        """
+        with self._guard:
+            self._check()
+            self._sync()
+            if self._fault is not None:
+                raise self._broken(self._fault)
+
+    def _sync(self) -> None:
+        try:
+            self._segments.stream.sync()
+            self._is_dirty = False
+        except OSError as error:
+            self._fault = error
+            _log.error("%s: %s", self._directory, error)
+
+    def _tick(self) -> None:
+        with self._guard:
+            if self._is_dirty and not self._is_closed and self._fault is None:
+                self._sync()
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record: that of the next one."""
+        return self._segments.stream.end_offset
+
+    def close(self) -> None:
+        """Make everything durable, unless `sync` is `"never"`, and let others write. Again does nothing.
+
+        Raises:
+            JournalError: the system failed to make it durable; the writer is closed all the same.
+        """
+        if self._is_closed or self._owner != os.getpid():
+            return
+        if self._ticker is not None:
+            self._ticker.stop()
+        with self._guard:
+            self._is_closed = True
+            if self._sync_mode != "never" and self._fault is None:
+                self._sync()
+            self._segments.stream.close()
+            self._mark.close()
+            self._lock.release()
+        if self._fault is not None:
+            raise self._broken(self._fault)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        """Let others write, should nobody have closed it."""
+        if not self._is_closed and self._owner == os.getpid():
+            text = f"a writer of {self._directory} was not closed"
+            warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+            self.close()

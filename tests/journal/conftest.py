@@ -1,0 +1,30 @@
+import pytest
+
+from oz.journal import Journal, Writer
+
+SMALL = 20_000  # bytes: a segment of some hundred records
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Write lists of records, each as one append; the journal's directory."""
+
+    def write(*appends, **options):
+        directory = tmp_path / "journal"
+        with Writer(directory, **options) as writer:
+            for records in appends:
+                writer.append(records)
+        return Journal(directory)
+
+    return write
+
+
+@pytest.fixture
+def many(journal):
+    """A journal of 3,000 records in several segments: `a.0`, `b.1`, `c.2`, `a.3` and so on."""
+    appends = [numbered(first, 100) for first in range(0, 3000, 100)]
+    return journal(*appends, segment_bytes=SMALL)
+
+
+def numbered(first, count):
+    return [(f"{'abc'[at % 3]}.{at}", b"%d" % at) for at in range(first, first + count)]

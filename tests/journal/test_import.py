@@ -1,0 +1,36 @@
+import pytest
+
+import oz
+import scripts
+
+
+def test_without_pyarrow_the_line_to_install_is_said():
+    script = (
+        "import sys; sys.modules['pyarrow'] = None; import oz\n"
+        "try: import oz.journal\n"
+        "except oz.JournalMissing as error: print(error, isinstance(error, ImportError))"
+    )
+    said = scripts.run("-c", script)
+    assert (
+        said
+        == "oz.journal needs pyarrow, which is not installed; in a checkout: pip install '.[journal]' True\n"
+    )
+
+
+def test_import_oz_and_its_command_load_no_pyarrow():
+    script = "import sys, oz, oz.cli; print('pyarrow' in sys.modules, 'oz.journal' in sys.modules)"
+    assert scripts.run("-c", script) == "False False\n"
+
+
+def test_the_journal_needs_no_sockets_or_zmq():
+    script = (
+        "import sys, types; package = types.ModuleType('oz'); package.__path__ = sys.argv[1:]\n"
+        "sys.modules['oz'] = package; import oz.journal; print('zmq' in sys.modules)"
+    )
+    assert scripts.run("-c", script, *oz.__path__) == "False\n"
+
+
+@pytest.mark.parametrize("error", [oz.JournalError, oz.JournalFull, oz.JournalMissing])
+def test_errors_are_in_the_tree(error):
+    assert issubclass(error, oz.OzError)
+    assert issubclass(oz.JournalFull, oz.JournalError)
