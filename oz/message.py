@@ -26,12 +26,14 @@ class Gap:
         count: how many there were; None when that cannot be known, because the publisher had forgotten
             this subscriber in the meantime.
         recovered: how many of them were had again since.
+        sequence: the number of the first of them; None when `count` is.
     """
 
     origin: bytes
     subscription: Any
     count: int | None
     recovered: int = 0
+    sequence: int | None = None
 
 
 class Message:

@@ -22,6 +22,9 @@ from oz.transport.inlet import RoutedInlet
 from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
+MANY = 1_000
+"""Messages that `receive_many` takes at most, unless said otherwise."""
+
 _SLICE, _READY_SLICE = 0.5, 0.05
 _TURN = 512
 """Messages received in one turn of the loop; after them other tasks have theirs."""
@@ -107,6 +110,38 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         if self._recv_futures:
             self._wake_others()
         return self._ready.popleft()
+
+    async def receive_many(self, limit: int = MANY, timeout: float | None = None) -> list[Message]:
+        """Wait for a message, and take with it those that are there; see `oz.Subscriber.receive_many`.
+
+        Only an `async` handler is awaited in between; cancelled then, it keeps the messages for later.
+
+        Raises:
+            Timeout, ClosedError, OwnershipError: as `receive`.
+        """
+        messages = [await self.receive(timeout)]
+        ready, take = self._ready, self._inlet.take
+        ends = time.monotonic() + _TURN_SECONDS
+        try:
+            while len(messages) < limit:
+                if ready:
+                    messages.append(ready.popleft())
+                    continue
+                message = take(self, _NOBLOCK, ends)
+                if message is None:
+                    break
+                if message.route.is_only_listed:
+                    messages.append(message)
+                    continue
+                if message.route.is_listed:
+                    ready.append(message)
+                await self._dispatch(message)
+        except zmq.ZMQError:
+            pass
+        except asyncio.CancelledError:
+            ready.extendleft(reversed(messages))
+            raise
+        return messages
 
     async def _pause(self) -> None:
         await asyncio.sleep(0)

@@ -154,15 +154,17 @@ class Unpacking(Intake):
         """Take note of where the key stands; give how many messages of the batch were here before."""
         lost, seen = source.advance(head, time_ns, is_shared=stream.is_shared)
         if lost != 0:
-            self._report(stream, source, head.origin, lost)
+            self._report(stream, source, head, lost)
         return seen
 
-    def _report(self, stream: Stream, source: Source, origin: bytes, lost: int | None) -> None:
+    def _report(self, stream: Stream, source: Source, head: Head, lost: int | None) -> None:
+        origin = head.origin
         if lost is not None:
             self.stats.lost += lost
             source.unreported += lost
         subscriptions = tuple(stream.table)
-        gap = Gap(origin, subscriptions[0] if len(subscriptions) == 1 else None, lost)
+        only = subscriptions[0] if len(subscriptions) == 1 else None
+        gap = Gap(origin, only, lost, sequence=None if lost is None else head.sequence - lost)
         self._warn_once(
             (stream, origin), "%s messages from publisher %s were lost", lost or "some", origin.hex()
         )

@@ -20,6 +20,9 @@ from oz.transport.subscribing import SubscriberBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
+MANY = 1_000
+"""Messages that `receive_many` takes at most, unless said otherwise."""
+
 _READY_SLICE = 0.05
 _SLICE = 0.5
 """Seconds of waiting at a time."""
@@ -68,6 +71,36 @@ class Subscriber(SubscriberBase):
         with suppress(zmq.Again):
             return self._next(_NOBLOCK, now + max(timeout, _PATIENCE))
         return self._next_until(now + timeout, timeout)
+
+    def receive_many(self, limit: int = MANY, timeout: float | None = None) -> list[Message]:
+        """Wait for a message as `receive` does, and take with it those that are there already.
+
+        Args:
+            limit: messages to take at most.
+            timeout: seconds to wait for the first.
+
+        Returns:
+            At least one message.
+
+        Raises:
+            Timeout, ClosedError, OwnershipError: as `receive`.
+        """
+        messages = [self.receive(timeout)]
+        ready, take = self._ready, self._inlet.take
+        waiting = self._inlet.waiting if isinstance(self._inlet, RoutedInlet) else ready
+        # Messages that nobody wants do not hold it up for long.
+        until = time.monotonic() + _PATIENCE
+        with suppress(zmq.ZMQError):
+            while len(messages) < limit:
+                if ready:
+                    messages.append(ready.popleft())
+                    continue
+                message = waiting.popleft() if waiting else take(self, _NOBLOCK, until)
+                if message is None:
+                    break
+                if message.route.is_only_listed or self._dispatch(message):
+                    messages.append(message)
+        return messages
 
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed or drained."""
