@@ -14,7 +14,7 @@ from oz.cli.output import console, is_terminal, plain_table, write_json, write_l
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from oz.demo.run import Progress, Result
-    from oz.transport.subscribing import Filtering
+    from oz.transport.terms import Filtering
 
 _HELP = """Watch wildcard subscriptions pick flights out of a real stream.
 
@@ -23,7 +23,7 @@ flight.<origin>.<destination>.<carrier>; five subscribers, in four dialects, tak
 Ends with a table: what crossed the wire to each of them, how much of that was delivered, and what was lost
 (nothing). Needs no server and no configuration, uses a free port of this machine, and takes a few seconds.
 
-With --filtering publisher the publisher filters by the whole pattern, so that only what matches crosses the wire.
+With --filtering publisher the publisher filters by the whole pattern, and only what matches crosses the wire.
 
 With --spark the same flights are written as Parquet, and Spark counts what the same patterns match there: one
 column more, equal to what was delivered. Needs the extra ozmq[spark] and Java 17 or newer, and takes longer.

@@ -22,7 +22,8 @@ from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.transport.dispatch import BATCH_BYTES, Dispatch
 from oz.transport.guard import Guard
-from oz.wire.batch import HEADERS, LARGE, REPLY_TO
+from oz.transport.payloads import as_item, as_sendable
+from oz.wire.batch import LARGE
 from oz.wire.codec import Codec
 
 _send = zmq.backend.Socket.send
@@ -142,7 +143,7 @@ class Outlet:
         """
         if self._encode is not None:
             payload = self._encode(payload)
-        return payload if type(payload) is bytes else _as_bytes(payload)
+        return payload if type(payload) is bytes else as_sendable(payload)
 
     def publish(self, socket: Any, subject: Any, payload: Any) -> Refused | None:
         """Send one message that has nothing but a payload.
@@ -231,7 +232,7 @@ class Outlet:
         route = self.route(socket, subject)
         payload = self.prepare(payload)
         if route[0].kind & ROUTED or self._retained is not None:
-            return self.publish_any(socket, route, payload, Rich(_as_item(payload), extras, key))
+            return self.publish_any(socket, route, payload, Rich(as_item(payload), extras, key))
         return self.publish_any(socket, route, payload)
 
     def publish_any(self, socket: Any, route: Route, payload: Any, item: Any = None) -> Refused | None:
@@ -253,7 +254,7 @@ class Outlet:
             self.stats.unwanted += 1
             return None
         if item is None:
-            item = payload if type(payload) is bytes else Rich(_as_item(payload), {}, None)
+            item = payload if type(payload) is bytes else Rich(as_item(payload), {}, None)
         if self._dispatch.is_blocked and audience.kind & ROUTED and not self._make_room(socket):
             return route, payload, item
         if audience.kind & PLAIN:
@@ -397,56 +398,3 @@ class Outlet:
             _send(socket, payload, flags)
         finally:
             guard.release()
-
-
-def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> dict[str, Any]:
-    """Put the extras of a message together.
-
-    Raises:
-        TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None.
-    """
-    extras: dict[str, Any] = {}
-    if headers:
-        if not isinstance(headers, dict):
-            raise TypeError(f"headers are a dict, not {type(headers).__name__}")
-        for name, value in headers.items():
-            if not isinstance(name, str) or not (
-                value is None or isinstance(value, (str, bytes, int, float, bool))
-            ):
-                raise TypeError(
-                    f"a header is text and its value text, bytes, a number or None, not {name!r}: {value!r}"
-                )
-            if isinstance(value, int) and not -(2**63) <= value < 2**64:
-                raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
-        extras[HEADERS] = dict(headers)
-    if reply_to is not None:
-        extras[REPLY_TO] = reply_to
-    return extras
-
-
-def _as_item(payload: Any) -> Any:
-    """Give the form in which a payload is packed: bytes, or a list of the bytes of several frames."""
-    if type(payload) is tuple:
-        return [bytes(frame) for frame in payload]
-    return payload if type(payload) is bytes else bytes(payload)
-
-
-def _as_bytes(payload: Any) -> Any:
-    """Give a payload that ZeroMQ takes: bytes-like, or a tuple of several frames.
-
-    Raises:
-        TypeError: it is neither; says what to do.
-    """
-    if isinstance(payload, (list, tuple)) and payload:
-        return tuple(_as_frame(frame) for frame in payload)
-    return _as_frame(payload)
-
-
-def _as_frame(payload: Any) -> Any:
-    if isinstance(payload, (bytearray, memoryview)):
-        return bytes(payload)
-    if isinstance(payload, (bytes, zmq.Frame)):
-        return payload
-    raise TypeError(
-        f"a payload is bytes, not {type(payload).__name__}: encode it, or give the publisher codec='msgpack'"
-    )

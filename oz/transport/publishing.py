@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 import zmq
 
-from oz.errors import ProtocolError, SubjectError, SubjectWarning, WouldBlock
+from oz.errors import ProtocolError, WouldBlock
 from oz.protocol.retained import Retained
 from oz.protocol.routing import UNREACHABLE, Router
 from oz.protocol.stats import PublisherStats
-from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
-from oz.transport import endpoints
+from oz.transport.admission import check_subject
 from oz.transport.dispatch import MAX_BATCH, Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
-from oz.transport.outlet import SUBJECTS_REMEMBERED, Outlet, Refused, Route, extras_of
+from oz.transport.outlet import SUBJECTS_REMEMBERED, Outlet, Refused, Route
 from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket, backend_recv, backend_set, check_delimiter
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
@@ -162,7 +159,7 @@ class PublisherBase(BaseSocket):
         can_remember = isinstance(subject, (str, bytes))
         forms = self._outlet.subjects.get(subject) if can_remember else None
         if forms is None:
-            forms = self._check_subject(subject)
+            forms = check_subject(subject, self.dialect, self._delimiter, self._endpoints)
             if can_remember:
                 if len(self._outlet.subjects) >= SUBJECTS_REMEMBERED:
                     self._outlet.subjects.clear()
@@ -171,34 +168,6 @@ class PublisherBase(BaseSocket):
         if can_remember:
             self._outlet.remember(subject, route)
         return route
-
-    def _check_subject(self, subject: Any) -> tuple[bytes, bytes]:
-        """Check a subject; give the bytes before a plain payload, and its own.
-
-        Raises:
-            SubjectError: the dialect does not allow it, or it may not leave this host.
-            ProtocolError: it begins with the bytes that are oz's own.
-            TypeError: it is no text.
-        """
-        rules = dialects.find(self.dialect)
-        own = rules.decode(subject, SubjectError)
-        rules.check_subject(own)
-        raw = own if isinstance(own, bytes) else own.encode()
-        if raw.startswith(OWN_KEYS):
-            raise ProtocolError(f"subject {subject!r} begins with {OWN_KEYS!r}, which opens oz's own keys")
-        if raw in UNREACHABLE:
-            rule = "it would not reach subscribers to everything: docs/wire.md says why"
-            raise SubjectError(self.dialect, subject, 0, rule)
-        if raw.startswith(b"_LOCAL.") and not all(endpoints.is_local(one) for one in self._endpoints):
-            rule = f"_LOCAL subjects stay on this host, and {', '.join(self._endpoints)} does not"
-            raise SubjectError(self.dialect, subject, 0, rule)
-        advice = rules.subject_advice(own)
-        if advice is not None:
-            warnings.warn(advice, SubjectWarning, stacklevel=_callers_level())
-        if self._delimiter and self._delimiter in raw:
-            rule = f"the delimiter {self._delimiter!r} ends the subject, so it cannot hold one"
-            raise SubjectError(self.dialect, subject, raw.index(self._delimiter), rule)
-        return raw + self._delimiter, raw
 
     def _route(self, wire: bytes, raw: bytes) -> Route:
         """Find out who wants a subject that is valid."""
@@ -436,11 +405,3 @@ class PublisherBase(BaseSocket):
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
         """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
         raise zmq.ZMQError(zmq.ENOTSUP)
-
-
-def _callers_level() -> int:
-    """Count the frames up to the code that called oz, so that a warning names its line."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oz."):
-        level, frame = level + 1, frame.f_back
-    return level

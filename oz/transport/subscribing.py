@@ -8,7 +8,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any
 
 import zmq
 
@@ -27,16 +27,13 @@ from oz.transport.frames import frame_reader
 from oz.transport.guard import Guard
 from oz.transport.inlet import PATIENCE_MS, Inlet, RoutedInlet
 from oz.transport.socket import BaseSocket, check_delimiter
+from oz.transport.terms import Filtering, Keep, Policy, check_filtering, check_terms
 from oz.wire.codec import Codec, find_codec
-from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES, Terms
+from oz.wire.keys import Terms
 
 _log = logging.getLogger("oz.subscriber")
 
 EVERYTHING = compile(b"", "zmq")
-
-Filtering = Literal["prefix", "publisher"]
-Keep = Literal["all", "latest", "drop_oldest", "drop_newest"]
-Policy = Literal["turn", "sticky", "first"]
 
 GOODBYE_SECONDS = 0.5
 """How long closing waits at most for the goodbye to be sent."""
@@ -105,7 +102,7 @@ class SubscriberBase(BaseSocket):
         else:
             kind = None
         found, ends = find_codec(codec), check_delimiter(delimiter)
-        is_routed = _check_filtering(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
+        is_routed = check_filtering(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
         self._create(context, kind, dialect, Guard(waits=False))
         self._is_shared = shared
         self._streams = Streams(os.urandom) if is_routed else None
@@ -176,7 +173,7 @@ class SubscriberBase(BaseSocket):
         self._check_open()
         if handler is not None:
             self._check_handler(handler)
-        terms = _check_terms(group, policy, keep, max_waiting, shared=self._is_shared)
+        terms = check_terms(group, policy, keep, max_waiting, shared=self._is_shared)
         if self._streams is None and (terms != Terms() or last_value):
             raise ValueError('group, keep and last_value need Subscriber(…, filtering="publisher")')
         if max_messages is not None and max_messages < 1:
@@ -410,41 +407,3 @@ class SubscriberBase(BaseSocket):
                     if not linger and timeout is None:
                         linger = round(1000 * GOODBYE_SECONDS)
         return super()._close_socket(linger, timeout)
-
-
-def _check_filtering(filtering: Any, *, shared: bool, on_gap: Any, delimiter: bytes | None) -> bool:
-    """Tell whether the publisher is to filter.
-
-    Raises:
-        ValueError: no such filtering, or an option that does not go with it.
-        TypeError: `on_gap` cannot be called.
-    """
-    if filtering not in ("prefix", "publisher"):
-        raise ValueError(f'filtering is "prefix" or "publisher", not {filtering!r}')
-    is_routed = bool(filtering == "publisher")
-    if not is_routed and (shared or on_gap is not None):
-        raise ValueError('shared and on_gap need filtering="publisher": a plain publisher numbers nothing')
-    if is_routed and delimiter is not None:
-        raise ValueError('a delimiter is for plain messages; filtering="publisher" needs none')
-    if on_gap is not None and not callable(on_gap):
-        raise TypeError(f"on_gap is called with each gap; {on_gap!r} cannot be called")
-    return is_routed
-
-
-def _check_terms(group: Any, policy: Any, keep: Any, max_waiting: Any, *, shared: bool) -> Terms:
-    """Put the terms of a subscription together.
-
-    Raises:
-        ValueError: one is out of bounds, or does not go with the others.
-    """
-    if policy not in POLICIES:
-        raise ValueError(f"policy is one of {', '.join(POLICIES)}, not {policy!r}")
-    if keep not in KEEPS:
-        raise ValueError(f"keep is one of {', '.join(KEEPS)}, not {keep!r}")
-    if group is not None and not (isinstance(group, str) and 0 < len(group.encode()) <= MAX_GROUP):
-        raise ValueError(f"a queue group has a name of 1 to {MAX_GROUP} bytes, not {group!r}")
-    if not 1 <= max_waiting < 2**32:
-        raise ValueError(f"max_waiting is 1 or more, not {max_waiting!r}")
-    if shared and (group or keep != "all"):
-        raise ValueError("a shared subscriber gets what all others get: no group, and keep is all")
-    return Terms(shared, group or "", policy if group else "turn", keep, 0 if keep == "all" else max_waiting)

@@ -1,0 +1,62 @@
+"""Which subjects a publisher takes."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
+from oz.errors import ProtocolError, SubjectError, SubjectWarning
+from oz.protocol.routing import UNREACHABLE
+from oz.subjects import dialects
+from oz.transport.endpoints import is_local
+from oz.wire.keys import OWN
+
+
+def check_subject(
+    subject: Any, dialect: str, delimiter: bytes, endpoints: Iterable[str]
+) -> tuple[bytes, bytes]:
+    """Check a subject.
+
+    Args:
+        subject: as it was given to `publish`.
+        dialect: the publisher's.
+        delimiter: what follows the subject within its frame, or nothing.
+        endpoints: where the publisher sends to.
+
+    Returns:
+        The bytes before a plain payload, and the subject's own.
+
+    Raises:
+        SubjectError: the dialect does not allow it, or it may not leave this host.
+        ProtocolError: it begins with the bytes that are oz's own.
+        TypeError: it is no text.
+    """
+    rules = dialects.find(dialect)
+    own = rules.decode(subject, SubjectError)
+    rules.check_subject(own)
+    raw = own if isinstance(own, bytes) else own.encode()
+    if raw.startswith(OWN):
+        raise ProtocolError(f"subject {subject!r} begins with {OWN!r}, which opens oz's own keys")
+    if raw in UNREACHABLE:
+        rule = "it would not reach subscribers to everything: docs/wire.md says why"
+        raise SubjectError(dialect, subject, 0, rule)
+    if raw.startswith(b"_LOCAL.") and not all(is_local(one) for one in endpoints):
+        rule = f"_LOCAL subjects stay on this host, and {', '.join(endpoints)} does not"
+        raise SubjectError(dialect, subject, 0, rule)
+    advice = rules.subject_advice(own)
+    if advice is not None:
+        warnings.warn(advice, SubjectWarning, stacklevel=_callers_level())
+    if delimiter and delimiter in raw:
+        rule = f"the delimiter {delimiter!r} ends the subject, so it cannot hold one"
+        raise SubjectError(dialect, subject, raw.index(delimiter), rule)
+    return raw + delimiter, raw
+
+
+def _callers_level() -> int:
+    """Count the frames up to the code that called oz, so that a warning names its line."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oz."):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -1,0 +1,62 @@
+"""Payloads and what goes with them, in the forms that ZeroMQ and batches take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zmq
+
+from oz.wire.batch import HEADERS, REPLY_TO
+
+
+def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> dict[str, Any]:
+    """Put the extras of a message together.
+
+    Raises:
+        TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None.
+    """
+    extras: dict[str, Any] = {}
+    if headers:
+        if not isinstance(headers, dict):
+            raise TypeError(f"headers are a dict, not {type(headers).__name__}")
+        for name, value in headers.items():
+            if not isinstance(name, str) or not (
+                value is None or isinstance(value, (str, bytes, int, float, bool))
+            ):
+                raise TypeError(
+                    f"a header is text and its value text, bytes, a number or None, not {name!r}: {value!r}"
+                )
+            if isinstance(value, int) and not -(2**63) <= value < 2**64:
+                raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
+        extras[HEADERS] = dict(headers)
+    if reply_to is not None:
+        extras[REPLY_TO] = reply_to
+    return extras
+
+
+def as_item(payload: Any) -> Any:
+    """Give the form in which a payload is packed: bytes, or a list of the bytes of several frames."""
+    if type(payload) is tuple:
+        return [bytes(frame) for frame in payload]
+    return payload if type(payload) is bytes else bytes(payload)
+
+
+def as_sendable(payload: Any) -> Any:
+    """Give a payload that ZeroMQ takes: bytes-like, or a tuple of several frames.
+
+    Raises:
+        TypeError: it is neither; says what to do.
+    """
+    if isinstance(payload, (list, tuple)) and payload:
+        return tuple(_as_frame(frame) for frame in payload)
+    return _as_frame(payload)
+
+
+def _as_frame(payload: Any) -> Any:
+    if isinstance(payload, (bytearray, memoryview)):
+        return bytes(payload)
+    if isinstance(payload, (bytes, zmq.Frame)):
+        return payload
+    raise TypeError(
+        f"a payload is bytes, not {type(payload).__name__}: encode it, or give the publisher codec='msgpack'"
+    )
