@@ -2,9 +2,11 @@
 
 import click
 
+from oz.cli.bench import bench
 from oz.cli.demo import demo
 from oz.cli.exits import EXIT_CODES, TidyGroup
 from oz.cli.explain import explain
+from oz.cli.journal import journal
 from oz.cli.match import match
 from oz.cli.pub import pub
 from oz.cli.sub import sub
@@ -48,7 +50,7 @@ def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
 
-for _command in (demo, pub, sub, explain, match, translate):
+for _command in (demo, bench, pub, sub, explain, match, translate, journal):
     main.add_command(_command)
 
 __all__ = ["main"]

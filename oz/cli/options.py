@@ -9,6 +9,7 @@ import click
 
 import oz
 from oz.transport import endpoints
+from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Where `oz pub` and `oz sub` meet when they are told nothing: this machine only."""
@@ -39,6 +40,83 @@ def endpoint_options(default: str) -> Callable[[_F], _F]:
         return command
 
     return offer
+
+
+def routed_options(command: _F) -> _F:
+    """Offer the options of a subscriber that has its publishers filter; `check_routed` reads them."""
+    options = (
+        click.option(
+            "--filtering",
+            type=click.Choice(["prefix", "publisher"]),
+            help="Who filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
+        ),
+        click.option(
+            "--group",
+            metavar="NAME",
+            callback=_checked_group,
+            help="Of the subscribers that name this group, one gets each message.",
+        ),
+        click.option(
+            "--policy",
+            type=click.Choice(POLICIES),
+            help="Which of the group: each in turn, always the same for a subject or key, or the first that "
+            "came.  [default: turn]",
+        ),
+        click.option(
+            "--keep",
+            type=click.Choice(KEEPS),
+            help="What to keep when messages come faster than they are read: all of them, the latest of each "
+            "subject, or 10,000.  [default: all]",
+        ),
+        click.option(
+            "--last-value", is_flag=True, help="First the newest message of each subject, if kept there."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _checked_group(_ctx: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    if name is not None and not 0 < len(name.encode(errors="surrogateescape")) <= MAX_GROUP:
+        raise click.BadParameter(f"a group has a name of 1 to {MAX_GROUP} bytes")
+    return name
+
+
+def check_routed(given: dict[str, Any], *, is_needed: bool) -> dict[str, Any] | None:
+    """Put together what `routed_options` were given as arguments for `subscribe`.
+
+    Args:
+        given: the options by name.
+        is_needed: something else needs `filtering="publisher"`.
+
+    Returns:
+        The arguments; None when nothing asks for `filtering="publisher"`.
+
+    Raises:
+        click.UsageError: two of them do not go together.
+    """
+    filtering = given["filtering"]
+    terms = {name: value for name, value in given.items() if name != "filtering" and value}
+    if "policy" in terms and "group" not in terms:
+        raise click.UsageError("--policy is of a group: give --group NAME too")
+    if filtering == "prefix" and (terms or is_needed):
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in terms) or "--headers"
+        raise click.UsageError(f"{named}: only with --filtering publisher")
+    return terms if terms or is_needed or filtering == "publisher" else None
+
+
+def one_endpoint_option(name: str, text: str) -> Callable[[_F], _F]:
+    """Offer an option that takes one endpoint to which other machines or processes can connect."""
+    return click.option(name, metavar="ENDPOINT", callback=_checked_one, help=text)
+
+
+def _checked_one(ctx: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    if given is None:
+        return None
+    if given.partition("://")[0] not in ("tcp", "ipc"):
+        raise click.BadParameter(f"{given!r} is neither tcp://… nor ipc://…")
+    return _checked(ctx, option, (given,))[0]
 
 
 def _checked(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[str]:

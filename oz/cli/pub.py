@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
+from typing import Any, NamedTuple
 
 import click
 
 import oz
-from oz.cli.exits import NOBODY, say
+from oz.cli.exits import NOBODY, describe, exit_code, say
 from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options, ready_line
 from oz.cli.output import printable
 
@@ -23,7 +25,7 @@ _PARTING = 1.0  # seconds for what is still to be sent after Ctrl-C
 _HELP = f"""Publish PAYLOAD on SUBJECT.
 
 Without a PAYLOAD each line of stdin is one. When SUBJECT is - each line of stdin is a subject, a space and a
-payload, which is what `oz sub` prints; blank lines are skipped.
+payload, which is what `oz sub` prints; blank lines are skipped. It ends at the first bad line, and names it.
 
 Waits --wait seconds for a subscriber that is interested in the subject; when none comes it says so and exits
 3. A subscriber that cannot keep up is waited for, so nothing is dropped.
@@ -37,9 +39,36 @@ Examples:
   oz pub sensor.1.temp 21.5 --count 10 --interval 1
   tail -f app.log | oz pub log.web1
   printf '%s\\n' 'a.b one' 'a.c two' | oz pub - --connect tcp://192.0.2.7:5750
+  oz pub order.new 42 --header user=ann --header trace=7f
 """
 
-Message = tuple[bytes, bytes]
+
+class Message(NamedTuple):
+    """What to publish, and the line of stdin that said so; 0 when none did."""
+
+    subject: bytes
+    payload: bytes
+    line: int = 0
+
+
+def _read_headers(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{one!r} is not NAME=VALUE")
+        if name in headers:
+            raise click.BadParameter(f"{name!r} is given twice")
+        headers[_text(name)] = _text(value)
+    return headers
+
+
+def _text(given: str) -> str:
+    try:
+        given.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter(f"{printable(_as_bytes(given))} is not UTF-8") from None
+    return given
 
 
 @click.command(help=_HELP)
@@ -62,6 +91,20 @@ Message = tuple[bytes, bytes]
     metavar="SECONDS",
     help="Time to wait for subscribers, in all.  [default: 2]",
 )
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_read_headers,
+    help="Of every message; may be repeated. Reaches subscribers with --filtering publisher only.",
+)
+@click.option("--key", metavar="TEXT", help="What --policy sticky goes by, in place of the subject.")
+@click.option(
+    "--last-value",
+    is_flag=True,
+    help="Keep the newest message of each subject, while this runs, for an `oz sub --last-value` that joins.",
+)
 @click.pass_context
 def pub(
     ctx: click.Context,
@@ -73,6 +116,9 @@ def pub(
     count: int | None,
     interval: float,
     wait: float,
+    headers: dict[str, Any],
+    key: str | None,
+    last_value: bool,
 ) -> None:
     """Publish; the text of the help is `_HELP`."""
     messages = _messages(subject, payload, count)
@@ -83,19 +129,43 @@ def pub(
         oz.validate_subject(_as_bytes(subject), dialect)
     if not (bind or connect):
         bind = [DEFAULT_ENDPOINT]
-    with _publisher(bind, connect, dialect) as publisher:
+    with _publisher(bind, connect, dialect, last_value=last_value) as publisher:
         say(ctx, ready_line(publisher, bind, connect))
         audience = _Audience(publisher, wait)
         if subject != _FROM_STDIN and not audience.wait_for(_as_bytes(subject)):
             say(ctx, f"nobody subscribed to {printable(subject)} within {wait:g} s; nothing was published")
             ctx.exit(NOBODY)
-        tally = _publish_all(publisher, audience, messages)
-    _report(ctx, tally)
+        publish: Callable[..., None] = publisher.publish
+        if headers or key is not None:
+            publish = partial(publish, headers=headers, key=None if key is None else _as_bytes(key))
+        tally = _Tally()
+        for message in messages:
+            with _named_line(ctx, message.line):
+                tally.unwanted += not audience.wait_for(message.subject)
+                publish(message.subject, message.payload)
+            tally.published += 1
+    # Who comes later gets the newest of what is kept.
+    if not last_value:
+        _report(ctx, tally)
 
 
 @contextmanager
-def _publisher(bind: list[str], connect: list[str], dialect: str) -> Iterator[oz.Publisher]:
-    publisher = oz.Publisher(bind, connect, dialect=dialect, on_full="block")
+def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
+    """Name the line of stdin that a subject which cannot be published came from."""
+    try:
+        yield
+    except (oz.SubjectError, oz.ProtocolError) as error:
+        if not line:
+            raise
+        say(ctx, f"line {line}: {describe(error)}")
+        ctx.exit(exit_code(error))
+
+
+@contextmanager
+def _publisher(
+    bind: list[str], connect: list[str], dialect: str, *, last_value: bool
+) -> Iterator[oz.Publisher]:
+    publisher = oz.Publisher(bind, connect, dialect=dialect, on_full="block", last_value=last_value)
     try:
         yield publisher
     except KeyboardInterrupt:
@@ -111,10 +181,12 @@ def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[
         if count is not None:
             raise click.UsageError("--count repeats a PAYLOAD, and there is none")
         lines = _stdin_lines()
-        return _split(lines) if subject == _FROM_STDIN else ((_as_bytes(subject), line) for line in lines)
+        if subject == _FROM_STDIN:
+            return _split(lines)
+        return (Message(_as_bytes(subject), line) for line in lines)
     if subject == _FROM_STDIN:
         raise click.UsageError("with - as the SUBJECT, subjects and payloads come from stdin")
-    return repeat((_as_bytes(subject), _as_bytes(payload)), count or 1)
+    return repeat(Message(_as_bytes(subject), _as_bytes(payload)), count or 1)
 
 
 def _stdin_lines() -> Iterator[bytes]:
@@ -122,10 +194,10 @@ def _stdin_lines() -> Iterator[bytes]:
 
 
 def _split(lines: Iterable[bytes]) -> Iterator[Message]:
-    for line in lines:
+    for number, line in enumerate(lines, 1):
         subject, _, payload = line.partition(b" ")
         if line.strip():
-            yield subject, payload
+            yield Message(subject, payload, number)
 
 
 def _paced(messages: Iterator[Message], interval: float) -> Iterator[Message]:
@@ -170,15 +242,6 @@ class _Audience:
 class _Tally:
     published: int = 0
     unwanted: int = 0
-
-
-def _publish_all(publisher: oz.Publisher, audience: _Audience, messages: Iterable[Message]) -> _Tally:
-    tally = _Tally()
-    for subject, payload in messages:
-        tally.unwanted += not audience.wait_for(subject)
-        publisher.publish(subject, payload)
-        tally.published += 1
-    return tally
 
 
 def _report(ctx: click.Context, tally: _Tally) -> None:

@@ -165,14 +165,15 @@ class Unpacking(Intake):
         subscriptions = tuple(stream.table)
         only = subscriptions[0] if len(subscriptions) == 1 else None
         gap = Gap(origin, only, lost, sequence=None if lost is None else head.sequence - lost)
-        self._warn_once(
-            (stream, origin), "%s messages from publisher %s were lost", lost or "some", origin.hex()
-        )
-        if self._on_gap is not None:
-            try:
-                self._on_gap(gap)
-            except Exception:
-                _log.exception("on_gap raised on %r", gap)
+        if self._on_gap is None:
+            self._warn_once(
+                (stream, origin), "%s messages from publisher %s were lost", lost or "some", origin.hex()
+            )
+            return
+        try:
+            self._on_gap(gap)
+        except Exception:
+            _log.exception("on_gap raised on %r", gap)
 
     # messages --------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from oz.transport.dispatch import MAX_BATCH, Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
 from oz.transport.outlet import SUBJECTS_REMEMBERED, Outlet, Refused, Route
+from oz.transport.payloads import extras_of
 from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket, backend_recv, backend_set, check_delimiter
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec

@@ -1,0 +1,128 @@
+"""Processes that take orders on stdin and answer on stdout, a JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from oz.cli.measuring.plan import BenchFailed
+
+_END_SECONDS = 2.0
+
+
+class Child:
+    """A started process, which never outlives whoever started it."""
+
+    def __init__(self, what: str, module: str, argument: str) -> None:
+        """Start a module of this package.
+
+        Args:
+            what: it is, for messages.
+            module: its name.
+            argument: the only one it gets.
+        """
+        self._what = what
+        # The process inherits the mask, and so leaves Ctrl-C to us.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.{module}", argument],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        self._said = b""
+
+    def tell(self, order: str) -> None:
+        """Give an order.
+
+        Raises:
+            BenchFailed: the process has ended.
+        """
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(order.encode() + b"\n")
+        except BrokenPipeError:
+            raise BenchFailed(self._last_words()) from None
+
+    def hear(self, seconds: float) -> dict[str, Any] | None:
+        """Wait so long for an answer.
+
+        Raises:
+            BenchFailed: the process has ended.
+        """
+        deadline = time.monotonic() + seconds
+        out = self._process.stdout
+        assert out is not None
+        while b"\n" not in self._said:
+            readable, _, _ = select.select([out], [], [], max(0.0, deadline - time.monotonic()))
+            if not readable:
+                return None
+            more = os.read(out.fileno(), 65_536)
+            if not more:
+                raise BenchFailed(self._last_words())
+            self._said += more
+        line, _, self._said = self._said.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.terminate()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _last_words(self) -> str:
+        assert self._process.stderr is not None
+        status = self._process.wait()
+        lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        return f"{self._what} ended with status {status}: {lines[-1] if lines else 'it said nothing'}"
+
+
+def answer(value: dict[str, Any]) -> None:
+    """Write one line to whoever started this process, which may be gone."""
+    line = memoryview(json.dumps(value).encode() + b"\n")
+    while line:
+        line = line[os.write(1, line) :]
+
+
+def orders(report: Callable[[], dict[str, Any]] | None = None) -> queue.SimpleQueue[str]:
+    """Take orders in a thread, which ends this process when whoever gives them has gone.
+
+    Args:
+        report: is asked at once, whatever else goes on, when the order is `report`.
+
+    Returns:
+        All other orders.
+    """
+    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def take() -> None:
+        for line in sys.stdin:
+            order = line.strip()
+            if order == "report" and report is not None:
+                answer(report())
+            else:
+                waiting.put(order)
+        os._exit(0)
+
+    threading.Thread(target=take, daemon=True).start()
+    return waiting
