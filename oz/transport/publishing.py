@@ -165,9 +165,11 @@ class PublisherBase(BaseSocket):
                 if len(self._outlet.subjects) >= SUBJECTS_REMEMBERED:
                     self._outlet.subjects.clear()
                 self._outlet.subjects[subject] = forms
-        route = self._route(*forms)
-        if can_remember:
-            self._outlet.remember(subject, route)
+        # At once, or an interest that another thread takes in between would stay unknown here.
+        with self._guard:
+            route = self._route(*forms)
+            if can_remember:
+                self._outlet.remember(subject, route)
         return route
 
     def _route(self, wire: bytes, raw: bytes) -> Route:
