@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import struct
 
+import regex
+
 from oz.errors import PatternError, ProtocolError
 from oz.subjects.pattern import Pattern, compile, regex_with_flags
 from oz.wire.keys import MAX_PATTERN, Declared
 
 _FLAGS = struct.Struct(">I")
+
+KNOWN_FLAGS = int(
+    regex.A | regex.B | regex.E | regex.F | regex.I | regex.L | regex.M | regex.P | regex.R | regex.S
+    | regex.U | regex.V0 | regex.V1 | regex.W | regex.X
+)  # fmt: skip
+"""The flags of the `regex` package that mean something to a pattern: not DEBUG, which prints."""
 
 
 def declare(pattern: Pattern) -> Declared:
@@ -22,8 +30,8 @@ def declare(pattern: Pattern) -> Declared:
     if lists:
         rule = "named lists cannot be sent to a publisher; write the words into the pattern"
         raise PatternError(dialect, pattern.text, 0, rule)
-    if flags:
-        dialect, text = "regex flags", _FLAGS.pack(flags) + text
+    if flags & KNOWN_FLAGS:
+        dialect, text = "regex flags", _FLAGS.pack(flags & KNOWN_FLAGS) + text
     elif pattern.is_lenient:
         dialect = "rv lenient"
     if len(text) > MAX_PATTERN:
@@ -45,5 +53,7 @@ def restore(declared: Declared) -> Pattern:
         if len(declared.text) < _FLAGS.size:
             raise ProtocolError("a regex without its flags")
         (flags,) = _FLAGS.unpack_from(declared.text)
+        if flags & ~KNOWN_FLAGS:
+            raise ProtocolError(f"regex flags {flags:#x} are not known here")
         return regex_with_flags(declared.text[_FLAGS.size :], flags)
     return compile(declared.text, declared.dialect)

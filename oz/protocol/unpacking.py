@@ -23,6 +23,7 @@ from oz.wire.batch import (
     RETAINED,
     SHORT,
     Head,
+    check_extras,
     key_size,
     parse_body,
     parse_chunk,
@@ -138,17 +139,13 @@ class Unpacking(Intake):
 
     def _take_control(self, stream: Stream, head: Head, frame: bytes, size: int, time_ns: int) -> None:
         body = parse_control(frame, size)
-        live, refused, paths = body.get("live"), body.get("refused", {}), body.get("paths", 0)
-        if live is not None:
-            numbers = isinstance(live, list) and all(type(one) is int for one in live)
-            if not numbers or not isinstance(refused, dict) or type(paths) is not int:
-                raise ProtocolError("an answer is not made of a list, a map and a number")
+        live = body.get("live")
         source = find(stream.sources, head.origin)
         self._advance(stream, source, head, time_ns)
         if live is not None and head.epoch == source.epoch:
             source.answered = frozenset(live)
-            source.refused = {number: str(reason) for number, reason in refused.items()}
-            source.paths = paths
+            source.refused = body.get("refused", {})
+            source.paths = body.get("paths", 0)
 
     def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> int:
         """Take note of where the key stands; give how many messages of the batch were here before."""
@@ -166,9 +163,9 @@ class Unpacking(Intake):
         only = subscriptions[0] if len(subscriptions) == 1 else None
         gap = Gap(origin, only, lost, sequence=None if lost is None else head.sequence - lost)
         if self._on_gap is None:
-            self._warn_once(
-                (stream, origin), "%s messages from publisher %s were lost", lost or "some", origin.hex()
-            )
+            if not source.is_reported:
+                source.is_reported = True
+                _log.warning("%s messages from publisher %s were lost", lost or "some", origin.hex())
             return
         try:
             self._on_gap(gap)
@@ -184,7 +181,7 @@ class Unpacking(Intake):
             at += CHUNK_FIELD
         body = parse_body(frames[0], at, head.count)
         subjects, payloads = body[0::2], body[1::2]
-        routes = self._find_routes(stream, subjects)
+        routes, is_clear = self._find_routes(stream, subjects)
         is_plain = set(map(type, payloads)) == _BYTES_ONLY and self._decode is None
         if not is_plain:
             bodies = _open_all(payloads, frames[1:])
@@ -196,7 +193,7 @@ class Unpacking(Intake):
             self.stats.filtered += head.count
             return
         arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen)
-        if is_plain and not seen and only is None and not stream.table.unclear:
+        if is_plain and is_clear and not seen and only is None:
             names = [route.subject for route in routes]
             places = range(len(names))
             messages: list[Message] = list(
@@ -217,19 +214,22 @@ class Unpacking(Intake):
             self.stats.delivered -= let_go
             self.stats.dropped += let_go
 
-    def _find_routes(self, stream: Stream, subjects: list[Any]) -> list[Route]:
+    def _find_routes(self, stream: Stream, subjects: list[Any]) -> tuple[list[Route], bool]:
+        """Give the route of each subject, and tell whether all of them are clear."""
         table = stream.table
         try:
             routes: list[Any] = list(map(table.routes.get, subjects))
         except TypeError:
             raise ProtocolError("a subject in a batch is not bytes") from None
-        if None in routes:
-            for place, route in enumerate(routes):
-                if route is None:
-                    if type(subjects[place]) is not bytes:
-                        raise ProtocolError("a subject in a batch is not bytes")
-                    routes[place] = table.routes.get(subjects[place]) or table.route(subjects[place])
-        return routes
+        if None not in routes:
+            return routes, not table.unclear
+        for place, route in enumerate(routes):
+            if route is None:
+                if type(subjects[place]) is not bytes or subjects[place].startswith(OWN):
+                    raise ProtocolError("a subject in a batch is not bytes, or one of oz's own keys")
+                routes[place] = table.routes.get(subjects[place]) or table.route(subjects[place])
+        # Not by what the table counts: it may have been full, and have forgotten some of them.
+        return routes, all(route.is_clear for route in routes)
 
     def _select(
         self,
@@ -293,9 +293,7 @@ def _open(payload: Any, large: Any) -> tuple[Any, dict[Any, Any] | None]:
         if len(payload) != 2 or type(payload[1]) is not dict:
             raise ProtocolError("a payload with extras is not payload and map")
         payload, extras = payload
-        headers, reply_to = extras.get(HEADERS, {}), extras.get(REPLY_TO)
-        if type(headers) is not dict or not (reply_to is None or type(reply_to) is str):
-            raise ProtocolError("headers are a map, and what to reply to is text")
+        check_extras(extras)
         if type(payload) is list:
             if not payload or set(map(type, payload)) != _BYTES_ONLY:
                 raise ProtocolError("the frames of a payload are not bytes")
