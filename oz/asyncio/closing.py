@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
+
+_running: set[asyncio.Future[None]] = set()
 
 
 class Closing:
@@ -11,9 +13,20 @@ class Closing:
 
     __slots__ = ("_future",)
 
-    def __init__(self, finish: Callable[[], None] | None) -> None:
-        """Run what is still to be done, in a thread when a loop is running."""
+    def __init__(
+        self,
+        finish: Callable[[], None] | None = None,
+        *,
+        later: Coroutine[object, object, None] | None = None,
+    ) -> None:
+        """Run what is still to be done: `finish` in a thread when a loop is running, `later` in the loop."""
         self._future: asyncio.Future[None] | None = None
+        if later is not None:
+            self._future = task = asyncio.ensure_future(later)
+            # The loop itself keeps no task, and nobody has to keep what `close` gives.
+            _running.add(task)
+            task.add_done_callback(_running.discard)
+            return
         if finish is None:
             return
         try:

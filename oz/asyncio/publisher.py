@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
 from math import ceil
@@ -15,10 +15,9 @@ import zmq
 import zmq.asyncio
 
 from oz.asyncio.closing import Closing, is_cancelled
-from oz.errors import Timeout
+from oz.errors import ClosedError, Timeout
 from oz.transport.outlet import Refused
 from oz.transport.publishing import PublisherBase
-from oz.transport.socket import CLOSE_TIMEOUT
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _SLICE = 0.05
@@ -29,6 +28,14 @@ _TURN = 256
 
 
 _ATTEND_EVERY = 0.1
+
+
+def _is_in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _look_after(publisher: weakref.ref[Publisher], loop: asyncio.AbstractEventLoop) -> None:
@@ -44,6 +51,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
     """Publishes messages by subject, as `oz.Publisher` does; in place of a `zmq.asyncio` PUB socket."""
 
     _context_class = zmq.asyncio.Context
+    _is_closing: bool = False
     _attending: asyncio.TimerHandle | None = None
     _flushing: asyncio.Handle | None = None
 
@@ -134,7 +142,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
             self._check_open()
-            if self._outlet.publish_any(self, *refused) is None:
+            if self._outlet.publish_any(self, self._route(*refused[0][1:]), *refused[1:]) is None:
                 return
         self._refused(subject)
 
@@ -205,10 +213,34 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             linger: as in pyzmq, milliseconds.
             timeout: the same in seconds.
         """
-        if not self._close_socket(linger, timeout):
-            return Closing(None)
-        seconds = timeout if timeout is not None else CLOSE_TIMEOUT
-        return Closing(partial(self._end_context, seconds if linger is None else linger / 1000))
+        seconds = self._seconds_to_close(linger, timeout)
+        if self.closed or self._guard.is_foreign or self._send_what_fits() or not _is_in_a_loop():
+            return Closing(self._finish(linger, timeout, seconds))
+        # Subscribers that are full get their time, and the loop goes on meanwhile.
+        self._is_closing = True
+        self._outlet.forget()
+        return Closing(later=self._close_later(linger, timeout, seconds))
+
+    def _finish(self, linger: int | None, timeout: float | None, seconds: float) -> Callable[[], None] | None:
+        return partial(self._end_context, seconds) if self._close_socket(linger, timeout) else None
+
+    async def _close_later(self, linger: int | None, timeout: float | None, seconds: float) -> None:
+        deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE
+        while not self._send_what_fits() and time.monotonic() < deadline:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        await Closing(self._finish(linger, timeout, max(0.0, deadline - time.monotonic())))
+
+    def _send_rest(self, seconds: float) -> None:
+        if _is_in_a_loop():
+            self._send_what_fits()
+        else:
+            super()._send_rest(seconds)
+
+    def _check_open(self) -> None:
+        super()._check_open()
+        if self._is_closing:
+            raise ClosedError("this Publisher is closing")
 
     async def __aenter__(self) -> Self:
         """Use it in `async with`."""

@@ -96,7 +96,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
                     if self._recv_futures:
                         self._wake_others()
                     return message
-                if message.route.is_listed:
+                if message.route.is_listed and self._still_wanted(message):
                     # Kept before anything is awaited: a handler's await may be cancelled.
                     self._ready.append(message)
                 await self._dispatch(message)
@@ -224,7 +224,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
                 except zmq.ZMQError:
                     pass
                 if message is not None and not message.route.is_only_listed:
-                    if message.route.is_listed:
+                    if message.route.is_listed and self._still_wanted(message):
                         ready.append(message)
                     await self._dispatch(message)
                     message = None
@@ -257,7 +257,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
                     if self.stats.delivered == seen:
                         break
         finally:
-            self._ready.extendleft(message for message in reversed(kept) if self._still_wanted(message))
+            self._ready.extendleft(message for message in reversed(kept) if self._is_kept(message))
         return self.stats.delivered - before
 
     async def wait_ready(self, timeout: float | None = None) -> None:
@@ -267,7 +267,8 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
             Timeout, ProtocolError, ValueError, ClosedError: as there.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._check_open()
+        self._check_routed()
+        await self._unpack_some(0)
         while not self._is_ready():
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left < 0:

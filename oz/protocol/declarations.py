@@ -17,6 +17,10 @@ AT_ONCE = 32
 FIRST_PATIENCE, LONGEST_PATIENCE = 0.5, 8.0
 """Seconds for an answer before a chunk is declared again; doubled each time."""
 
+GREETING = 10.0
+"""Seconds after which a stream shows itself again: of what it declared, a proxy may have passed on nothing
+to a publisher that came late, and then nobody knows of the other."""
+
 
 class Chunk:
     """One chunk as it stands.
@@ -27,9 +31,10 @@ class Chunk:
         wants_last_value: whether retained messages were asked for.
         declared_at: when, in monotonic seconds; None until it is first looked at.
         patience: seconds to wait for answers.
+        root: the number under which it was declared first.
     """
 
-    __slots__ = ("declared_at", "key", "members", "patience", "wants_last_value")
+    __slots__ = ("declared_at", "key", "members", "patience", "root", "wants_last_value")
 
     def __init__(
         self,
@@ -37,8 +42,10 @@ class Chunk:
         members: list[tuple[Subscription, Declared]],
         patience: float,
         wants_last_value: bool,
+        root: int,
     ) -> None:
         """For `Declarations`."""
+        self.root = root
         self.key = key
         self.members = members
         self.patience = patience
@@ -69,7 +76,17 @@ class Declarations:
         chunks: those that stand, by number.
     """
 
-    __slots__ = ("_at_once", "_gathered", "_next", "_size", "_stream", "_terms", "chunks")
+    __slots__ = (
+        "_at_once",
+        "_gathered",
+        "_greeted_at",
+        "_greeting",
+        "_next",
+        "_size",
+        "_stream",
+        "_terms",
+        "chunks",
+    )
 
     def __init__(self, stream: bytes, terms: Terms) -> None:
         """Start with none."""
@@ -79,6 +96,8 @@ class Declarations:
         self._at_once = AT_ONCE
         self._gathered: list[tuple[Subscription, Declared]] = []
         self._size = 0
+        self._greeting: bytes | None = None
+        self._greeted_at: float | None = None
         self.chunks: dict[int, Chunk] = {}
 
     @property
@@ -145,18 +164,31 @@ class Declarations:
             wishes.add(self._replace(overdue[False]))
         return wishes
 
+    def greet(self, now: float) -> Wishes:
+        """Declare an empty chunk in place of the last one, when that is due.
+
+        Who does not know the stream answers that nothing else is live; then the rest is declared again.
+        """
+        if self._greeted_at is None:
+            self._greeted_at = now
+        if now - self._greeted_at < GREETING:
+            return Wishes()
+        self._greeted_at = now
+        old, self._greeting = self._greeting, self._encode_empty()
+        return Wishes([self._greeting], [old] if old is not None else [])
+
     def leave(self) -> Wishes:
         """Say goodbye: everything is taken back."""
         self._gathered = []
         dropped = [chunk.key for chunk in self.chunks.values()]
+        if self._greeting is not None:
+            dropped.append(self._greeting)
         self.chunks.clear()
-        goodbye = Declaration(self._stream, self._take_number(), self._terms, is_leaving=True)
-        return Wishes([goodbye.encode()], dropped)
+        return Wishes([self._encode_empty(is_leaving=True)], dropped)
 
-    def subscriptions(self, number: int) -> set[Subscription]:
-        """Give the subscriptions in a chunk; none when it does not stand any more."""
-        chunk = self.chunks.get(number)
-        return set() if chunk is None else {subscription for subscription, _ in chunk.members}
+    def _encode_empty(self, *, is_leaving: bool = False) -> bytes:
+        number = self._take_number()
+        return Declaration(self._stream, number, self._terms, is_leaving=is_leaving).encode()
 
     def _replace(self, numbers: list[int], without: Subscription | None = None) -> Wishes:
         old = [self.chunks.pop(number) for number in numbers]
@@ -164,7 +196,8 @@ class Declarations:
         patience = min(LONGEST_PATIENCE, 2 * max(chunk.patience for chunk in old))
         if without is not None:
             patience = FIRST_PATIENCE
-        wishes = self._declare(members, last_value=old[0].wants_last_value, patience=patience)
+        root = old[0].root if old[0].wants_last_value else None
+        wishes = self._declare(members, last_value=root is not None, patience=patience, root=root)
         wishes.dropped.extend(chunk.key for chunk in old)
         return wishes
 
@@ -174,6 +207,7 @@ class Declarations:
         *,
         last_value: bool = False,
         patience: float = FIRST_PATIENCE,
+        root: int | None = None,
     ) -> Wishes:
         wishes = Wishes()
         for part in _parts(members):
@@ -181,7 +215,7 @@ class Declarations:
             # A pattern that several subscriptions of a chunk share is declared once.
             patterns = tuple(dict.fromkeys(pattern for _, pattern in part))
             key = Declaration(self._stream, number, self._terms, last_value, patterns=patterns).encode()
-            self.chunks[number] = Chunk(key, part, patience, last_value)
+            self.chunks[number] = Chunk(key, part, patience, last_value, number if root is None else root)
             wishes.wanted.append(key)
         return wishes
 

@@ -1,7 +1,7 @@
 """Queue groups at a publisher: which member of a group gets a message.
 
 A group is known by its name; its members may have different patterns, and among those that match a subject
-one is picked for each message. Each publisher picks for itself. Source: docs/decisions/013-queue-groups.md.
+one is picked for each message. Each publisher picks for itself. Source: docs/decisions/013-queue-groups-by-name.md.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ class Member(Protocol):
     name: bytes
     joined: int
     is_full: bool
+    is_gone: bool
+    is_leaving: bool
 
 
 class Group:
@@ -28,16 +30,17 @@ class Group:
     Attributes:
         name: what its members call it.
         policy: that of its senior member: `"turn"`, `"sticky"` or `"first"`.
+        last: when the member joined that had the last turn.
     """
 
-    __slots__ = ("_members", "_turn", "name", "policy")
+    __slots__ = ("_members", "last", "name", "policy")
 
     def __init__(self, name: str) -> None:
         """Start without members."""
         self.name = name
         self.policy = "turn"
         self._members: dict[Any, str] = {}
-        self._turn = 0
+        self.last = -1
 
     def __bool__(self) -> bool:
         """Whether there is any member."""
@@ -57,48 +60,50 @@ class Group:
         if self._members:
             self.policy = self._members[min(self._members, key=lambda one: one.joined)]
 
-    def next_turn(self) -> int:
-        """Count on."""
-        self._turn += 1
-        return self._turn
-
 
 class Choice:
     """The members of one group that want a subject.
+
+    It has turns of its own, or else two such sets that are used alternately could leave a member out.
 
     Attributes:
         members: the senior one first.
     """
 
-    __slots__ = ("_group", "_sticky", "members")
+    __slots__ = ("_group", "_sticky", "_turn", "members")
 
     def __init__(self, group: Group, members: Iterable[Any]) -> None:
         """Put them in order."""
         self._group = group
         self.members = tuple(sorted(members, key=lambda one: one.joined))
+        # Where the group stands: interests that come and go favour nobody.
+        self._turn = sum(one.joined <= group.last for one in self.members) - 1
         self._sticky: dict[bytes, tuple[Any, ...]] = {}
 
     def pick(self, key: bytes) -> Any:
-        """Pick the member that gets a message; one that cannot take more is passed over if another can.
+        """Pick the member that gets a message.
+
+        In turn, one that cannot take more is passed over if another can. A sticky or a first member is not:
+        whoever relies on one member would see its messages overtaken at another.
 
         Args:
             key: what a sticky choice goes by: the key given to `publish`, or the subject.
         """
         policy = self._group.policy
         if policy == "sticky":
-            order = self._sticky.get(key) or self._rank(key)
-        elif policy == "first":
-            order = self.members
-        else:
-            at = self._group.next_turn() % len(self.members)
-            member = self.members[at]
-            if not member.is_full:
-                return member
-            order = self.members[at:] + self.members[:at]
-        for member in order:
-            if not member.is_full:
-                return member
-        return order[0]
+            return _first_there(self._sticky.get(key) or self._rank(key))
+        if policy == "first":
+            return _first_there(self.members)
+        members = self.members
+        self._turn = at = (self._turn + 1) % len(members)
+        member = members[at]
+        if not _is_able(member):
+            order = members[at:] + members[:at]
+            member = next(filter(_is_able, order), None) or _first_there(order)
+            # The next turn is that of whoever comes after it, or it would have two.
+            self._turn = members.index(member)
+        self._group.last = member.joined
+        return member
 
     def _rank(self, key: bytes) -> tuple[Any, ...]:
         """Order the members by rendezvous hashing: when one leaves, only its own share moves."""
@@ -107,6 +112,18 @@ class Choice:
             self._sticky.clear()
         self._sticky[key] = order
         return order
+
+
+def _is_able(member: Any) -> bool:
+    return not (member.is_full or member.is_leaving or member.is_gone)
+
+
+def _first_there(order: tuple[Any, ...]) -> Any:
+    """Give the first that is not leaving; or else that is not gone; or else the first."""
+    for member in order:
+        if not (member.is_leaving or member.is_gone):
+            return member
+    return next((member for member in order if not member.is_gone), order[0])
 
 
 def _weight(key: bytes, name: bytes) -> bytes:

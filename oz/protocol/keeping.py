@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Protocol
 
 from oz.message import Message
@@ -32,6 +31,10 @@ class Kept(Protocol):
         """Go through them."""
         ...
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        ...
+
 
 class Latest:
     """The newest message of each subject, in the order in which the subjects came up."""
@@ -41,11 +44,15 @@ class Latest:
     def __init__(self, limit: int) -> None:
         """Start empty; `limit` counts subjects, of which the oldest go when there are more."""
         self._limit = limit
-        self._messages: dict[str | bytes, Message] = {}
+        self._messages: OrderedDict[str | bytes, Message] = OrderedDict()
 
     def __iter__(self) -> Iterator[Message]:
         """Go through the messages."""
         return iter(list(self._messages.values()))
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._messages)
 
     def put(self, messages: list[Message]) -> int:
         """Take messages in; give how many were let go."""
@@ -53,19 +60,17 @@ class Latest:
         before = len(kept) + len(messages)
         for message in messages:
             kept[message.subject] = message
-        for subject in list(islice(kept, max(0, len(kept) - self._limit))):
-            del kept[subject]
+        while len(kept) > self._limit:
+            kept.popitem(last=False)
         return before - len(kept)
 
     def pop(self) -> Message | None:
         """Give the message of the subject that came up first."""
-        for subject in self._messages:
-            return self._messages.pop(subject)
-        return None
+        return self._messages.popitem(last=False)[1] if self._messages else None
 
     def retain(self, wanted: Iterable[Message]) -> None:
         """Keep only these."""
-        self._messages = {message.subject: message for message in wanted}
+        self._messages = OrderedDict((message.subject, message) for message in wanted)
 
 
 class Newest:
@@ -81,6 +86,10 @@ class Newest:
     def __iter__(self) -> Iterator[Message]:
         """Go through the messages."""
         return iter(list(self._messages))
+
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._messages)
 
     def put(self, messages: list[Message]) -> int:
         """Take messages in; give how many were let go."""

@@ -16,18 +16,19 @@ class Chunk:
     Attributes:
         patterns: what it asks for.
         holders: the connections over which it was declared and not taken back.
-        ends_at: monotonic seconds at which it ends, once nobody holds it; None while somebody does.
+        ends_at: monotonic seconds at which it ends, once nobody holds it.
         wants_last_value: whether it asked for retained messages.
+        shared: the streams of its patterns, where those are shared.
     """
 
     __slots__ = ("ends_at", "holders", "patterns", "shared", "wants_last_value")
 
-    def __init__(self, patterns: tuple[Pattern, ...], wants_last_value: bool) -> None:
-        """Begin, without holders."""
+    def __init__(self, patterns: tuple[Pattern, ...], wants_last_value: bool, holders: int = 0) -> None:
+        """Begin."""
         self.patterns = patterns
         self.wants_last_value = wants_last_value
-        self.holders = 0
-        self.ends_at: float | None = None
+        self.holders = holders
+        self.ends_at = 0.0
         self.shared: tuple[OutStream, ...] = ()
 
 
@@ -41,7 +42,8 @@ class OutStream:
         heads: what frames begin with: plain, rich, control, retained and rich retained.
         sequence: the number of the next message.
         joined: its place among all streams, by age.
-        chunks: what was declared, by number.
+        chunks: what is declared, by number.
+        ending: what was, and nobody holds any more; it is served until its time is over.
         refused: the chunks that were not accepted, and why.
         patterns: how often each pattern was declared.
         listeners: the connections over which the key itself is subscribed to.
@@ -51,12 +53,13 @@ class OutStream:
         is_gone: it is forgotten.
         unsent: frames that are to be sent as soon as there is room.
         held: the messages of a `keep` that found no room: subjects and payloads.
-        served: patterns whose last values it was given.
+        told: the sequence that its subscriber was last told.
         is_shared: whether it is that of a shared pattern.
     """
 
     __slots__ = (
         "chunks",
+        "ending",
         "heads",
         "held",
         "is_full",
@@ -70,8 +73,8 @@ class OutStream:
         "patterns",
         "refused",
         "sequence",
-        "served",
         "terms",
+        "told",
         "unsent",
         "vanished_at",
     )
@@ -96,6 +99,7 @@ class OutStream:
         self.sequence = 0
         self.joined = number
         self.chunks: dict[int, Chunk] = {}
+        self.ending: dict[int, Chunk] = {}
         self.refused: dict[int, str] = {}
         self.patterns: dict[Pattern, int] = {}
         self.listeners = 0
@@ -105,9 +109,9 @@ class OutStream:
         self.is_gone = False
         self.unsent: deque[tuple[bytes, ...]] = deque()
         self.held: Any = None
-        self.served: set[Pattern] = set()
+        self.told = -1
 
     @property
     def is_held(self) -> bool:
         """Whether any connection has a part of it."""
-        return self.listeners > 0 or any(chunk.holders for chunk in self.chunks.values())
+        return self.listeners > 0 or bool(self.chunks)

@@ -7,30 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.audience import Audience, Audiences
 from oz.protocol.declared import restore
 from oz.protocol.groups import Group
-from oz.protocol.interest import PeerInterest
 from oz.protocol.outgoing import Chunk, OutStream
+from oz.protocol.plain import ALL_PLAIN, NOTHING, UNREACHABLE, Keys, PlainInterest
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern
-from oz.wire.keys import (
-    DECLARATION,
-    OWN,
-    PATTERN,
-    STREAM,
-    Declaration,
-    Terms,
-    parse_declaration,
-    parse_pattern,
-    parse_stream,
-    pattern_key,
-    stream_key,
-)
+from oz.wire import keys
+from oz.wire.keys import OWN, Declaration, Terms
+
+__all__ = ["ALL_PLAIN", "GRACE", "UNREACHABLE", "WITHDRAWAL_DELAY", "Keys", "Router"]
 
 _log = logging.getLogger("oz.publisher")
 
@@ -47,28 +37,8 @@ MAX_STREAMS = 65_536
 MAX_PATTERNS = 4_000_000
 """What one publisher takes on; more is refused, and the answer says so."""
 
-ALL_PLAIN = tuple(bytes((first,)) for first in range(1, 256)) + tuple(
-    bytes((0, second)) for second in range(256) if second != OWN[1]
-)
-"""What stands for the empty subscription: all that may begin a subject, but not what begins a key."""
-
-_ALL_PLAIN = frozenset(ALL_PLAIN)
-
-UNREACHABLE = (b"", b"\x00")
-"""The subjects that no key in `ALL_PLAIN` begins."""
-
 NAME_SIZE = 14
 """The part of a stream's id that all streams of one subscriber have in common."""
-
-
-class Keys(NamedTuple):
-    """What to tell ZeroMQ for the connection that a key came from."""
-
-    wanted: tuple[bytes, ...] = ()
-    dropped: tuple[bytes, ...] = ()
-
-
-NOTHING = Keys()
 
 
 class Router:
@@ -110,7 +80,7 @@ class Router:
         """
         self._origin = origin
         self.stats = stats
-        self.plain = PeerInterest()
+        self.plain = PlainInterest()
         self.streams: dict[bytes, OutStream] = {}
         self.to_answer: dict[OutStream, None] = {}
         self.to_serve: list[tuple[OutStream, int]] = []
@@ -136,14 +106,13 @@ class Router:
         Returns:
             What ZeroMQ is to send to the connection that it came from, or no longer.
         """
-        kind, key = frame[:1], frame[1:]
-        if kind not in (b"\x01", b"\x00"):
+        key, comes = frame[1:], frame[:1] == b"\x01"
+        if not comes and frame[:1] != b"\x00":
             return NOTHING
-        comes = kind == b"\x01"
         if not key.startswith(OWN):
             self._changed()
             self.plain.learn(frame)
-            return self._plain_keys(key, comes=comes)
+            return self.plain.keys(key, comes=comes)
         try:
             return self._learn_own(key, now, comes=comes)
         except ProtocolError as error:
@@ -153,31 +122,17 @@ class Router:
                 _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)
             return NOTHING
 
-    def _plain_keys(self, key: bytes, *, comes: bool) -> Keys:
-        """Say what a plain subscription means for ZeroMQ.
-
-        What stands for the empty one may be asked for by itself too, and over which connections is not
-        known. So it is rather kept too long: a subscriber passes over what it did not ask for.
-        """
-        if comes:
-            return Keys(wanted=(key,) if key else ALL_PLAIN)
-        if not key:
-            return Keys(dropped=tuple(one for one in ALL_PLAIN if not self.plain.has(one)))
-        if self.plain.has(b"") and key in _ALL_PLAIN:
-            return NOTHING
-        return Keys(dropped=(key,))
-
     def _learn_own(self, key: bytes, now: float, *, comes: bool) -> Keys:
         kind = key[:3]
-        if kind == STREAM:
-            stream = self._stream(parse_stream(key), key, Terms()) if comes else self.streams.get(key)
+        if kind == keys.STREAM:
+            stream = self._stream(keys.parse_stream(key), key, Terms()) if comes else self.streams.get(key)
             return self._listen(stream, now, comes=comes)
-        if kind == PATTERN:
+        if kind == keys.PATTERN:
             stream = self._pattern_stream(key) if comes else self.streams.get(key)
             return self._listen(stream, now, comes=comes)
-        if kind != DECLARATION:
+        if kind != keys.DECLARATION:
             raise ProtocolError(f"keys of kind {kind[2:]!r} are not known here")
-        declaration = parse_declaration(key)
+        declaration = keys.parse_declaration(key)
         if comes:
             return self._declare(declaration, now)
         return self._take_back(declaration, now)
@@ -191,23 +146,29 @@ class Router:
             self.to_answer[stream] = None
             return Keys(wanted=(stream.key,))
         stream.listeners = max(0, stream.listeners - 1)
+        if not stream.listeners:
+            # Its declarations came over the same connections. A proxy whose subscribers die by the dozen
+            # does not pass on all that they take back.
+            for number in list(stream.chunks):
+                self._withdraw(stream, number, now)
         self._check_held(stream, now)
         return Keys(dropped=(stream.key,))
 
     def _declare(self, declaration: Declaration, now: float) -> Keys:
-        key = stream_key(declaration.stream)
+        key = keys.stream_key(declaration.stream)
         if declaration.is_leaving:
-            return self._say_goodbye(self.streams.get(key), declaration)
+            return self._say_goodbye(self.streams.get(key), declaration, now)
         stream = self._stream(declaration.stream, key, declaration.terms)
         self._returned(stream, now)
         self.to_answer[stream] = None
-        chunk = stream.chunks.get(declaration.chunk)
-        if chunk is None and declaration.chunk not in stream.refused:
+        number = declaration.chunk
+        chunk = stream.chunks.get(number) or stream.ending.pop(number, None)
+        if chunk is None and number not in stream.refused:
             chunk = self._accept(stream, declaration)
         if chunk is None:
             return Keys(wanted=(key,))
+        stream.chunks[number] = chunk
         chunk.holders += 1
-        chunk.ends_at = None
         # The key itself too: a proxy at its high-water mark may have dropped it.
         return Keys(wanted=(key, *(shared.key for shared in chunk.shared)))
 
@@ -217,16 +178,18 @@ class Router:
             if self._pattern_count + len(declaration.patterns) > MAX_PATTERNS:
                 raise ProtocolError(f"this publisher has {self._pattern_count} patterns and takes no more")
             patterns = tuple(restore(one) for one in declaration.patterns)
+            shared: tuple[OutStream, ...] = ()
+            if stream.terms.is_shared:
+                shared = tuple(self._pattern_stream(keys.pattern_key(one)) for one in declaration.patterns)
         except (PatternError, ProtocolError) as error:
             stream.refused[declaration.chunk] = str(error)
             return None
-        chunk = stream.chunks[declaration.chunk] = Chunk(patterns, declaration.wants_last_value)
+        chunk = Chunk(patterns, declaration.wants_last_value)
         if stream.terms.is_shared:
-            keys = [pattern_key(one) for one in declaration.patterns]
-            chunk.shared = tuple(self._pattern_stream(key) for key in keys)
-            for shared in chunk.shared:
-                shared.listeners += 1
-                self.to_answer[shared] = None
+            chunk.shared = shared
+            for one in shared:
+                one.listeners += 1
+                self.to_answer[one] = None
         else:
             for pattern in patterns:
                 self._add(stream, pattern)
@@ -235,32 +198,36 @@ class Router:
         return chunk
 
     def _take_back(self, declaration: Declaration, now: float) -> Keys:
-        stream = self.streams.get(stream_key(declaration.stream))
+        stream = self.streams.get(keys.stream_key(declaration.stream))
         if stream is None:
             return NOTHING
         stream.refused.pop(declaration.chunk, None)
         chunk = stream.chunks.get(declaration.chunk)
-        if chunk is not None and chunk.holders:
+        if chunk is not None:
             chunk.holders -= 1
             if not chunk.holders:
-                if stream.terms.group:
-                    self._end_chunk(stream, declaration.chunk)
-                else:
-                    # The stream's own key may be taken back in a moment: then its connection was cut, and
-                    # what it wanted is still to be counted.
-                    chunk.ends_at = now + WITHDRAWAL_DELAY
-                    self._withdrawn[stream] = None
+                self._withdraw(stream, declaration.chunk, now)
         self._check_held(stream, now)
         return NOTHING
 
-    def _say_goodbye(self, stream: OutStream | None, declaration: Declaration) -> Keys:
+    def _withdraw(self, stream: OutStream, number: int, now: float) -> None:
+        """Take note that nobody holds a chunk any more."""
+        if stream.terms.group:
+            self._end_chunk(stream, stream.chunks.pop(number), now)
+            return
+        # The stream's own key may be taken back in a moment: then its connection was cut, and what it
+        # wanted is still to be counted.
+        chunk = stream.ending[number] = stream.chunks.pop(number)
+        chunk.holders = 0
+        chunk.ends_at = now + WITHDRAWAL_DELAY
+        self._withdrawn[stream] = None
+
+    def _say_goodbye(self, stream: OutStream | None, declaration: Declaration, now: float) -> Keys:
         if stream is None:
             return NOTHING
         stream.is_leaving = True
-        for number in list(stream.chunks):
-            self._end_chunk(stream, number)
-        stream.chunks[declaration.chunk] = chunk = Chunk((), wants_last_value=False)
-        chunk.holders = 1
+        self._end_chunks(stream, now)
+        stream.chunks[declaration.chunk] = Chunk((), wants_last_value=False, holders=1)
         self.to_answer[stream] = None
         return NOTHING
 
@@ -273,8 +240,9 @@ class Router:
                 raise ProtocolError(f"this publisher has {MAX_STREAMS} streams and takes no more")
             self._number += 1
             stream = self.streams[key] = OutStream(name, key, terms, self._origin, self._number)
-        elif not stream.chunks and terms != stream.terms:
+        elif not stream.chunks and not stream.ending and terms != stream.terms:
             # Its own key came first, and says nothing of terms.
+            self._leave_group(stream)
             stream.terms = terms
         if stream.terms.group:
             self._groups.setdefault(stream.terms.group, Group(stream.terms.group)).join(
@@ -282,12 +250,19 @@ class Router:
             )
         return stream
 
+    def _leave_group(self, stream: OutStream) -> None:
+        group = self._groups.get(stream.terms.group)
+        if group is not None:
+            group.leave(stream)
+            if not group:
+                del self._groups[stream.terms.group]
+
     def _pattern_stream(self, key: bytes) -> OutStream:
         known = self.streams.get(key)
         if known is not None:
             return known
         try:
-            pattern = restore(parse_pattern(key))
+            pattern = restore(keys.parse_pattern(key))
         except PatternError as error:
             raise ProtocolError(f"a shared pattern is not valid: {error}") from None
         stream = self._stream(key, key, Terms(is_shared=True))
@@ -302,10 +277,18 @@ class Router:
             self._pattern_count += 1
             self._changed()
 
-    def _end_chunk(self, stream: OutStream, number: int) -> None:
-        chunk = stream.chunks.pop(number)
+    def _end_chunks(self, stream: OutStream, now: float) -> None:
+        chunks = [*stream.chunks.values(), *stream.ending.values()]
+        stream.chunks.clear()
+        stream.ending.clear()
+        for chunk in chunks:
+            self._end_chunk(stream, chunk, now)
+
+    def _end_chunk(self, stream: OutStream, chunk: Chunk, now: float) -> None:
+        """End a chunk that was taken from its stream already."""
         for shared in chunk.shared:
             shared.listeners = max(0, shared.listeners - 1)
+            self._check_held(shared, now)
         if stream.terms.is_shared:
             return
         for pattern in chunk.patterns:
@@ -315,8 +298,7 @@ class Router:
             else:
                 self._index.discard(pattern, stream)
                 self._pattern_count -= 1
-                stream.served.discard(pattern)
-        self._changed()
+                self._changed()
 
     def _returned(self, stream: OutStream, now: float) -> None:
         """A connection has come back: what it does not declare again ends later."""
@@ -325,7 +307,7 @@ class Router:
         stream.vanished_at = None
         self._vanished.pop(stream, None)
         self._withdrawn[stream] = None
-        for chunk in stream.chunks.values():
+        for chunk in stream.ending.values():
             chunk.ends_at = now + GRACE
 
     def _check_held(self, stream: OutStream, now: float) -> None:
@@ -333,33 +315,30 @@ class Router:
         if stream.is_gone or stream.vanished_at is not None:
             return
         if stream.is_leaving and not stream.listeners:
-            self._forget(stream)
+            self._forget(stream, now)
         elif not stream.is_held:
-            if stream.terms.group:
-                self._forget(stream)
+            if stream.terms.group or stream.is_shared:
+                # A group's share moves on. Those who were cut off still hold the patterns that they share.
+                self._forget(stream, now)
                 return
             stream.vanished_at = now
             stream.unsent.clear()
+            self.to_answer.pop(stream, None)
             self._vanished[stream] = None
             while len(self._vanished) > VANISHED_KEPT:
-                self._forget(next(iter(self._vanished)))
+                self._forget(next(iter(self._vanished)), now)
 
-    def _forget(self, stream: OutStream) -> None:
-        for number in list(stream.chunks):
-            self._end_chunk(stream, number)
+    def _forget(self, stream: OutStream, now: float) -> None:
+        stream.is_gone = True
+        self._end_chunks(stream, now)
         for pattern in stream.patterns:
             self._index.discard(pattern, stream)
             self._pattern_count -= 1
-        stream.is_gone = True
         self.streams.pop(stream.key, None)
         self._vanished.pop(stream, None)
         self._withdrawn.pop(stream, None)
         self.to_answer.pop(stream, None)
-        group = self._groups.get(stream.terms.group)
-        if group is not None:
-            group.leave(stream)
-            if not group:
-                del self._groups[stream.terms.group]
+        self._leave_group(stream)
         self._changed()
 
     def expire(self, now: float) -> None:
@@ -369,20 +348,14 @@ class Router:
         for stream in list(self._vanished):
             if stream.vanished_at is None or now - stream.vanished_at < GRACE:
                 break
-            self._forget(stream)
+            self._forget(stream, now)
 
     def _expire_chunks(self, stream: OutStream, now: float) -> None:
-        if stream.vanished_at is not None:
-            del self._withdrawn[stream]
-            return
-        due = [number for number, one in stream.chunks.items() if one.ends_at and one.ends_at <= now]
-        for number in due:
-            shared = stream.chunks[number].shared
-            self._end_chunk(stream, number)
-            for one in shared:
-                self._check_held(one, now)
-        if not any(chunk.ends_at for chunk in stream.chunks.values()):
-            del self._withdrawn[stream]
+        if stream.vanished_at is None and not stream.is_gone:
+            for number in [one for one, chunk in stream.ending.items() if chunk.ends_at <= now]:
+                self._end_chunk(stream, stream.ending.pop(number), now)
+        if stream.vanished_at is not None or not stream.ending:
+            self._withdrawn.pop(stream, None)
 
     # who wants what --------------------------------------------------------------------------------------
 

@@ -19,9 +19,21 @@ class Source:
         paths: over how many connections it serves the stream.
         heard_at: when it was last heard, in nanoseconds.
         unreported: messages that are lost but came before no message yet.
+        served: of each declaration that asked for last values, under which number it was given them.
+        is_reported: a loss was logged; the counters tell of further ones.
     """
 
-    __slots__ = ("answered", "epoch", "expected", "heard_at", "paths", "refused", "unreported")
+    __slots__ = (
+        "answered",
+        "epoch",
+        "expected",
+        "heard_at",
+        "is_reported",
+        "paths",
+        "refused",
+        "served",
+        "unreported",
+    )
 
     def __init__(self) -> None:
         """Nothing is known yet."""
@@ -32,6 +44,8 @@ class Source:
         self.paths = 0
         self.heard_at = 0
         self.unreported = 0
+        self.is_reported = False
+        self.served: dict[int, int] = {}
 
     def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
         """Take note of a batch or a control record.
@@ -55,6 +69,8 @@ class Source:
             if self.epoch is not None:
                 lost = None
             self.epoch = epoch
+            self.answered = frozenset()
+            self.refused = {}
             self.expected = sequence if is_shared else 0
         missing = sequence - self.expected
         if missing > 0:

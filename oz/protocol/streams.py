@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oz.protocol import keeping
-from oz.protocol.declarations import Declarations, Wishes
+from oz.protocol.declarations import Chunk, Declarations, Wishes
 from oz.protocol.declared import declare
 from oz.protocol.sources import Source
 from oz.protocol.subscriptions import Subscription, SubscriptionTable
@@ -19,6 +19,9 @@ from oz.wire.keys import ID_SIZE, Declared, Terms, pattern_key, stream_key
 
 SILENCE = 3.5
 """Seconds behind the others after which a publisher counts as gone; its heart beats every second."""
+
+RENEW_EVERY = 0.1
+"""Seconds between two looks at what is unanswered."""
 
 _NS = 1_000_000_000
 _NAME_SIZE = ID_SIZE - 2
@@ -67,7 +70,17 @@ class Streams:
         is_gathering: something is still to be declared.
     """
 
-    __slots__ = ("_goodbyes", "_homes", "_interests", "_name", "_number", "by_key", "is_gathering", "kept")
+    __slots__ = (
+        "_goodbyes",
+        "_homes",
+        "_interests",
+        "_name",
+        "_number",
+        "_renew_at",
+        "by_key",
+        "is_gathering",
+        "kept",
+    )
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
         """Start with none.
@@ -82,6 +95,7 @@ class Streams:
         self.by_key: dict[bytes, Stream] = {}
         self.kept: list[Stream] = []
         self.is_gathering = False
+        self._renew_at = 0.0
         self._goodbyes: dict[Interest, int] = {}
 
     def add(self, subscription: Subscription, terms: Terms, *, last_value: bool) -> Wishes:
@@ -102,9 +116,10 @@ class Streams:
                 self.kept.append(interest.stream)
         self._homes[subscription] = interest
         interest.stream.table.add(subscription)
-        if terms.is_shared:
-            wishes.wanted.extend(self._share(subscription, patterns, terms))
         wishes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
+        if terms.is_shared:
+            # After the declaration, so that last values come before live traffic.
+            wishes.wanted.extend(self._share(subscription, patterns, terms))
         if is_new:
             wishes.wanted.append(interest.stream.key)
         self.is_gathering |= interest.declarations.is_gathering
@@ -139,8 +154,10 @@ class Streams:
         else:
             del self._interests[interest.terms], self.by_key[stream.key]
             self.kept = [one for one in self.kept if one is not stream]
-            wishes.add(interest.declarations.leave())
-            wishes.dropped.append(stream.key)
+            goodbye = interest.declarations.leave()
+            wishes.add(goodbye)
+            # The goodbye too: nobody waits for an answer, and it would be said again at each reconnect.
+            wishes.dropped.extend((stream.key, *goodbye.wanted))
         if interest.terms.is_shared:
             wishes.dropped.extend(self._unshare(subscription))
         return wishes
@@ -185,30 +202,37 @@ class Streams:
         return wishes
 
     def renew(self, now: float) -> Wishes:
-        """Declare again what some publisher has left unanswered; see `Declarations.renew`."""
+        """Declare again what some publisher has left unanswered; see `Declarations.renew` and `greet`."""
         wishes = Wishes()
+        if now < self._renew_at or self._goodbyes:
+            return wishes
+        self._renew_at = now + RENEW_EVERY
         alive = self._alive()
         for interest in self._interests.values():
             missing = self._missing(interest, alive)
             if missing:
                 wishes.add(interest.declarations.renew(missing, now))
+            wishes.add(interest.declarations.greet(now))
         return wishes
 
-    def is_ready(self, paths: int) -> bool:
+    def is_ready(self, paths: int, time_ns: int | None = None) -> bool:
         """Tell whether every publisher known has answered everything.
 
         Args:
             paths: the connections over which publishers are expected; at least one is.
+            time_ns: now; publishers that have been silent for long do not count. None: silent only when
+                others are not.
         """
         if self.is_gathering:
             return False
-        alive = self._alive()
+        alive = self._alive(time_ns)
         for interest in self._interests.values():
             sources = interest.stream.sources
             served = sum(sources[origin].paths for origin in alive if origin in sources)
             if served < max(1, paths) or self._missing(interest, alive):
                 return False
-        return True
+        # Without knowing where a shared pattern stood, its first loss would go unseen.
+        return all(origin in stream.sources for stream in self.by_key.values() for origin in alive)
 
     def refusals(self) -> list[str]:
         """Give the reasons of publishers that will not serve something."""
@@ -220,12 +244,12 @@ class Streams:
             if number in interest.declarations.chunks
         ]
 
-    def members(self, stream: Stream, number: int) -> set[Subscription]:
-        """Give the subscriptions in a chunk of a stream."""
+    def chunk(self, stream: Stream, number: int) -> Chunk | None:
+        """Give a declaration of a stream; None when it does not stand any more."""
         for interest in self._interests.values():
             if interest.stream is stream:
-                return interest.declarations.subscriptions(number)
-        return set()
+                return interest.declarations.chunks.get(number)
+        return None
 
     def _missing(self, interest: Interest, alive: list[bytes]) -> set[int]:
         standing = interest.declarations.chunks.keys()
@@ -237,17 +261,20 @@ class Streams:
             missing |= standing - source.answered - source.refused.keys()
         return missing
 
-    def _alive(self) -> list[bytes]:
-        """Find the publishers that were heard about as lately as any other."""
+    def _alive(self, time_ns: int | None = None) -> list[bytes]:
+        """Find the publishers that were heard about as lately as any other, or lately."""
         heard: dict[bytes, int] = {}
         for interest in self._interests.values():
             for origin, source in interest.stream.sources.items():
                 heard[origin] = max(heard.get(origin, 0), source.heard_at)
-        newest = max(heard.values(), default=0)
+        newest = time_ns or max(heard.values(), default=0)
         return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
 
     def unready(self) -> dict[str, Any]:
         """Say for a message what is still to come: publishers heard, and chunks without an answer."""
         alive = self._alive()
-        missing = sum(len(self._missing(interest, alive)) for interest in self._interests.values())
+        missing = sum(
+            len(self._missing(interest, alive) if alive else interest.declarations.chunks)
+            for interest in self._interests.values()
+        )
         return {"publishers": len(alive), "unanswered": missing}

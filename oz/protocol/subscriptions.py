@@ -56,6 +56,11 @@ class Subscription:
         """Tell whether a message may be delivered for it: it stands, or this is its last."""
         return self.active or self._last is message
 
+    @property
+    def keeps(self) -> bool:
+        """Whether what was counted for it and waits in line is still to be given."""
+        return self.active or self.left == 0
+
     def unsubscribe(self) -> None:
         """End it: nothing more is delivered, not even what was queued. A second call does nothing."""
         if self.active:

@@ -175,9 +175,9 @@ class Unpacking(Intake):
     # messages --------------------------------------------------------------------------------------------
 
     def _take_messages(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
-        only: set[Subscription] | None = None
+        number: int | None = None
         if head.flags & RETAINED:
-            only = self.streams.members(stream, parse_chunk(frames[0], at))
+            number = parse_chunk(frames[0], at)
             at += CHUNK_FIELD
         body = parse_body(frames[0], at, head.count)
         subjects, payloads = body[0::2], body[1::2]
@@ -187,6 +187,7 @@ class Unpacking(Intake):
             bodies = _open_all(payloads, frames[1:])
         # Nothing can be malformed from here on, so that what is counted in the sequence is what was taken.
         source = find(stream.sources, head.origin)
+        only = None if number is None else self._members(stream, source, number)
         seen = self._advance(stream, source, head, time_ns)
         self.stats.received += head.count
         if seen >= head.count:
@@ -213,6 +214,14 @@ class Unpacking(Intake):
             let_go = stream.kept.put(messages)
             self.stats.delivered -= let_go
             self.stats.dropped += let_go
+
+    def _members(self, stream: Stream, source: Source, number: int) -> set[Subscription]:
+        """Give the subscriptions that last values are for: nobody, if they were given them before."""
+        chunk = self.streams.chunk(stream, number)
+        if chunk is None or source.served.setdefault(chunk.root, number) != number:
+            # Declared again because an answer was late or lost: it is served again too.
+            return set()
+        return {subscription for subscription, _ in chunk.members}
 
     def _find_routes(self, stream: Stream, subjects: list[Any]) -> tuple[list[Route], bool]:
         """Give the route of each subject, and tell whether all of them are clear."""

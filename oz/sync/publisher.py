@@ -128,7 +128,7 @@ class Publisher(PublisherBase):
         self.set(zmq.SNDTIMEO, ceil(seconds * 1000))
         outlet.flags = 0
         try:
-            return outlet.publish_any(self, *refused)
+            return outlet.publish_any(self, self._route(*refused[0][1:]), *refused[1:])
         finally:
             outlet.flags = flags
             if not self.closed:

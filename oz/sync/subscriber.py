@@ -170,7 +170,8 @@ class Subscriber(SubscriberBase):
             ClosedError: the subscriber is closed.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._check_open()
+        self._check_routed()
+        self._unpack_some(0)
         while not self._is_ready():
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left < 0:
@@ -301,6 +302,8 @@ class Subscriber(SubscriberBase):
     def _wanted_frames(self, flags: int) -> list[bytes]:
         limit = -1 if flags & _NOBLOCK else self._inlet.limit
         try:
+            if self._is_drained:
+                self._check_drained()
             message = self._next(flags) if limit < 0 else self.receive(limit / 1000)
         except Timeout:
             raise zmq.Again from None

@@ -10,7 +10,6 @@ import logging
 import select
 import socket
 import threading
-import time
 import weakref
 from contextlib import suppress
 
@@ -36,7 +35,7 @@ class Ticker:
         is_awake: it looks every `max_delay` seconds, so that it need not be woken.
     """
 
-    __slots__ = ("_bell", "_delay", "_is_stopped", "_publisher", "_ringer", "_thread", "is_awake")
+    __slots__ = ("_bell", "_delay", "_is_stopped", "_publisher", "_ringer", "_stop", "_thread", "is_awake")
 
     def __init__(self, publisher: PublisherBase, delay: float) -> None:
         """Start the thread. It does not keep the publisher.
@@ -48,6 +47,7 @@ class Ticker:
         self._publisher = weakref.ref(publisher)
         self._delay = max(delay, _SHORTEST_DELAY)
         self._is_stopped = False
+        self._stop = threading.Event()
         self.is_awake = False
         self._bell, self._ringer = socket.socketpair()
         self._ringer.setblocking(False)
@@ -67,6 +67,7 @@ class Ticker:
         if self._is_stopped:
             return
         self._is_stopped = True
+        self._stop.set()
         self.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join()
@@ -109,5 +110,5 @@ class Ticker:
                 if not publisher._outlet.window:
                     return True
             del publisher
-            time.sleep(self._delay)
+            self._stop.wait(self._delay)
         return False

@@ -31,6 +31,9 @@ MAX_BATCH = 256
 BATCH_BYTES = 65_536
 """Size that batches are held to, by taking fewer messages when those are large."""
 
+_HELD_KEEPS = ("latest", "drop_oldest")
+"""What a publisher holds messages back for; the others are dropped, or wait in the way of everybody."""
+
 _PLAIN, _RICH, _CONTROL, _RETAINED, _RETAINED_RICH = range(5)
 
 
@@ -116,9 +119,18 @@ class Dispatch:
         body = pack_array(item)
         streams = [*audience.streams, *(one.pick(sticky_key(subject, payload)) for one in audience.choices)]
         for stream in streams:
-            sequence = stream.sequence
-            stream.sequence += 1
-            self._send_frames(socket, stream, 1, (self._head(stream, _RICH, sequence, 1) + body, attached))
+            if stream.is_full:
+                self._retry(socket, stream)
+            frames = (self._head(stream, _RICH, stream.sequence, 1) + body, attached)
+            if not stream.is_full and self._try(socket, stream, frames):
+                stream.sequence += 1
+            elif stream.terms.group or stream.terms.keep in _HELD_KEEPS:
+                # Within a batch, which can be held back or passed on.
+                whole = [subject, payload]
+                self._send_batch(socket, Batch(stream).whole(pack_array(whole), whole), is_rich=True)
+            else:
+                stream.sequence += 1
+                self._overflow(stream, 1, frames)
 
     @staticmethod
     def _head(stream: OutStream, kind: int, sequence: int, count: int) -> bytes:
@@ -142,15 +154,17 @@ class Dispatch:
             self._retry(socket, stream)
         if batch.items is not None and stream.is_full and self._hold(stream, batch.items):
             return
-        sequence = stream.sequence
-        if batch.items is not None and stream.terms.keep in ("latest", "drop_oldest"):
+        if stream.terms.keep in _HELD_KEEPS:
             self._send_or_hold(socket, batch, is_rich=is_rich)
             return
-        stream.sequence += batch.count
-        frame = self._head(stream, _RICH if is_rich else _PLAIN, sequence, batch.count) + batch.body
+        frame = self._head(stream, _RICH if is_rich else _PLAIN, stream.sequence, batch.count) + batch.body
         self.size = max(self.size, len(frame))
-        items = batch.items if stream.terms.group else None
-        self._send_frames(socket, stream, batch.count, (frame,), items)
+        if not self._try(socket, stream, (frame,)):
+            if stream.terms.group:
+                self._send_to_others(socket, batch)
+                return
+            self._overflow(stream, batch.count, (frame,))
+        stream.sequence += batch.count
 
     def _send_or_hold(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
         stream = batch.stream
@@ -175,53 +189,65 @@ class Dispatch:
         self._router.stats.missed += held.put(stream, items)
         return True
 
-    def _send_frames(
-        self,
-        socket: Any,
-        stream: OutStream,
-        count: int,
-        frames: tuple[bytes, ...],
-        items: list[Any] | None = None,
-        *,
-        must_wait: bool = False,
-    ) -> None:
-        """Send frames that are numbered, or do with them what is to be done when there is no room."""
-        if stream.vanished_at is not None or stream.is_gone:
-            return
+    def _try(self, socket: Any, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
+        """Send frames that are numbered; tell whether there was room, or nobody is there to miss them."""
+        if stream.vanished_at is not None:
+            return True
+        if stream.is_gone:
+            return not stream.terms.group
         if not stream.unsent:
             try:
                 _send_whole(socket, frames)
             except zmq.Again:
                 pass
             else:
-                return
+                return True
         self._fill(stream)
-        if items is not None and self._pass_on(socket, stream, items):
-            # Nothing of it was sent: its numbers are free again.
-            stream.sequence -= count
-        elif not must_wait and (self._drops or stream.terms.keep == "drop_newest"):
+        return False
+
+    def _overflow(
+        self, stream: OutStream, count: int, frames: tuple[bytes, ...], *, must_wait: bool = False
+    ) -> None:
+        """Do with frames that are numbered what is to be done when there is no room."""
+        if not must_wait and (self._drops or stream.terms.keep == "drop_newest"):
             self._router.stats.missed += count
         else:
             stream.unsent.append(frames)
-            self.is_blocked = not self._drops
+            self.is_blocked |= not self._drops and _blocks(stream)
 
-    def _pass_on(self, socket: Any, full: OutStream, items: list[Any]) -> bool:
-        """Give the messages of a member of a queue group that is full to another that is not."""
+    def _send_to_others(self, socket: Any, batch: Batch) -> None:
+        """Give what a member of a queue group has no room for to others; the rest is its own after all."""
+        stream = batch.stream
+        assert batch.items is not None
+        left = self._pass_on(socket, stream, batch.items)
+        count = len(left) // 2
+        if not count or stream.is_gone:
+            return
+        frame = self._head(stream, _RICH, stream.sequence, count) + pack_array(left)
+        stream.sequence += count
+        self._overflow(stream, count, (frame,))
+
+    def _pass_on(self, socket: Any, full: OutStream, items: list[Any]) -> list[Any]:
+        """Give the messages of a member of a queue group to other members; give back those nobody takes."""
+        if full.terms.policy != "turn" and not (full.is_leaving or full.is_gone):
+            return items
         members = [
             one
             for one in self._router.streams.values()
-            if one.terms.group == full.terms.group and not one.is_full and not one.is_leaving
+            if one.terms.group == full.terms.group and not (one.is_full or one.is_leaving or one is full)
         ]
+        left: list[Any] = []
         batches: dict[OutStream, Batch] = {}
         for at in range(0, len(items), 2):
             item = items[at : at + 2]
             member = next((one for one in members if _wants(one, item[0])), None)
             if member is None:
-                return False
-            batches.setdefault(member, Batch(member)).add(pack_array(item)[1:], item)
+                left += item
+            else:
+                batches.setdefault(member, Batch(member)).add(pack_array(item)[1:], item)
         for batch in batches.values():
             self._send_batch(socket, batch, is_rich=True)
-        return True
+        return left
 
     def _fill(self, stream: OutStream) -> None:
         stream.is_full = True
@@ -236,7 +262,6 @@ class Dispatch:
         self.make_lossless(socket)
         for stream in list(self.full):
             self._retry(socket, stream)
-        self.is_blocked = not self._drops and any(stream.unsent for stream in self.full)
 
     def _retry(self, socket: Any, stream: OutStream) -> None:
         if stream.is_gone or stream.vanished_at is not None:
@@ -248,9 +273,11 @@ class Dispatch:
             while stream.held and not stream.is_gone:
                 self._send_held(socket, stream)
         except zmq.Again:
-            return
-        stream.is_full = False
-        self.full.pop(stream, None)
+            pass
+        else:
+            stream.is_full = False
+            self.full.pop(stream, None)
+        self.is_blocked = self.is_blocked and any(_blocks(one) for one in self.full)
 
     def _send_held(self, socket: Any, stream: OutStream) -> None:
         sequence, items = stream.held.take(stream, MAX_BATCH)
@@ -274,8 +301,13 @@ class Dispatch:
             for stream in sorted(router.to_answer, key=lambda one: not one.is_shared):
                 if self._tell(socket, stream, b"" if stream.is_shared else _answer(stream)):
                     router.to_answer.pop(stream, None)
-        while router.to_serve:
-            self._serve(socket, *router.to_serve.pop(0))
+        waiting, router.to_serve = router.to_serve, []
+        for stream, number in waiting:
+            if stream.terms.keep == "drop_oldest" and stream.held and number in stream.chunks:
+                # What is held is numbered already, and must go first.
+                router.to_serve.append((stream, number))
+            else:
+                self._serve(socket, stream, number)
 
     def beat(self, socket: Any, now: float) -> None:
         """Tell every stream its sequence, when that is due: it shows up what was lost last."""
@@ -286,14 +318,22 @@ class Dispatch:
         if self._router.streams:
             self.say_where(socket)
 
-    def say_where(self, socket: Any) -> None:
-        """Tell every stream its sequence."""
+    def say_where(self, socket: Any, *, only_news: bool = False) -> None:
+        """Tell every stream its sequence.
+
+        Args:
+            socket: the publisher.
+            only_news: leave out those that were told already. Closing sends no more than it must: libzmq can
+                wait for ever in `term` for what was sent while a peer went away.
+        """
         self.make_lossless(socket)
         for stream in list(self._router.streams.values()):
-            self._tell(socket, stream, b"")
+            if not only_news or stream.told != stream.sequence:
+                self._tell(socket, stream, b"")
 
     def _tell(self, socket: Any, stream: OutStream, body: bytes) -> bool:
-        if stream.vanished_at is not None or stream.unsent:
+        if stream.vanished_at is not None or stream.unsent or (stream.is_leaving and stream.held):
+            # Whoever takes its leave is given what is still held before it is answered.
             return False
         sequence = stream.sequence
         if stream.held and stream.terms.keep == "drop_oldest":
@@ -303,15 +343,14 @@ class Dispatch:
             _send(socket, self._head(stream, _CONTROL, sequence, 0) + body, _NOBLOCK)
         except zmq.Again:
             return False
+        stream.told = sequence
         return True
 
     def _serve(self, socket: Any, stream: OutStream, number: int) -> None:
         chunk = stream.chunks.get(number)
         if chunk is None or self._retained is None:
             return
-        patterns = [one for one in chunk.patterns if one not in stream.served]
-        stream.served.update(patterns)
-        items = self._retained.match(patterns)
+        items = self._retained.match(chunk.patterns)
         for at in range(0, len(items), 2 * MAX_BATCH):
             part = items[at : at + 2 * MAX_BATCH]
             count, sequence = len(part) // 2, stream.sequence
@@ -320,13 +359,19 @@ class Dispatch:
             stream.sequence += count
             frame = self._head(stream, kind, sequence, count) + pack_chunk(number) + pack_array(part)
             self.make_lossless(socket)
-            self._send_frames(socket, stream, count, (frame,), must_wait=True)
+            if not self._try(socket, stream, (frame,)):
+                self._overflow(stream, count, (frame,), must_wait=True)
 
 
 def _answer(stream: OutStream) -> bytes:
     return pack_control(
         live=list(stream.chunks), refused=dict(stream.refused), paths=max(1, stream.listeners)
     )
+
+
+def _blocks(stream: OutStream) -> bool:
+    """Tell whether the publisher has to wait for a stream; one with a `keep` never holds anybody up."""
+    return bool(stream.unsent) and stream.terms.keep == "all"
 
 
 def _wants(stream: OutStream, subject: bytes) -> bool:

@@ -83,13 +83,14 @@ class RoutedInlet(Inlet):
         waiting: messages that were unpacked and are still to be given.
     """
 
-    __slots__ = ("_unpacking", "waiting")
+    __slots__ = ("_look_at", "_unpacking", "waiting")
 
     def __init__(self, guard: Guard, reader: FrameReader, unpacking: Unpacking) -> None:
         """Put together what a subscriber has."""
         super().__init__(guard, reader, unpacking)
         self._unpacking = unpacking
         self.waiting = unpacking.waiting
+        self._look_at = 0
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
         """Give the next message; see `Inlet.take`.
@@ -160,7 +161,12 @@ class RoutedInlet(Inlet):
             raise
         finally:
             guard.release()
-        return self._accept(frames, time_ns())
+        now = time_ns()
+        if now >= self._look_at:
+            # Also when there is always something to read.
+            self._look_at = now + 1_000_000 * PATIENCE_MS
+            socket._declare_overdue()
+        return self._accept(frames, now)
 
 
 def _skip_frames(socket: Any) -> None:

@@ -23,7 +23,7 @@ from oz.protocol.stats import PublisherStats
 from oz.transport.dispatch import BATCH_BYTES, Dispatch
 from oz.transport.guard import Guard
 from oz.transport.payloads import as_item, as_sendable
-from oz.wire.batch import LARGE
+from oz.wire.batch import LARGE, MAX_COUNT
 from oz.wire.codec import Codec
 
 _send = zmq.backend.Socket.send
@@ -42,6 +42,8 @@ wait for others."""
 
 SUBJECTS_REMEMBERED = 65_536
 """How many subjects a publisher remembers as valid."""
+
+_MOST = STEP * MAX_COUNT
 
 Route = tuple[Audience, bytes, bytes]
 """Of a subject: who wants it, the bytes before a plain payload, and the subject's own bytes."""
@@ -111,7 +113,7 @@ class Outlet:
         self.flags = 0
         self.window: list[Any] = []
         self.limit = self._whole_limit = STEP * max_batch
-        self.is_held = False
+        self.is_held = 0
         self.is_nested = False
         self._is_rich = False
         self._counted = 0
@@ -157,10 +159,13 @@ class Outlet:
             SubjectError, ProtocolError, TypeError: it may not be published.
             OwnershipError: the publisher was made before a fork.
         """
-        route = self.route(socket, subject)
         if type(payload) is not bytes or self._encode is not None:
             payload = self.prepare(payload)
-        return self.publish_any(socket, route, payload)
+        if self._retained is None:
+            return self.publish_any(socket, self.route(socket, subject), payload)
+        # Whoever joins meanwhile is given either the last value or the message.
+        with self._guard:
+            return self.publish_any(socket, self.route(socket, subject), payload)
 
     def shortcut(self, socket: Any, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
         """Make a `publish` that is quick when the publisher is busy: docs/decisions/014-the-short-way.md.
@@ -179,7 +184,7 @@ class Outlet:
         find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
 
         def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> Any:
-            if type(payload) is bytes and headers is None is key:
+            if type(payload) is bytes and headers is None is key and not dispatch.is_blocked:
                 try:
                     way = quick[subject]
                 except (KeyError, TypeError):
@@ -191,7 +196,7 @@ class Outlet:
                     return None
                 if way and len(payload) < LARGE:
                     audience, raw = way
-                    if not window and not dispatch.is_blocked:
+                    if not window:
                         self._begin(find(), audience, raw, payload)
                         return None
                     # One call, so that another thread sees all three or none.
@@ -229,11 +234,12 @@ class Outlet:
         self, socket: Any, subject: Any, payload: Any, extras: dict[str, Any], key: bytes | None
     ) -> Refused | None:
         """Send one message with extras; see `publish`. Plain subscribers do not get them."""
-        route = self.route(socket, subject)
         payload = self.prepare(payload)
-        if route[0].kind & ROUTED or self._retained is not None:
-            return self.publish_any(socket, route, payload, Rich(as_item(payload), extras, key))
-        return self.publish_any(socket, route, payload)
+        item = Rich(as_item(payload), extras, key)
+        if self._retained is None:
+            return self.publish_any(socket, self.route(socket, subject), payload, item)
+        with self._guard:
+            return self.publish_any(socket, self.route(socket, subject), payload, item)
 
     def publish_any(self, socket: Any, route: Route, payload: Any, item: Any = None) -> Refused | None:
         """Send one message of any kind; see `publish`.
@@ -328,8 +334,9 @@ class Outlet:
             self._dispatch.send_large(socket, [audience, raw, item])
             return
         self._is_rich |= type(item) is Rich
+        is_alone = not (self.window or self.is_held) and monotonic() - self._sent_at >= QUIET
         self.window += (audience, raw, item)
-        if len(self.window) >= self.limit:
+        if is_alone or len(self.window) >= self.limit:
             self._send_window(socket)
         elif not self.is_held:
             socket._expect_more()
@@ -353,13 +360,15 @@ class Outlet:
         guard = self._guard
         guard.acquire(True)
         try:
-            self._send_window(socket)
+            # As much as there is now: other threads may go on adding to it.
+            for _ in range(0, len(self.window), _MOST):
+                self._send_window(socket)
         finally:
             guard.release()
 
     def _send_window(self, socket: Any) -> None:
         window = self.window
-        length = len(window)
+        length = min(len(window), _MOST)
         if not length:
             return
         taken = window[:length]

@@ -16,9 +16,9 @@ def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> di
         TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None.
     """
     extras: dict[str, Any] = {}
+    if headers is not None and not isinstance(headers, dict):
+        raise TypeError(f"headers are a dict, not {type(headers).__name__}")
     if headers:
-        if not isinstance(headers, dict):
-            raise TypeError(f"headers are a dict, not {type(headers).__name__}")
         for name, value in headers.items():
             if not isinstance(name, str) or not (
                 value is None or isinstance(value, (str, bytes, int, float, bool))
@@ -28,10 +28,20 @@ def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> di
                 )
             if isinstance(value, int) and not -(2**63) <= value < 2**64:
                 raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
+            if not _is_utf8(name) or (isinstance(value, str) and not _is_utf8(value)):
+                raise ValueError(f"header {name!r} holds text that is not UTF-8: {value!r}")
         extras[HEADERS] = dict(headers)
     if reply_to is not None:
         extras[REPLY_TO] = reply_to
     return extras
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def as_item(payload: Any) -> Any:

@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any, Literal, NoReturn
 
 import zmq
@@ -211,12 +212,13 @@ class PublisherBase(BaseSocket):
             except zmq.Again:
                 pass
             has_changed, router.has_changed = router.has_changed, False
+            if has_changed:
+                # Before the answer: what is published once it has arrived must go to whom it was given.
+                self._outlet.forget()
             if router.to_answer or router.to_serve:
                 # What was published before goes out before.
                 self._outlet.flush(self)
                 self._dispatch.answer(self)
-            if has_changed:
-                self._outlet.forget()
             return has_changed
 
     def _attend(self) -> bool:
@@ -248,12 +250,15 @@ class PublisherBase(BaseSocket):
         Only subscribers that have the publisher filter get batches; others get their messages at once.
         """
         outlet = self._outlet
-        was_held, outlet.is_held = outlet.is_held, True
+        with self._guard:
+            outlet.is_held += 1
         try:
             yield
         finally:
-            outlet.is_held = was_held
-            if not was_held and not self.closed:
+            # Counted: two threads may each have one, and they end in any order.
+            with self._guard:
+                outlet.is_held -= 1
+            if not outlet.is_held and not self.closed:
                 outlet.flush(self)
 
     def _publish(
@@ -266,12 +271,16 @@ class PublisherBase(BaseSocket):
             raise TypeError(f"a key is str or bytes, not {type(key).__name__}: {key!r}")
         return self._outlet.publish_with(self, subject, payload, extras_of(headers), key)
 
+    @staticmethod
+    def _seconds_to_close(linger: int | None, timeout: float | None) -> float:
+        """Say how long closing may take: linger is in milliseconds, and has no end below 0."""
+        if linger is not None:
+            return inf if linger < 0 else linger / 1000
+        return CLOSE_TIMEOUT if timeout is None else timeout
+
     def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
         if not self.closed and not self._guard.is_foreign:
-            seconds = CLOSE_TIMEOUT if timeout is None else timeout
-            if linger is not None:
-                seconds = float("inf") if linger < 0 else linger / 1000
-            self._send_rest(seconds)
+            self._send_rest(self._seconds_to_close(linger, timeout))
         is_own = super()._close_socket(linger, timeout)
         # A message that nobody wants would not touch the socket, and so not find it closed.
         self._outlet.forget()
@@ -281,19 +290,23 @@ class PublisherBase(BaseSocket):
         """Send what has not gone out yet, for so long at most."""
         deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE
         with self._guard:
+            while not self._send_what_fits() and time.monotonic() < deadline:
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _send_what_fits(self) -> bool:
+        """Send what has not gone out yet, as far as there is room; tell whether that was all."""
+        with self._guard:
             if self.closed:
-                return
+                return True
             try:
                 self._outlet.flush(self)
                 self._dispatch.retry(self)
-                while self._dispatch.full and time.monotonic() < deadline:
-                    time.sleep(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
-                    self._dispatch.retry(self)
-                self._dispatch.say_where(self)
+                self._dispatch.say_where(self, only_news=True)
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.
-                return
+                return True
+            return not self._dispatch.full
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether any subscriber has asked for what a subject begins with.
@@ -387,7 +400,7 @@ class PublisherBase(BaseSocket):
         first = frame.bytes if isinstance(frame, zmq.Frame) else bytes(memoryview(frame)[:2])
         if first[:2] == OWN_KEYS:
             raise ProtocolError(f"a first frame begins with {OWN_KEYS!r}, which opens oz's own keys")
-        if first in UNREACHABLE and len(frame) < 2 and self._router.plain.matches(b""):
+        if first in UNREACHABLE and len(frame) < 2 and self._router.plain.matches(first):
             raise ProtocolError(f"a first frame of {first!r} does not reach subscribers to everything")
 
     def _listen_at_times(self) -> None:

@@ -148,8 +148,9 @@ class BaseSocket(zmq.Socket[Any]):
         with self._guard:
             manager = super().connect(addr)
         if addr not in self._endpoints:
+            # ZeroMQ too makes one connection of the same endpoint given twice.
             self._endpoints.insert(0, addr)
-        self._connections += 1
+            self._connections += 1
         self._endpoints_changed()
         return manager
 

@@ -240,11 +240,16 @@ class SubscriberBase(BaseSocket):
                 self._ask(Wishes(dropped=self._intake.table.remove(subscription)))
             else:
                 self._ask(self._streams.remove(subscription))
-        kept = [message for message in self._ready if self._still_wanted(message)]
+        kept = [message for message in self._ready if self._is_kept(message)]
         self._ready.clear()
         self._ready.extend(kept)
         if isinstance(self._intake, Unpacking):
             self._intake.retain(lambda message: any(one.active for one in message.subscriptions))
+
+    @staticmethod
+    def _is_kept(message: Message) -> bool:
+        """Tell whether a message that was dispatched and waits in line is still to be given."""
+        return any(one.handler is None and one.keeps for one in message.subscriptions)
 
     @staticmethod
     def _still_wanted(message: Message) -> bool:
@@ -291,19 +296,28 @@ class SubscriberBase(BaseSocket):
         if self._is_drained and not self._has_some:
             raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
 
+    def _check_routed(self) -> None:
+        """Refuse a subscriber that no publisher filters for.
+
+        Raises:
+            ValueError: only publishers that filter answer.
+            ClosedError: the subscriber is closed.
+        """
+        self._check_open()
+        if self._streams is None:
+            raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
+
     def _is_ready(self) -> bool:
         """Tell whether every publisher has answered everything; see `wait_ready`.
 
         Raises:
-            ValueError: only a subscriber with `filtering="publisher"` can know.
             ProtocolError: a publisher refuses a pattern.
         """
-        if self._streams is None:
-            raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
+        assert self._streams is not None
         refusals = self._streams.refusals()
         if refusals:
             raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
-        return self._streams.is_ready(self._paths)
+        return self._streams.is_ready(self._connections, time.time_ns())
 
     def _not_ready(self, timeout: float | None) -> Timeout:
         assert self._streams is not None
@@ -328,11 +342,6 @@ class SubscriberBase(BaseSocket):
                     f"For a plain ZeroMQ prefix give bytes: {pattern.encode('utf-8', 'replace')!r}"
                 )
             raise
-
-    @property
-    def _paths(self) -> int:
-        """Over how many connections publishers are expected."""
-        return self._connections
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 

@@ -1,0 +1,176 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oz
+from oz.protocol import declarations
+from oz.protocol.declarations import AT_ONCE, FIRST_PATIENCE, GREETING, LONGEST_PATIENCE, Declarations
+from oz.protocol.declared import declare
+from oz.protocol.subscriptions import Subscription
+from oz.wire.keys import CHUNK_SIZE, Terms, parse_declaration
+
+STREAM = bytes(range(16))
+
+
+def subscription(*texts):
+    one = Subscription([oz.compile(text) for text in texts], None, lambda _: None)
+    return one, [declare(pattern) for pattern in one.patterns]
+
+
+@pytest.fixture
+def mine():
+    return Declarations(STREAM, Terms())
+
+
+def add(mine, *texts, last_value=False):
+    one, patterns = subscription(*texts)
+    return one, mine.add(one, patterns, last_value=last_value)
+
+
+def texts(*keys):
+    return sorted(one.text.decode() for key in keys for one in parse_declaration(key).patterns)
+
+
+def standing(mine):
+    return texts(*(chunk.key for chunk in mine.chunks.values()))
+
+
+def test_first_subscriptions_are_declared_one_by_one_and_the_rest_together(mine):
+    at_once = [add(mine, f"n.{number}")[1].wanted for number in range(AT_ONCE)]
+    assert [len(keys) for keys in at_once] == [1] * AT_ONCE
+    assert not any(add(mine, f"more.{number}")[1].wanted for number in range(50))
+    assert mine.is_gathering
+    (key,) = mine.flush().wanted
+    assert texts(key) == sorted(f"more.{number}" for number in range(50))
+    assert not mine.is_gathering
+    assert add(mine, "again")[1].wanted
+
+
+def test_many_patterns_take_few_chunks_of_a_bounded_size(mine):
+    _, wishes = add(mine, *(f"p.{number}.*" for number in range(10_000)))
+    assert len(wishes.wanted) < 50
+    assert max(map(len, wishes.wanted)) <= CHUNK_SIZE + 64
+    assert len(texts(*wishes.wanted)) == 10_000
+
+
+def test_removing_a_subscription_declares_the_rest_of_its_chunk_anew(mine):
+    for number in range(AT_ONCE):
+        add(mine, f"n.{number}")
+    goes, _ = add(mine, "goes", "too")
+    add(mine, "stays")
+    (old,) = mine.flush().wanted
+    wishes = mine.remove(goes)
+    assert texts(*wishes.wanted) == ["stays"]
+    assert wishes.dropped == [old]
+    assert parse_declaration(wishes.wanted[0]).chunk > parse_declaration(old).chunk
+
+
+def test_removing_what_is_still_gathered_declares_nothing(mine):
+    for number in range(AT_ONCE):
+        add(mine, f"n.{number}")
+    goes, _ = add(mine, "goes")
+    assert not mine.remove(goes).wanted
+    assert not mine.flush().wanted
+
+
+def test_what_stays_unanswered_is_declared_again_with_growing_patience(mine):
+    add(mine, "a")
+    add(mine, "b")
+    now, pauses, last = 100.0, [], None
+    for _ in range(600):
+        wishes = mine.renew(list(mine.chunks), now)
+        if wishes.wanted:
+            (key,) = wishes.wanted
+            assert texts(key) == ["a", "b"] == standing(mine)
+            assert len(wishes.dropped) == (2 if last is None else 1)
+            pauses.append(now - (last or 100.0))
+            last = now
+        now += 0.1
+    assert pauses[0] == pytest.approx(FIRST_PATIENCE, abs=0.11)
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == pytest.approx(LONGEST_PATIENCE, abs=0.25)
+
+
+def test_what_asked_for_last_values_is_not_declared_together_with_others(mine):
+    for text in ("a", "b"):
+        add(mine, text)
+        add(mine, f"last.{text}", last_value=True)
+    mine.renew(list(mine.chunks), 0)
+    keys = mine.renew(list(mine.chunks), 10).wanted
+    found = {(tuple(texts(key)), parse_declaration(key).wants_last_value) for key in keys}
+    assert found == {(("a", "b"), False), (("last.a",), True), (("last.b",), True)}
+
+
+def test_a_chunk_that_is_gone_is_not_declared_again(mine):
+    one, _ = add(mine, "a")
+    gone = list(mine.chunks)
+    mine.renew(gone, 0)
+    mine.remove(one)
+    assert not mine.renew(gone, 100).wanted
+
+
+def test_a_stream_shows_itself_again_and_again_by_an_empty_chunk(mine):
+    assert not mine.greet(0).wanted
+    assert not mine.greet(GREETING - 0.1).wanted
+    first = mine.greet(GREETING)
+    assert not first.dropped
+    assert not mine.greet(2 * GREETING - 0.1).wanted
+    second = mine.greet(2 * GREETING)
+    assert second.dropped == first.wanted
+    found = [parse_declaration(wishes.wanted[0]) for wishes in (first, second)]
+    assert [one.patterns for one in found] == [(), ()]
+    assert found[0].chunk < found[1].chunk
+    # Nobody's answer to it is waited for.
+    assert not mine.chunks
+    assert mine.leave().dropped == second.wanted
+
+
+def test_goodbye_takes_everything_back(mine):
+    keys = [key for text in "abc" for key in add(mine, text)[1].wanted]
+    wishes = mine.leave()
+    (goodbye,) = map(parse_declaration, wishes.wanted)
+    assert goodbye.is_leaving
+    assert not goodbye.patterns
+    assert wishes.dropped == keys
+    assert not mine.chunks
+
+
+@given(st.lists(st.sampled_from(["add", "remove", "flush", "renew", "greet"]), max_size=60), st.randoms())
+def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
+    declarations.AT_ONCE, before = 3, declarations.AT_ONCE
+    try:
+        mine = Declarations(STREAM, Terms())
+        asked, members, now, numbers = set(), [], 0.0, set()
+
+        def ask(wishes):
+            for key in wishes.wanted:
+                number = parse_declaration(key).chunk
+                assert number not in numbers
+                numbers.add(number)
+                asked.add(key)
+            for key in wishes.dropped:
+                asked.remove(key)
+
+        for place, step in enumerate(steps):
+            now += 4
+            if step == "add":
+                one, wishes = add(mine, *(f"n.{dice.randrange(5)}" for _ in range(2)), f"own.{place}")
+                members.append(one)
+                ask(wishes)
+            elif step == "remove" and members:
+                ask(mine.remove(members.pop(dice.randrange(len(members)))))
+            elif step == "flush":
+                ask(mine.flush())
+            elif step == "renew":
+                some = [number for number in mine.chunks if dice.random() < 0.5]
+                ask(mine.renew(some, now))
+            elif step == "greet":
+                ask(mine.greet(now))
+        ask(mine.flush())
+        wanted = {pattern.text for one in members for pattern in one.patterns}
+        assert set(texts(*asked)) == wanted
+        assert set(standing(mine)) == wanted
+        ask(mine.leave())
+        assert [parse_declaration(key).is_leaving for key in asked] == [True]
+    finally:
+        declarations.AT_ONCE = before

@@ -1,0 +1,58 @@
+"""Publishers and subscribers that have met, for tests of routed messages."""
+
+from contextlib import ExitStack
+
+import oz
+from waiting import DEADLINE
+
+END = "zz.end"
+
+
+class Stage(ExitStack):
+    """Makes sockets and closes them at the end."""
+
+    def pub(self, **options):
+        return self.enter_context(oz.Publisher("tcp://127.0.0.1:*", **options))
+
+    def sub(self, *pubs, **options):
+        """Make a subscriber that has its publishers filter."""
+        endpoints = [pub if isinstance(pub, str) else pub.endpoint for pub in pubs]
+        return self.enter_context(oz.Subscriber(endpoints, filtering="publisher", **options))
+
+    def member(self, *pubs, pattern="a.>", **options):
+        """Make one with a subscription; give it and the list that it collects its messages in."""
+        sub, got = self.sub(*pubs), []
+        sub.subscribe(pattern, handler=got.append, **options)
+        mark(sub)
+        return sub, got
+
+
+def mark(sub):
+    """Subscribe to the mark that says that all has come, and wait until every publisher knows."""
+    sub.subscribe(END, dialect="nats")
+    sub.wait_ready(timeout=DEADLINE)
+
+
+def finish(pubs, *subs):
+    """Say that this was all, and take what there is: handlers are called."""
+    for pub in pubs:
+        pub.flush()
+        pub.publish(END)
+        pub.flush()
+    for sub in subs:
+        for _ in pubs:
+            assert sub.receive(timeout=DEADLINE).subject == END
+
+
+def payloads(messages):
+    return [message.payload for message in messages]
+
+
+def rest_of(sub, silence=0.2):
+    """Take messages until none has come for a while."""
+    taken = []
+    try:
+        while True:
+            taken.append(sub.receive(timeout=silence))
+    except oz.Timeout:
+        return taken

@@ -1,0 +1,229 @@
+"""What a subscription keeps when messages come faster than they are taken: `keep` and `max_waiting`."""
+
+import asyncio
+
+import pytest
+import zmq
+
+import oz.asyncio
+from routed import Stage, rest_of
+from waiting import DEADLINE, Thread, until
+
+SUBJECTS = 10
+SENT = 2_000
+
+
+@pytest.fixture
+def stage():
+    with Stage() as made:
+        yield made
+
+
+@pytest.fixture
+def tight(stage):
+    """Make a publisher and a subscriber with room for few messages between them."""
+    context = stage.enter_context(zmq.Context())
+
+    def make(on_full="drop", high_water_mark=2, max_batch=4, **terms):
+        pub = oz.Publisher(
+            "inproc://tight",
+            context=context,
+            high_water_mark=high_water_mark,
+            max_batch=max_batch,
+            on_full=on_full,
+        )
+        stage.callback(pub.close, 0)
+        sub = stage.sub(pub, context=context, high_water_mark=high_water_mark)
+        sub.subscribe("a.*", **terms)
+        sub.wait_ready(timeout=DEADLINE)
+        return pub, sub
+
+    return make
+
+
+@pytest.fixture(params=["kept here", "held back by the publisher"])
+def slow(request, tight):
+    """The same, where all that is sent arrives, or where next to nothing does until it is read."""
+    room = 100_000 if request.param == "kept here" else 2
+    return lambda **terms: tight(high_water_mark=room, **terms)
+
+
+def publish(pub, sent=SENT, subjects=SUBJECTS, **options):
+    for number in range(sent):
+        pub.publish(f"a.{number % subjects}", b"%d" % number, **options)
+    pub.flush()
+
+
+def numbers(messages):
+    return [int(message.payload) for message in messages]
+
+
+@pytest.mark.parametrize("on_full", ["drop", "block", "error"])
+def test_latest_gives_the_newest_of_each_subject_in_the_end_and_never_blocks(slow, on_full):
+    pub, sub = slow(keep="latest", on_full=on_full)
+    publish(pub)
+    got = rest_of(sub)
+    newest = {message.subject: int(message.payload) for message in got}
+    assert newest == {f"a.{at}": SENT - SUBJECTS + at for at in range(SUBJECTS)}
+    for at in range(SUBJECTS):
+        one = numbers(message for message in got if message.subject == f"a.{at}")
+        assert one == sorted(set(one))
+    assert len(got) < SENT / 2
+    assert sub.stats.delivered == len(got)
+    assert (sub.stats.lost, pub.stats.missed, pub.stats.dropped) == (0, 0, 0)
+
+
+def test_latest_that_is_kept_here_counts_what_it_let_go(tight):
+    pub, sub = tight(high_water_mark=100_000, keep="latest")
+    publish(pub)
+    until(lambda: sub._inlet.unpack(sub) or sub.stats.received == SENT)
+    assert numbers(rest_of(sub)) == list(range(SENT - SUBJECTS, SENT))
+    assert (sub.stats.received, sub.stats.delivered, sub.stats.dropped) == (SENT, SUBJECTS, SENT - SUBJECTS)
+
+
+@pytest.mark.parametrize("headers", [None, {"h": 1}])
+def test_latest_may_have_headers_and_be_large(tight, headers):
+    pub, sub = tight(keep="latest", on_full="error")
+    for number in range(200):
+        payload = b"%d" % number if number % 3 else b"%d".ljust(70_000) % number
+        pub.publish(f"a.{number % 5}", payload, headers=headers)
+    got = rest_of(sub)
+    newest = {message.subject: message for message in got}
+    assert {subject: int(one.payload) for subject, one in newest.items()} == {
+        f"a.{n}": 195 + n for n in range(5)
+    }
+    assert all(message.headers == (headers or {}) for message in got)
+    assert (sub.stats.lost, pub.stats.missed) == (0, 0)
+
+
+def test_latest_beyond_its_bound_of_subjects_is_counted(slow):
+    pub, sub = slow(keep="latest", max_waiting=20)
+    publish(pub, 1_000, subjects=1_000)
+    got = rest_of(sub)
+    until(lambda: rest_of(sub, 0.05) == [] and sub.stats.lost == pub.stats.missed)
+    assert len(got) <= 60
+    assert len(got) + sub.stats.lost + sub.stats.dropped == 1_000
+
+
+@pytest.mark.parametrize("on_full", ["drop", "block", "error"])
+@pytest.mark.parametrize("keep", ["drop_oldest", "drop_newest"])
+def test_what_is_dropped_is_counted_and_nobody_is_blocked(slow, keep, on_full):
+    pub, sub = slow(keep=keep, max_waiting=50, on_full=on_full)
+    publish(pub)
+    got = numbers(rest_of(sub))
+    until(lambda: rest_of(sub, 0.05) == [] and sub.stats.lost == pub.stats.missed)
+    assert got == sorted(set(got))
+    stats = sub.stats
+    assert stats.delivered == len(got)
+    assert stats.delivered + stats.dropped + stats.lost == SENT == pub.stats.published == pub.stats.sent
+    if keep == "drop_oldest":
+        assert got[-50:] == list(range(SENT - 50, SENT))
+    else:
+        assert got[:4] == list(range(4))
+    assert 4 <= len(got) <= 150
+
+
+def test_drop_oldest_keeps_order_and_count_whatever_the_size(tight):
+    pub, sub = tight(keep="drop_oldest", max_waiting=20, on_full="error")
+    for number in range(200):
+        pub.publish(
+            "a.b", b"%d" % number if number % 3 else (b"%d" % number).ljust(70_000), headers={"n": number}
+        )
+    got = [message.headers["n"] for message in rest_of(sub)]
+    until(lambda: rest_of(sub, 0.05) == [] and sub.stats.lost == pub.stats.missed)
+    assert got == sorted(set(got))
+    assert got[-20:] == list(range(180, 200))
+    assert len(got) + sub.stats.lost + sub.stats.dropped == 200
+
+
+@pytest.mark.parametrize("keep", ["latest", "drop_oldest", "drop_newest"])
+def test_it_all_adds_up_under_traffic_that_is_read_now_and_then(tight, keep):
+    pub, sub = tight(keep=keep, max_waiting=20)
+    publishing = Thread(lambda: publish(pub, 20_000))
+    got = []
+    while publishing.is_alive():
+        got += rest_of(sub, 0.01)
+    publishing.outcome()
+    got += rest_of(sub)
+    until(lambda: rest_of(sub, 0.05) == [] and sub.stats.lost == pub.stats.missed)
+    for at in range(SUBJECTS):
+        one = numbers(message for message in got if message.subject == f"a.{at}")
+        assert one == sorted(set(one))
+        if keep == "latest":
+            assert one[-1] == 20_000 - SUBJECTS + at
+    if keep != "latest":
+        assert len(got) + sub.stats.dropped + sub.stats.lost == 20_000
+
+
+def test_others_of_the_same_subscriber_get_everything(stage):
+    pub = stage.pub()
+    sub, every, newest = stage.sub(pub), [], []
+    sub.subscribe("a.*", handler=every.append)
+    sub.subscribe("a.*", handler=newest.append, keep="latest")
+    sub.wait_ready(timeout=DEADLINE)
+    publish(pub)
+    until(lambda: sub.run(timeout=0.05) >= 0 and len(every) == SENT)
+    last = {f"a.{at}": b"%d" % (SENT - SUBJECTS + at) for at in range(SUBJECTS)}
+    until(lambda: sub.run(timeout=0.05) >= 0 and {one.subject: one.payload for one in newest} == last)
+    assert numbers(every) == list(range(SENT))
+    assert len(newest) < SENT
+
+
+def test_an_unsubscribed_one_gives_nothing_of_what_it_kept(tight):
+    pub, sub = tight(high_water_mark=1_000, keep="drop_oldest")
+    publish(pub, 10)
+    assert int(sub.receive(timeout=DEADLINE).payload) == 0
+    sub.unsubscribe(sub._streams.kept[0].table.find((oz.compile("a.*"),)))
+    assert rest_of(sub, 0.05) == []
+
+
+@pytest.mark.parametrize("keep", ["latest", "drop_oldest"])
+def test_draining_gives_what_the_publisher_still_holds(tight, keep):
+    pub, sub = tight(keep=keep)
+    publish(pub, 200)
+    sub.drain(timeout=DEADLINE)
+    got = list(sub)
+    assert {message.subject: int(message.payload) for message in got} == {
+        f"a.{n}": 190 + n for n in range(10)
+    }
+    assert not sub.poll(0)
+    with pytest.raises(oz.ClosedError):
+        sub.receive(timeout=0)
+
+
+@pytest.mark.parametrize(
+    ("keep", "first"), [("latest", SENT - SUBJECTS), ("drop_oldest", SENT - 50), ("drop_newest", 0)]
+)
+def test_asyncio_keeps_the_same(stage, keep, first):
+    async def scenario(pub):
+        async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            sub.subscribe("a.*", keep=keep, max_waiting=50)
+            await sub.wait_ready(timeout=DEADLINE)
+            publish(pub)
+            while sub.stats.received < SENT:
+                sub._inlet.unpack(sub)
+                await asyncio.sleep(0.001)
+            count = 10 if keep == "latest" else 50
+            got = [await sub.receive(timeout=DEADLINE) for _ in range(count)]
+            assert numbers(got) == list(range(first, first + count))
+            with pytest.raises(oz.Timeout):
+                await sub.receive(timeout=0)
+            assert sub.stats.dropped == SENT - count
+
+    asyncio.run(scenario(stage.pub()))
+
+
+@pytest.mark.parametrize("keep", ["latest", "drop_oldest"])
+def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, keep):
+    pub, sub = tight(keep=keep)
+    publish(pub, 200)
+    with pub._guard:
+        sub._begin_drain()
+        (stream,) = pub._router.streams.values()
+        until(lambda: sub._inlet.unpack(sub) or pub._listen() or stream.is_leaving)
+        for _ in range(20):
+            sub._inlet.unpack(sub)
+            pub._listen()
+        assert stream.held
+        assert not sub._has_left()
+    until(lambda: sub._inlet.unpack(sub) or sub._has_left())

@@ -1,0 +1,203 @@
+from contextlib import ExitStack, suppress
+
+import pytest
+
+import oz
+from oz.protocol import declarations
+from waiting import DEADLINE, until
+
+MANY = 10_000
+LONG = 3 * DEADLINE
+
+
+@pytest.fixture
+def opened():
+    with ExitStack() as stack:
+        yield lambda cls, *args, **options: stack.enter_context(cls(*args, **options))
+
+
+def receive_all(subs):
+    """Take what is there; and have ZeroMQ subscribe again where a connection came back."""
+    for sub in subs:
+        with suppress(oz.Timeout):
+            while True:
+                yield sub, sub.receive(timeout=0.005)
+
+
+def check_each(pub, sub, count=MANY, start=0):
+    """One message for each pattern: all arrive."""
+    until(lambda: list(receive_all([sub])) or pub.interest(f"p.{count - 1}.x"), LONG)
+    sub.wait_ready(timeout=LONG)
+    for number in range(start, count):
+        pub.publish(f"p.{number}.x", b"")
+        if not number % 500:
+            # A plain proxy drops what goes beyond its own limits.
+            pub.flush()
+    wanted = [f"p.{number}.x" for number in range(start, count)]
+    assert [sub.receive(timeout=DEADLINE).subject for _ in wanted] == wanted
+    assert sub.stats.lost == 0
+
+
+@pytest.mark.parametrize("singly", [True, False])
+def test_ten_thousand_patterns_pass_a_plain_proxy(proxy, opened, singly):
+    pub = opened(oz.Publisher, connect=proxy.publishers)
+    sub = opened(oz.Subscriber, proxy.subscribers, filtering="publisher")
+    patterns = [f"p.{number}.*" for number in range(MANY)]
+    for one in patterns if singly else [patterns]:
+        sub.subscribe(one)
+    check_each(pub, sub)
+
+
+def subscribe_over_time(sub, count, start=0):
+    """Each subscription with a declaration of its own, as they come when messages are received between."""
+    for number in range(start, start + count):
+        sub.subscribe(f"p.{number}.*")
+        with suppress(oz.Timeout):
+            sub.receive(timeout=0)
+
+
+def test_a_late_publisher_gets_more_declarations_than_a_proxy_passes_at_once(proxy, opened):
+    early = opened(oz.Publisher, connect=proxy.publishers)
+    sub = opened(oz.Subscriber, proxy.subscribers, filtering="publisher")
+    subscribe_over_time(sub, 3_000)
+    check_each(early, sub, 3_000)
+    late = opened(oz.Publisher, connect=proxy.publishers)
+    check_each(late, sub, 3_000)
+
+
+def test_a_subscriber_of_whom_nothing_reached_a_late_publisher_is_found(proxy, opened, monkeypatch):
+    """Others have used up what the proxy passes at once."""
+    monkeypatch.setattr(declarations, "GREETING", 1.0)
+    early = opened(oz.Publisher, connect=proxy.publishers)
+    subs = [opened(oz.Subscriber, proxy.subscribers, filtering="publisher") for _ in range(6)]
+    for place, sub in enumerate(subs):
+        subscribe_over_time(sub, 500, 500 * place)
+    for sub in subs:
+        sub.wait_ready(timeout=LONG)
+    late = opened(oz.Publisher, connect=proxy.publishers)
+    until(lambda: len(late._router.streams) > 0)
+    until(lambda: list(receive_all(subs)) or len(late._router.streams) == len(subs), LONG)
+    for sub in subs:
+        sub.wait_ready(timeout=LONG)
+    for number in range(3_000):
+        late.publish(f"p.{number}.x", b"")
+    late.flush()
+    for place, sub in enumerate(subs):
+        wanted = [f"p.{number}.x" for number in range(500 * place, 500 * (place + 1))]
+        assert [sub.receive(timeout=DEADLINE).subject for _ in wanted] == wanted
+    del early
+
+
+def test_a_proxy_that_was_killed_and_comes_back_loses_nothing_silently(proxy, opened, ledger):
+    pub = opened(oz.Publisher, connect=proxy.publishers)
+    sub = opened(oz.Subscriber, proxy.subscribers, filtering="publisher", on_gap=ledger.note)
+    sub.subscribe("n.*")
+    sub.wait_ready(timeout=DEADLINE)
+    count = 0
+
+    def publish(least):
+        nonlocal count
+        ends = count + least
+        while count < ends:
+            pub.publish(f"n.{count % 5}", b"%d" % count)
+            count += 1
+        pub.flush()
+        ledger.take(sub, 0)
+
+    for _ in range(3):
+        for _ in range(20):
+            publish(50)
+        proxy.kill()
+        until(lambda: publish(50) or not pub.interest("n.0"))
+        publish(1_000)
+        proxy.restart()
+        until(lambda: publish(50) or pub.interest("n.0"))
+        publish(1_000)
+        ledger.settle(sub, count)
+    assert sub.stats.lost >= 3 * 1_000
+    assert not any(gap.count is None for gap in ledger.gaps)
+
+
+def test_what_a_proxy_drops_at_its_high_water_mark_is_reported(proxy, opened, ledger):
+    pub = opened(oz.Publisher, connect=proxy.publishers, max_batch=1)
+    sub = opened(
+        oz.Subscriber, proxy.subscribers, filtering="publisher", high_water_mark=1, on_gap=ledger.note
+    )
+    sub.subscribe("n.*")
+    sub.wait_ready(timeout=DEADLINE)
+    count = 20_000
+    for number in range(count):
+        pub.publish("n.1", b"%012d" % number + bytes(1_000))
+    ledger.settle(sub, count)
+    assert sub.stats.lost > 100
+
+
+class Rig:
+    """Publisher, proxy and subscriber in processes of their own: p, x and s."""
+
+    def __init__(self, program, proxy):
+        self.pub = self.sub = None
+        self._proxy = proxy
+        self._program = program
+        proxy.kill()
+
+    def start(self, order):
+        for one in order:
+            if one == "x":
+                self._proxy.restart()
+            elif one == "p":
+                self.pub = self._program("publisher", "connect", self._proxy.publishers)
+                self.pub.hear()
+            else:
+                self.sub = self._program("subscriber", self._proxy.subscribers, MANY)
+        if "s" in order:
+            assert self.sub.hear() == "ready"
+
+    def kill(self, which):
+        for one in which:
+            {"x": self._proxy, "p": self.pub, "s": self.sub}[one].kill()
+
+    def check(self):
+        """What is published on 10,000 subjects arrives, each once."""
+        self.sub.report("ready")
+        before = self.sub.report()
+        self.pub.ask(f"p.#.x {MANY} 0")
+
+        def count():
+            self.now = self.sub.report()
+            return self.now.delivered + self.now.lost - before.delivered - before.lost
+
+        until(lambda: count() >= MANY, LONG)
+        assert self.now.delivered == before.delivered + MANY
+        assert self.now.lost == before.lost
+        assert self.now.subjects == MANY
+        assert not self.now.doubles
+
+    def until_served(self):
+        """Wait until a publisher that came back knows of the last of the 10,000 patterns."""
+
+        def arrives():
+            before = self.sub.report().delivered
+            self.pub.ask(f"p.{MANY - 1}.x 1 0")
+            return self.sub.report().delivered > before
+
+        until(arrives, LONG)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("order", ["pxs", "psx", "xps", "xsp", "spx", "sxp"])
+def test_started_in_any_order_all_patterns_are_served(program, proxy, order):
+    rig = Rig(program, proxy)
+    rig.start(order)
+    rig.check()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("killed", ["p", "x", "s", "px", "xs", "ps", "pxs"])
+def test_whoever_is_killed_comes_back_and_all_patterns_are_served(program, proxy, killed):
+    rig = Rig(program, proxy)
+    rig.start("xps")
+    rig.kill(killed)
+    rig.start(killed)
+    rig.until_served()
+    rig.check()

@@ -1,0 +1,259 @@
+"""Whatever the bytes: wire functions raise `oz.ProtocolError` or nothing, and what is behind sockets nothing.
+
+`OZ_SOAK=1` makes the seeded loops a million frames long.
+"""
+
+import logging
+import os
+import random
+import tracemalloc
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oz
+from oz.protocol import sources
+from oz.protocol.routing import GRACE, WITHDRAWAL_DELAY, Router
+from oz.protocol.stats import PublisherStats
+from oz.protocol.streams import Streams
+from oz.protocol.subscriptions import Subscription
+from oz.protocol.unpacking import Unpacking
+from oz.wire.batch import (
+    CHUNK_FIELD,
+    CONTROL,
+    HEAD_SIZE,
+    MESSAGES,
+    RETAINED,
+    key_size,
+    parse_body,
+    parse_chunk,
+    parse_control,
+    parse_head,
+    read_lone,
+)
+from oz.wire.codec import MsgpackCodec
+from oz.wire.keys import STREAM, parse_declaration, parse_pattern, parse_stream
+from wire_frames import ALL_TERMS, NAME, ORIGIN, batch, batches, control, keys, spoil
+
+SOAK = bool(os.environ.get("OZ_SOAK"))
+ROUNDS = 1_000_000 if SOAK else 50_000
+pytestmark = pytest.mark.timeout(3600 if SOAK else 120)
+
+GROWTH = 2_000_000
+"""Bytes by which a loop may grow: caches and counters, not something for each frame."""
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def decode(frame):
+    """Read a frame that a publisher sent, as far as `oz.wire` goes."""
+    size = key_size(frame)
+    head = parse_head(frame, size)
+    if head.flags & CONTROL:
+        return parse_control(frame, size)
+    at = size + HEAD_SIZE
+    if head.flags & RETAINED:
+        parse_chunk(frame, at)
+        at += CHUNK_FIELD
+    return parse_body(frame, at, head.count)
+
+
+def read_both_ways(frame):
+    """Read a frame, and check that the short way says what the long one does."""
+    alone = read_lone(frame)
+    if alone is not None and frame.startswith(STREAM):
+        key, origin, epoch, sequence, subject, payload = alone
+        assert frame.startswith(key)
+        try:
+            assert parse_head(frame, len(key)) == (MESSAGES, origin, epoch, sequence, 1)
+            assert decode(frame) == [subject, payload]
+        except oz.ProtocolError as error:
+            raise AssertionError(f"read the short way only: {frame!r}") from error
+    return decode(frame)
+
+
+def read_key(key):
+    """Read a key that a subscriber sent, in every way."""
+    for parse in (parse_declaration, parse_pattern, parse_stream):
+        with suppress(oz.ProtocolError):
+            parse(key)
+
+
+def subscriber(codec=None, on_gap=None):
+    """What is behind a subscriber's socket, with a subscription on each kind of terms; and its keys."""
+    streams = Streams(lambda size: NAME[:size])
+    for terms in ALL_TERMS:
+        patterns = [oz.compile("a.>"), oz.compile("a*", "redis")]
+        streams.add(Subscription(patterns, None, lambda one: None), terms, last_value=False)
+    return Unpacking(streams, codec, on_gap), list(streams.by_key)
+
+
+def publisher():
+    return Router(ORIGIN, PublisherStats())
+
+
+# laws ------------------------------------------------------------------------------------------------
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_are_a_protocol_error(data):
+    read_key(data)
+    for frame in (data, NAME[:2] + data, b"\x001S" + data, b"\x001P" + data, b"\x001D" + data):
+        with suppress(oz.ProtocolError):
+            read_both_ways(frame)
+        read_key(frame)
+
+
+@given(st.lists(st.binary(max_size=80), min_size=1, max_size=3), st.sampled_from(range(9)))
+def test_a_subscriber_takes_any_frames(frames, which):
+    unpacking, known = subscriber()
+    unpacking.accept(frames, 0)
+    unpacking.accept([known[which] + frames[0], *frames[1:]], 0)
+    unpacking.accept([batch(known[which], [(b"a.b", b"")])[: -len(frames[0]) or None] + frames[0]], 0)
+
+
+@given(st.lists(st.binary(max_size=80), max_size=5))
+def test_a_publisher_takes_any_subscription_frame(frames):
+    router = publisher()
+    for frame in frames:
+        router.learn(frame, 0.0)
+        for start in (b"\1\x001D" + NAME, b"\1\x001S", b"\1\x001P", b"\0\x001D" + NAME, b"\0"):
+            router.learn(start + frame, 0.0)
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.text(max_size=5)
+    | st.binary(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["live", "headers", "refused", "paths"]) | st.text(max_size=3), inner
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(
+    st.lists(st.tuples(values, values), min_size=1, max_size=4), st.sampled_from((0, 2)), st.none() | values
+)
+def test_a_subscriber_takes_batches_of_any_values(messages, flags, answer):
+    unpacking, known = subscriber()
+    for key in known:
+        unpacking.accept([batch(key, messages, flags)], 0)
+        unpacking.accept([control(key, answer)], 0)
+    assert all(message.subscriptions for message in unpacking.waiting)
+
+
+# seeded loops ----------------------------------------------------------------------------------------
+
+
+def test_spoiled_frames_are_read_or_are_a_protocol_error():
+    rng = random.Random(1)
+    frames = [frames[0] for frames in batches(subscriber()[1])] + list(keys())
+    errors = 0
+    for _ in range(ROUNDS):
+        frame = spoil(rng, rng.choice(frames), frames)
+        read_key(frame)
+        try:
+            read_both_ways(frame)
+        except oz.ProtocolError:
+            errors += 1
+    assert 0 < errors < ROUNDS, "both kinds must have come up"
+
+
+@pytest.mark.parametrize("codec", [None, MsgpackCodec()], ids=["bytes", "msgpack"])
+def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, monkeypatch):
+    monkeypatch.setattr(sources, "MOST", 100)
+    rng = random.Random(2)
+    gaps = []
+    unpacking, known = subscriber(codec, gaps.append)
+    whole = list(batches(known))
+    others = [frames[0] for frames in whole]
+    stats = unpacking.stats
+    # What is remembered of subjects and publishers fills up to its bounds in the first half.
+    for number in range(ROUNDS):
+        if number % 20 == 0:
+            # Of a publisher whose epoch was spoiled nothing counts any more.
+            origin = rng.randbytes(16)
+        frames = rng.choice(whole)
+        frame = spoil(rng, frames[0].replace(ORIGIN, origin), others, rng.choice((0, 19, 20, 40)))
+        alone = unpacking.accept([frame, *frames[1:]], number)
+        assert alone is None or alone.subscriptions
+        if number % 100 == 99:
+            assert all(message.subscriptions for message in unpacking.waiting)
+            unpacking.waiting.clear()
+            gaps.clear()
+            for stream in unpacking.streams.kept:
+                while stream.kept.pop() is not None:
+                    pass
+        if number == ROUNDS // 2:
+            tracemalloc.start()
+    grown = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert stats.malformed > ROUNDS // 10
+    assert stats.delivered > ROUNDS // 100
+    assert stats.received == stats.delivered + stats.filtered + stats.malformed + stats.dropped
+    assert all(len(stream.sources) <= sources.MOST for stream in unpacking.streams.by_key.values())
+    assert grown < GROWTH
+
+
+def test_a_publisher_takes_spoiled_keys_and_forgets_all_of_them_in_the_end():
+    rng = random.Random(3)
+    known = list(keys())
+    router = publisher()
+    now = 0.0
+    tracemalloc.start()
+    before = 0
+    for generation in range(ROUNDS // 500):
+        held = {}
+        for _ in range(500):
+            key = spoil(rng, rng.choice(known), known, rng.choice((0, 3, 19)))
+            now += 0.001
+            if key not in held:
+                # ZeroMQ tells of a key once for each connection, and takes it back once.
+                held[key] = None
+                router.learn(b"\1" + key, now)
+            if rng.random() < 0.3:
+                gone = rng.choice(list(held))
+                del held[gone]
+                router.learn(b"\0" + gone, now)
+            if rng.random() < 0.02:
+                router.find(b"a.b", b"a.b")
+                router.expire(now)
+        for key in held:
+            router.learn(b"\0" + key, now)
+        router.expire(now + WITHDRAWAL_DELAY + 0.1)
+        for _ in range(2):
+            # The streams of shared patterns outlive those that declared them.
+            now += GRACE + 2
+            router.expire(now)
+        router.to_serve.clear()
+        assert_forgotten(router)
+        if generation == ROUNDS // 1000:
+            before = tracemalloc.get_traced_memory()[0]
+    grown = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert router.stats.malformed > 100
+    assert grown < GROWTH
+
+
+def assert_forgotten(router):
+    assert not router.streams
+    assert not router.to_answer
+    assert not router.plain.count()
+    assert not router._groups
+    assert not router._vanished
+    assert not router._withdrawn
+    assert router._pattern_count == len(router._index) == 0
