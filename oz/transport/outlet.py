@@ -15,7 +15,7 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.audience import PLAIN, ROUTED, Audience
+from oz.protocol.audience import NOBODY, PLAIN, ROUTED, Audience
 from oz.protocol.packing import STEP, Rich
 from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
@@ -61,7 +61,7 @@ class Outlet:
             was given.
         routes: the same and who wants it; forgotten whenever an interest changes.
         quick: what of that the short way needs: audience and bytes where all who want it have the publisher
-            filter, None where nobody wants it, False for anything else.
+            filter, the bytes before a plain payload where none has, None where nobody wants it, else False.
         stats: what the publisher did.
         flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
         window: what is to go out in the next batches; see `packing.STEP`.
@@ -194,7 +194,11 @@ class Outlet:
                     if not count % LOOK_EVERY:
                         self.look(find())
                     return None
-                if way and len(payload) < LARGE:
+                if type(way) is bytes:
+                    owner = find()
+                    if not self.look(owner) and self._try_plain(owner, way, payload):
+                        return None
+                elif way and len(payload) < LARGE:
                     audience, raw = way
                     if not window:
                         self._begin(find(), audience, raw, payload)
@@ -208,21 +212,36 @@ class Outlet:
 
         return publish
 
-    def look(self, socket: Any) -> None:
-        """Take in the subscriptions that have arrived, if that was not done a moment ago."""
+    def _try_plain(self, socket: Any, wire: bytes, payload: bytes) -> bool:
+        """Send a message that only plain subscribers want; tell whether there was room."""
+        try:
+            self.hand_over(socket, wire, payload, self.flags)
+        except zmq.Again:
+            return False
+        self.stats.sent += 1
+        return True
+
+    def look(self, socket: Any) -> bool:
+        """Take in the subscriptions that have arrived, if that was not done a moment ago.
+
+        Returns:
+            Whether any interest has changed.
+        """
         now = monotonic()
-        if now - self._listened_at >= LISTEN_EVERY:
-            self._listened_at = now
-            socket._listen()
+        if now - self._listened_at < LISTEN_EVERY:
+            return False
+        self._listened_at = now
+        changed: bool = socket._listen()
+        return changed
 
     def remember(self, subject: str | bytes, route: Route) -> None:
         """Remember who wants a subject."""
-        audience, _, raw = route
+        audience, wire, raw = route
         if len(self.routes) >= SUBJECTS_REMEMBERED:
             self.forget()
         self.routes[subject] = route
-        is_routed = audience.kind == ROUTED
-        self.quick[subject] = (audience, raw) if is_routed else None if not audience.kind else False
+        ways = {NOBODY: None, ROUTED: (audience, raw), PLAIN: wire}
+        self.quick[subject] = ways.get(audience.kind, False)
 
     def forget(self) -> None:
         """Forget who wants what."""
@@ -250,11 +269,8 @@ class Outlet:
             payload: as plain subscribers get it.
             item: as the others do; None when it is the payload.
         """
-        now = monotonic()
-        if route[0].kind != ROUTED and now - self._listened_at >= LISTEN_EVERY:
-            self._listened_at = now
-            if socket._listen():
-                route = socket._route(route[1], route[2])
+        if route[0].kind != ROUTED and self.look(socket):
+            route = socket._route(route[1], route[2])
         audience, wire, raw = route
         if not audience.kind and self._retained is None:
             self.stats.unwanted += 1
