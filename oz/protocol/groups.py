@@ -1,7 +1,8 @@
 """Queue groups at a publisher: which member of a group gets a message.
 
 A group is known by its name; its members may have different patterns, and among those that match a subject
-one is picked for each message. Each publisher picks for itself. Source: docs/decisions/013-queue-groups-by-name.md.
+one is picked for each message. Each publisher picks for itself.
+Source: docs/decisions/013-queue-groups-by-name.md.
 """
 
 from __future__ import annotations

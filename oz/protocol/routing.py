@@ -33,9 +33,13 @@ VANISHED_KEPT = 1_000
 WITHDRAWAL_DELAY = 1.0
 """Seconds after which a chunk that was taken back ends: by then it is known whether its stream was cut."""
 
+MOST_REPORTED = 1_000
+"""Patterns that are reported by name when they run out of time; the counter tells of the rest."""
+
 MAX_STREAMS = 65_536
 MAX_PATTERNS = 4_000_000
-"""What one publisher takes on; more is refused, and the answer says so."""
+MAX_CHUNKS = 65_536
+"""What one publisher takes on, chunks for each stream; more is refused, and the answer says so."""
 
 NAME_SIZE = 14
 """The part of a stream's id that all streams of one subscriber have in common."""
@@ -164,6 +168,8 @@ class Router:
         number = declaration.chunk
         chunk = stream.chunks.get(number) or stream.ending.pop(number, None)
         if chunk is None and number not in stream.refused:
+            if len(stream.chunks) + len(stream.ending) + len(stream.refused) >= MAX_CHUNKS:
+                raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
             chunk = self._accept(stream, declaration)
         if chunk is None:
             return Keys(wanted=(key,))
@@ -202,6 +208,8 @@ class Router:
         if stream is None:
             return NOTHING
         stream.refused.pop(declaration.chunk, None)
+        if len(stream.chunks) + len(stream.ending) + len(stream.refused) >= MAX_CHUNKS:
+            raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
         chunk = stream.chunks.get(declaration.chunk)
         if chunk is not None:
             chunk.holders -= 1
@@ -380,7 +388,7 @@ class Router:
 
     def _report_timeout(self, pattern: Pattern, subject: bytes) -> None:
         self.stats.timed_out += 1
-        if pattern not in self._reported:
+        if pattern not in self._reported and len(self._reported) < MOST_REPORTED:
             self._reported.add(pattern)
             _log.warning(
                 "pattern %r ran out of time on %r; its subscribers miss such messages", pattern, subject

@@ -12,7 +12,8 @@ from oz.subjects.pattern import Pattern
 from oz.wire.keys import OWN
 
 CACHE_SIZE = 65_536
-"""How many subjects a subscriber remembers the route of."""
+LONGEST_REMEMBERED = 1_024
+"""How many subjects a subscriber remembers the route of, and the bytes of the longest."""
 
 Handler = Callable[[Message], Any]
 
@@ -200,6 +201,8 @@ class SubscriptionTable:
             return Route("", (), ())
         found = self._index.find(subject)
         route = Route(_readable(subject), tuple(dict.fromkeys(found.values)), found.timed_out)
+        if len(subject) > LONGEST_REMEMBERED:
+            return route
         if len(self.routes) >= CACHE_SIZE:
             # All at once: finding the oldest again and again would walk over the slots of those gone before.
             self._forget()

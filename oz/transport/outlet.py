@@ -41,7 +41,8 @@ QUIET = 20e-6
 wait for others."""
 
 SUBJECTS_REMEMBERED = 65_536
-"""How many subjects a publisher remembers as valid."""
+LONGEST_REMEMBERED = 1_024
+"""How many subjects a publisher remembers as valid, and the bytes of the longest."""
 
 _MOST = STEP * MAX_COUNT
 
@@ -237,6 +238,8 @@ class Outlet:
     def remember(self, subject: str | bytes, route: Route) -> None:
         """Remember who wants a subject."""
         audience, wire, raw = route
+        if len(raw) > LONGEST_REMEMBERED:
+            return
         if len(self.routes) >= SUBJECTS_REMEMBERED:
             self.forget()
         self.routes[subject] = route

@@ -20,7 +20,7 @@ from oz.transport.admission import check_subject
 from oz.transport.dispatch import MAX_BATCH, Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
-from oz.transport.outlet import SUBJECTS_REMEMBERED, Outlet, Refused, Route
+from oz.transport.outlet import LONGEST_REMEMBERED, SUBJECTS_REMEMBERED, Outlet, Refused, Route
 from oz.transport.payloads import extras_of
 from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket, backend_recv, backend_set, check_delimiter
 from oz.wire.batch import MAX_COUNT
@@ -29,6 +29,9 @@ from oz.wire.keys import ID_SIZE
 from oz.wire.keys import OWN as OWN_KEYS
 
 OnFull = Literal["drop", "block", "error"]
+
+MAX_SUBSCRIPTION = 131_072
+"""Bytes of a subscription; a peer that sends a longer one is cut off."""
 
 MAX_DELAY = 0.0005
 """Seconds for which a message waits for others at most, unless said otherwise."""
@@ -134,6 +137,8 @@ class PublisherBase(BaseSocket):
         self._set_high_water_mark(high_water_mark)
         # Every subscription and unsubscription is reported, and counts only once it was accepted here.
         self.set(zmq.XPUB_MANUAL, 1)
+        # Nothing arrives but subscriptions, which libzmq walks by recursion: a huge one would crash it.
+        self.set(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
         if self._on_full != "drop":
             self.set(zmq.XPUB_NODROP, 1)
 
@@ -162,7 +167,7 @@ class PublisherBase(BaseSocket):
         forms = self._outlet.subjects.get(subject) if can_remember else None
         if forms is None:
             forms = check_subject(subject, self.dialect, self._delimiter, self._endpoints)
-            if can_remember:
+            if can_remember and len(subject) <= LONGEST_REMEMBERED:
                 if len(self._outlet.subjects) >= SUBJECTS_REMEMBERED:
                     self._outlet.subjects.clear()
                 self._outlet.subjects[subject] = forms
