@@ -12,6 +12,8 @@ class Delivery(Protocol):
     """Whom a message is for; a subscriber's route is one."""
 
     subscriptions: tuple[Any, ...]
+    handled: tuple[Any, ...]
+    is_counted: bool
     is_listed: bool
     is_only_listed: bool
 
@@ -224,6 +226,8 @@ class _Delivered:
     """Stands for the route of a message that was copied out of its process."""
 
     subscriptions: tuple[Any, ...] = ()
+    handled: tuple[Any, ...] = ()
+    is_counted = False
     is_listed = True
     is_only_listed = True
 

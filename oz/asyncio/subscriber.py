@@ -176,7 +176,8 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
 
     async def _dispatch(self, message: Message) -> None:
         """Call the handlers; a cancelled receiver leaves them running to their end."""
-        self._count(message)
+        if message.route.is_counted:
+            self._count(message)
         running = [
             asyncio.ensure_future(pending)
             for subscription in message.subscriptions
@@ -205,8 +206,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         """Receive for ever, until the subscriber is closed."""
         ready, take, turn = self._ready, self._inlet.take, self._turn
         others = self._recv_futures
-        # What was unpacked of a batch; without batches something that is always empty.
-        waiting = self._inlet.waiting if isinstance(self._inlet, RoutedInlet) else ()
+        waiting = self._waiting
         while True:
             message = None
             if waiting and not ready and not others and turn.received < _TURN:

@@ -87,12 +87,16 @@ class Route:
         is_clear: somebody wants it, and no pattern ran out of time.
         is_listed: a subscription without a handler wants it, so `receive` gives it.
         is_only_listed: and no handler does, and nobody counts.
+        handled: the subscriptions with a handler.
+        is_counted: some subscription ends after so many messages.
         is_malformed: it is not UTF-8 and nobody wants it.
         timed_out: the patterns that ran out of time.
     """
 
     __slots__ = (
+        "handled",
         "is_clear",
+        "is_counted",
         "is_listed",
         "is_malformed",
         "is_only_listed",
@@ -109,9 +113,9 @@ class Route:
         self.subscriptions = subscriptions
         self.is_clear = bool(subscriptions) and not timed_out
         self.is_listed = any(one.handler is None for one in subscriptions)
-        self.is_only_listed = self.is_listed and all(
-            one.handler is None and one.left is None for one in subscriptions
-        )
+        self.handled = tuple(one for one in subscriptions if one.handler is not None)
+        self.is_counted = any(one.left is not None for one in subscriptions)
+        self.is_only_listed = self.is_listed and not self.handled and not self.is_counted
         # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
         self.is_malformed = not subscriptions and isinstance(subject, bytes)
         self.timed_out = timed_out

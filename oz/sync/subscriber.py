@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from inspect import iscoroutinefunction
@@ -86,8 +85,7 @@ class Subscriber(SubscriberBase):
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
         messages = [self.receive(timeout)]
-        ready, take = self._ready, self._inlet.take
-        waiting = self._inlet.waiting if isinstance(self._inlet, RoutedInlet) else ready
+        ready, take, waiting = self._ready, self._inlet.take, self._waiting
         # Messages that nobody wants do not hold it up for long.
         until = time.monotonic() + _PATIENCE
         with suppress(zmq.ZMQError):
@@ -105,8 +103,7 @@ class Subscriber(SubscriberBase):
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed or drained."""
         ready, take = self._ready, self._inlet.take
-        # What was unpacked of a batch; without batches something that is always empty.
-        waiting = self._inlet.waiting if isinstance(self._inlet, RoutedInlet) else deque[Message]()
+        waiting = self._waiting
         while True:
             if ready:
                 # Its handlers have been called.
@@ -242,10 +239,11 @@ class Subscriber(SubscriberBase):
         Raises:
             zmq.Again: there is none.
         """
+        take, dispatch, waiting = self._inlet.take, self._dispatch, self._waiting
         try:
             while True:
-                message = self._inlet.take(self, flags, until)
-                if message is not None and (message.route.is_only_listed or self._dispatch(message)):
+                message = waiting.popleft() if waiting else take(self, flags, until)
+                if message is not None and (message.route.is_only_listed or dispatch(message)):
                     return message
                 if until is not None and time.monotonic() >= until:
                     raise zmq.Again
@@ -257,15 +255,17 @@ class Subscriber(SubscriberBase):
 
     def _dispatch(self, message: Message) -> bool:
         """Run the handlers; tell whether the message is also for whoever receives."""
-        self._count(message)
-        for subscription in message.subscriptions:
+        route = message.route
+        if route.is_counted:
+            self._count(message)
+        for subscription in route.handled:
             # A handler before this one may have ended this subscription.
-            if subscription.handler is not None and subscription.wants(message):
+            if subscription.active or subscription.wants(message):
                 try:
                     subscription.handler(message)
                 except Exception:
                     self._log_failure(subscription)
-        return message.route.is_listed and self._still_wanted(message)
+        return route.is_listed and self._still_wanted(message)
 
     def _prefetch(self) -> bool:
         """Take what is there until a message is for the caller; tell whether there is one."""

@@ -55,6 +55,7 @@ class SubscriberBase(BaseSocket):
     _is_shared: bool
     _is_drained: bool = False
     _ready: deque[Message]
+    _waiting: deque[Message]
     _rest: deque[bytes]
 
     def __init__(
@@ -109,10 +110,13 @@ class SubscriberBase(BaseSocket):
         if self._streams is not None:
             unpacking = Unpacking(self._streams, found, on_gap)
             self._intake = unpacking
+            self._waiting = unpacking.waiting
             self._inlet = RoutedInlet(self._guard, frame_reader(self), unpacking)
         else:
             self._intake = Intake(found) if ends is None else SplittingIntake(ends, found)
             self._inlet = Inlet(self._guard, frame_reader(self), self._intake)
+            # Nothing is unpacked without batches.
+            self._waiting = deque()
         self._ready = deque()
         self._rest = deque()
         with self._closed_on_failure():
