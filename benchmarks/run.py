@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import beside_pyzmq
 import pattern_index
+import recording
+
 import routing
 
 if __name__ == "__main__":
     beside_pyzmq.main()
     routing.main([])
     pattern_index.main()
+    recording.main([])

@@ -145,7 +145,7 @@ class LoneMessage(Message):
 class RoutedMessage(Message):
     """A message that came in a batch: what it has in common with the others is kept once for all."""
 
-    __slots__ = ("_arrival", "_body", "_place")
+    __slots__ = ("_body", "_place", "arrival")
 
     def __init__(
         self, subject: str | bytes, payload: Any, body: Any, route: Delivery, arrival: Arrival, place: int
@@ -164,7 +164,7 @@ class RoutedMessage(Message):
         self.payload = payload
         self._body = body
         self.route = route
-        self._arrival = arrival
+        self.arrival = arrival
         self._place = place
 
     @property
@@ -176,22 +176,22 @@ class RoutedMessage(Message):
     @property
     def time_ns(self) -> int:  # type: ignore[override]
         """When it was taken from the socket."""
-        return self._arrival.time_ns
+        return self.arrival.time_ns
 
     @property
     def origin(self) -> bytes:  # type: ignore[override]
         """The publisher."""
-        return self._arrival.origin
+        return self.arrival.origin
 
     @property
     def sequence(self) -> int:  # type: ignore[override]
         """Its number among those of its publisher for this subscriber."""
-        return self._arrival.sequence + self._place
+        return self.arrival.sequence + self._place
 
     @property
     def gap(self) -> int:  # type: ignore[override]
         """How many messages were lost just before this one."""
-        arrival = self._arrival
+        arrival = self.arrival
         return arrival.gap if self._place == arrival.first else 0
 
     def __reduce__(self) -> tuple[Any, ...]:

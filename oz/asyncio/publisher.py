@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import weakref
+from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
@@ -41,10 +42,10 @@ def _is_in_a_loop() -> bool:
 def _look_after(publisher: weakref.ref[Publisher], loop: asyncio.AbstractEventLoop) -> None:
     """Attend to a publisher now, and again in a while, for as long as it is there and open."""
     one = publisher()
-    if one is not None and not one.closed and not one._guard.is_foreign:
+    if one is not None and one._loop is loop and not one.closed and not one._guard.is_foreign:
         one._attend()
         pause = _FIRST_PAUSE if one._dispatch.full else _ATTEND_EVERY
-        one._attending = loop.call_later(pause, _look_after, publisher, loop)
+        loop.call_later(pause, _look_after, publisher, loop)
 
 
 class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
@@ -52,7 +53,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
 
     _context_class = zmq.asyncio.Context
     _is_closing: bool = False
-    _attending: asyncio.TimerHandle | None = None
+    _loop: asyncio.AbstractEventLoop | None = None
     _flushing: asyncio.Handle | None = None
 
     def _set_options(self, high_water_mark: int | None) -> None:
@@ -62,10 +63,15 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
 
     def _init_io_state(self, io_loop: Any = None) -> None:
         super()._init_io_state(io_loop)  # type: ignore[no-untyped-call]
-        # pyzmq calls this with the first loop that it sees: from then on the socket is looked after.
-        loop = io_loop or self._get_loop()  # type: ignore[operator]
-        if self._attending is None:
-            self._attending = loop.call_soon(_look_after, weakref.ref(self), loop)
+        self._adopt(io_loop or asyncio.get_running_loop())
+
+    def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Be looked after by a loop: the first that there is, or another one after it has ended."""
+        if self._loop is not loop:
+            self._loop = loop
+            self._flushing = None
+            self._get_loop()  # type: ignore[operator]
+            loop.call_soon(_look_after, weakref.ref(self), loop)
 
     def _handle_events(self, fd: int = 0, events: int = 0) -> None:
         """Called by pyzmq when the socket has news: subscriptions, as nothing else arrives here."""
@@ -76,11 +82,9 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
 
     def _endpoints_changed(self) -> None:
         super()._endpoints_changed()
-        if self._attending is None:
-            # Without a loop so far: the first `publish` has one.
-            with suppress(RuntimeError):
-                asyncio.get_running_loop()
-                self._get_loop()  # type: ignore[operator]
+        # Without a loop so far: the first `publish` has one.
+        with suppress(RuntimeError):
+            self._adopt(asyncio.get_running_loop())
 
     def _expect_more(self) -> None:
         if self._flushing is None:
@@ -96,7 +100,20 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         if shortcut is None or type(self).publish is not Publisher.publish:
             return
 
+        find, known = weakref.ref(self), None
+
         async def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> None:
+            nonlocal known
+            # None in the child of a fork, which is refused further on.
+            loop = _get_running_loop()
+            if (
+                loop is not known
+                and loop is not None
+                and (publisher := find()) is not None
+                and not publisher.closed
+            ):
+                publisher._adopt(loop)
+                known = loop
             waiting = shortcut(subject, payload, headers=headers, key=key)
             if waiting is not None:
                 await waiting
@@ -120,8 +137,8 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         Raises:
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `oz.Publisher.publish`.
         """
-        if self._attending is None:
-            self._get_loop()  # type: ignore[operator]
+        if (loop := _get_running_loop()) is not None:
+            self._adopt(loop)
         try:
             if headers is None and key is None:
                 refused = self._outlet.publish(self, subject, payload)

@@ -20,6 +20,7 @@ from oz.protocol.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.inlet import RoutedInlet
 from oz.transport.subscribing import SubscriberBase
+from oz.transport.terms import check_count
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000
@@ -119,6 +120,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         Raises:
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
+        check_count("limit", limit, 1, 2**63)
         messages = [await self.receive(timeout)]
         ready, take = self._ready, self._inlet.take
         ends = time.monotonic() + _TURN_SECONDS

@@ -9,6 +9,8 @@ from oz.cli.explain import explain
 from oz.cli.journal import journal
 from oz.cli.match import match
 from oz.cli.pub import pub
+from oz.cli.record import record
+from oz.cli.replay import replay
 from oz.cli.sub import sub
 from oz.cli.translate import translate
 
@@ -50,7 +52,7 @@ def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
 
-for _command in (demo, bench, pub, sub, explain, match, translate, journal):
+for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal):
     main.add_command(_command)
 
 __all__ = ["main"]

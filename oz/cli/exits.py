@@ -27,7 +27,7 @@ Exit codes:
     0  done; match: at least one subject matched
     1  failed; bench, demo: messages were lost; match: no subject matched; translate: not exact
     2  wrong usage, or a bad pattern, subject or endpoint
-    3  pub: nobody subscribed
+    3  pub, replay: nobody subscribed
     4  sub: no message within --timeout
   130  ended by Ctrl-C
 """

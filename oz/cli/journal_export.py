@@ -31,7 +31,8 @@ Examples:
 """
 
 
-def _bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | datetime | None:
+def bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | datetime | None:
+    """Read an offset or a time."""
     if text is None:
         return None
     try:
@@ -46,10 +47,8 @@ def _bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> i
 @click.option("--format", "form", type=click.Choice(("jsonl", "csv", "parquet")), metavar="NAME",
               help="jsonl, csv or parquet.  [default: by the ending of FILE, or jsonl]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
-@click.option("--from", "start", metavar="OFFSET|TIME", callback=_bound, help="The first offset or time.")
-@click.option(
-    "--to", "end", metavar="OFFSET|TIME", callback=_bound, help="The offset or time to stop before."
-)
+@click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")
+@click.option("--to", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before.")
 @dialect_option("the pattern when it names none")
 def export(
     directory: Path,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 from zlib import crc32
 
 import pyarrow as pa
@@ -17,6 +16,8 @@ IDENTITY = re.compile(rb"oz\.journal/(\d{1,9}) id=([0-9a-f]{32})")
 
 FILE_MAGIC = b"ARROW1\0\0"
 _BLANK = Stamp(0, 0, 0, 0)
+_ROOM = 6 << 20
+_STAMP_ROOM = 4096  # more than the metadata of a stamp and what Arrow aligns take
 
 
 def salt_of(journal: str) -> int:
@@ -46,6 +47,14 @@ def header(journal: str, base: int) -> bytearray:
     return message
 
 
+def stamp_of(batch: pa.RecordBatch) -> Stamp:
+    """Make the stamp of a batch, but for what only its message can tell."""
+    times = pc.min_max(batch.column("time_ns"))
+    return Stamp(
+        batch.column("offset")[0].as_py(), batch.num_rows, times["min"].as_py(), times["max"].as_py()
+    )
+
+
 class _Sink:
     """Takes what Arrow writes, to be had message by message."""
 
@@ -65,34 +74,66 @@ class _Sink:
         return bytearray().join(pieces)
 
 
-class Messages:
-    """Turns batches into the messages of one segment, in either of its forms."""
+class StreamMessages:
+    """Turns batches into the messages of a segment that grows; they are not compressed.
 
-    def __init__(self, journal: str, base: int, *, sealed: bool) -> None:
+    They are made in a piece of memory that is used again: fresh memory for each costs more than the rest.
+    """
+
+    def __init__(self, journal: str, base: int) -> None:
         """Begin a segment.
 
         Args:
             journal: the journal's id.
             base: the offset of the segment's first record.
-            sealed: make an Arrow file, compressed; otherwise a stream, which is not.
+        """
+        self._salt = salt_of(journal)
+        self._schema = schema_of(journal)
+        self._options = pa.ipc.IpcWriteOptions(use_threads=False)
+        self._room = pa.py_buffer(bytearray(_ROOM))
+        self.head = header(journal, base)
+        """What the segment begins with."""
+
+    def of(self, batch: pa.RecordBatch) -> memoryview:
+        """Make the message of one batch, whose offsets must be dense; it is good until the next."""
+        size = len(self.head) + pa.ipc.get_record_batch_size(batch) + _STAMP_ROOM
+        # A large one gets memory of its own, which is not kept.
+        room = self._room if size <= _ROOM else pa.py_buffer(bytearray(size))
+        stamp = stamp_of(batch)
+        with pa.FixedSizeBufferWriter(room) as sink:
+            writer = pa.ipc.new_stream(sink, self._schema, options=self._options)
+            writer.write_batch(batch, custom_metadata={KEY: stamp.text()})
+            # What it begins with is just as long as the head that the segment has.
+            message = memoryview(room).cast("B")[len(self.head) : sink.tell()]
+        stamp_message(message, stamp, self._salt)
+        return message
+
+
+class Messages:
+    """Turns batches into the messages of a sealed segment, compressed."""
+
+    def __init__(self, journal: str, base: int) -> None:
+        """Begin a segment.
+
+        Args:
+            journal: the journal's id.
+            base: the offset of the segment's first record.
         """
         self._salt = salt_of(journal)
         self._sink = _Sink()
-        codec = pa.Codec("zstd", compression_level=1) if sealed else None
+        codec = pa.Codec("zstd", compression_level=1)
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-        make: Any = pa.ipc.new_file if sealed else pa.ipc.new_stream
-        self._writer = make(pa.PythonFile(self._sink, mode="w"), schema_of(journal), options=options)
-        self.head = (FILE_MAGIC if sealed else b"") + header(journal, base)
+        self._writer = pa.ipc.new_file(
+            pa.PythonFile(self._sink, mode="w"), schema_of(journal), options=options
+        )
+        self.head = FILE_MAGIC + header(journal, base)
         """What the segment begins with."""
         # Arrow writes a head of its own, not stamped and just as long, before the first batch.
         self._unwanted = len(self.head)
 
     def of(self, batch: pa.RecordBatch) -> bytearray:
         """Make the message of one batch, whose offsets must be dense."""
-        times = pc.min_max(batch.column("time_ns"))
-        stamp = Stamp(
-            batch.column("offset")[0].as_py(), batch.num_rows, times["min"].as_py(), times["max"].as_py()
-        )
+        stamp = stamp_of(batch)
         self._writer.write_batch(batch, custom_metadata={KEY: stamp.text()})
         message = self._taken()
         stamp_message(message, stamp, self._salt)
@@ -105,5 +146,6 @@ class Messages:
 
     def _taken(self) -> bytearray:
         data = self._sink.take()
-        unwanted, self._unwanted = self._unwanted, 0
-        return data[unwanted:]
+        del data[: self._unwanted]
+        self._unwanted = 0
+        return data

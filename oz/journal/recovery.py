@@ -99,15 +99,26 @@ def _unless_full(directory: Path, otherwise: str) -> Iterator[None]:
         _log.warning("%s: %s: %s", directory, otherwise, error)
 
 
-def seal_finished(directory: Path, manifest: Manifest) -> list[Finding]:
-    """Seal every stream but the last, which may still grow, and remove what has been sealed.
+def seal_finished(directory: Path, manifest: Manifest, active: int | None = None) -> list[Finding]:
+    """Seal every stream that does not grow any more, and remove what has been sealed.
 
     A stream that a reader holds stays beside its sealed form until a later call. The manifest is changed, not
     saved.
+
+    Args:
+        directory: the journal's.
+        manifest: gets an entry for each segment that is sealed.
+        active: the base of the segment that grows; None when it is the last.
+
+    Returns:
+        What was damaged.
     """
     findings: list[Finding] = []
     present = files.segments(directory)
     for segment, following in itertools.pairwise(present):
+        if active is not None and segment.base >= active:
+            # One after it may be there for a moment, while the disk has no room for its beginning.
+            break
         if not segment.is_sealed:
             findings += _seal(directory, segment, following.base, manifest)
         remove_sealed_stream(directory, segment.base)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,10 +26,15 @@ class Retention:
     most_bytes: int | None
     most_seconds: float | None
 
-    def apply(self, directory: Path, manifest: Manifest, now_ns: int) -> bool:
-        """Remove what exceeds it, oldest first, up to the first that a reader holds; never the last.
+    def apply(self, directory: Path, manifest: Manifest, active: int) -> bool:
+        """Remove what exceeds it, oldest first, up to the first that a reader holds.
 
         Since it goes from the oldest on, a reader that holds one segment has all later ones too.
+
+        Args:
+            directory: the journal's.
+            manifest: what is known of the segments.
+            active: the base of the segment that grows: neither it nor one after it is removed.
 
         Returns:
             Whether something was removed; the manifest is changed then, and not saved.
@@ -38,8 +44,10 @@ class Retention:
         present = files.segments(directory)
         sizes = {segment: _size(directory, segment) for segment in present}
         total = sum(sizes.values())
-        removed = False
-        for segment in present[:-1]:
+        removed, now_ns = False, time.time_ns()
+        for segment in present:
+            if segment.base >= active:
+                break
             excess = self.most_bytes is not None and total > self.most_bytes
             if not (excess or self._is_old(manifest, segment, now_ns)) or not _remove(directory, segment):
                 break

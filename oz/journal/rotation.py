@@ -1,18 +1,16 @@
-"""Beginning segments, sealing the finished ones, and letting go of the oldest."""
+"""Beginning segments, and having the finished and the oldest looked after."""
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 
-from oz.journal import recovery
+from oz.journal.housekeeping import Housekeeper
 from oz.journal.recovery import Recovered
 from oz.journal.retention import Retention
 from oz.journal.stream import ActiveStream
 
 _LOOK_SECONDS = 1.0  # between two looks at what has grown too old
-_log = logging.getLogger("oz.journal")
 
 
 class Segments:
@@ -38,14 +36,14 @@ class Segments:
             OSError: the system did not take the beginning of a new segment.
         """
         self._directory = directory
-        self._manifest = state.manifest
+        self._journal = state.manifest.journal
         self._most_bytes = most_bytes
         self._most_seconds = most_seconds
-        self._retention = retention
         self._looked = 0.0
         base = state.tail.segment.base if state.tail else state.end_offset
         self.stream = ActiveStream(directory, state.manifest.journal, base, state.tail)
         self.stream.sync()
+        self._housekeeper = Housekeeper(directory, state.manifest, retention)
 
     @property
     def is_finished(self) -> bool:
@@ -56,32 +54,33 @@ class Segments:
         return self.stream.size >= self._most_bytes or time.monotonic() - started >= self._most_seconds
 
     def begin(self) -> None:
-        """Begin a segment, and seal the one before, which must be durable.
+        """Begin a segment, and have the one before sealed, which must be durable.
 
         Raises:
             OSError: the system did not take the beginning of it; the one before goes on then.
         """
         before = self.stream
-        self.stream = ActiveStream(self._directory, self._manifest.journal, before.end_offset)
+        self.stream = ActiveStream(self._directory, self._journal, before.end_offset)
         before.close()
-        try:
-            findings = recovery.seal_finished(self._directory, self._manifest)
-            self._manifest.save(self._directory)
-        except OSError as error:
-            _log.warning("%s: a segment stays a stream for now: %s", self._directory, error)
-        else:
-            for finding in findings:
-                _log.warning("%s: %s", self._directory, finding)
-        self._looked = 0.0
+        self._looked = time.monotonic()
+        self._housekeeper.ask(self.stream.base)
 
-    def let_go(self) -> None:
-        """Remove what is not to be kept, if some time has passed since the last look or a segment began."""
+    def look(self) -> None:
+        """Have what has grown too old removed, if some time has passed since the last look."""
         now = time.monotonic()
-        if self._looked and now - self._looked < _LOOK_SECONDS:
-            return
-        self._looked = now
-        try:
-            if self._retention.apply(self._directory, self._manifest, time.time_ns()):
-                self._manifest.save(self._directory)
-        except OSError as error:
-            _log.warning("%s: the oldest segments stay for now: %s", self._directory, error)
+        if now - self._looked >= _LOOK_SECONDS:
+            self._looked = now
+            self._housekeeper.ask(self.stream.base)
+
+    def make_room(self) -> None:
+        """Remove now what is not to be kept."""
+        self._housekeeper.look_after(self.stream.base)
+
+    def finish(self) -> None:
+        """Wait until what is finished is sealed, and what is not to be kept is gone."""
+        self._housekeeper.finish()
+
+    def close(self) -> None:
+        """Seal what is finished, and close the stream."""
+        self._housekeeper.stop()
+        self.stream.close()

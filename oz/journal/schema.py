@@ -36,7 +36,7 @@ SCHEMA = pa.schema(
     ]
 )
 COLUMNS = tuple(SCHEMA.names)
-_TYPES = {field.name: field.type for field in SCHEMA}
+TYPES = {field.name: field.type for field in SCHEMA}
 _NUMBERS = pa.array(range(BATCH_ROWS), pa.int64())
 _BYTES = frozenset({bytes, bytearray, memoryview})
 _NOTHING = Record("")
@@ -97,7 +97,7 @@ def batch_of(records: Sequence[Appendable], first_offset: int, now_ns: int) -> p
         ValueError: a field cannot be stored: a number that is too large, or text that UTF-8 cannot hold.
     """
     rows = len(records)
-    columns = {"offset": pc.add(_NUMBERS.slice(0, rows), first_offset)}
+    columns = {"offset": offsets(first_offset, rows)}
     types = set(map(type, records))
     subjects: list[Any]
     payloads: list[Any]
@@ -113,9 +113,9 @@ def batch_of(records: Sequence[Appendable], first_offset: int, now_ns: int) -> p
         fields = {name: list(map(operator.itemgetter(at), whole)) for at, name in enumerate(Record._fields)}
         subjects, payloads = fields.pop("subject"), fields.pop("payload")
         columns |= _other_columns(fields, now_ns)
-    columns["subject"], columns["subject_raw"] = _subject_columns(subjects)
-    columns["payload"] = _bytes_column("payload", payloads)
-    arrays = [columns[name] if name in columns else pa.nulls(rows, _TYPES[name]) for name in COLUMNS]
+    columns["subject"], columns["subject_raw"] = subject_columns(subjects)
+    columns["payload"] = bytes_column("payload", payloads)
+    arrays = [columns[name] if name in columns else pa.nulls(rows, TYPES[name]) for name in COLUMNS]
     return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
@@ -138,12 +138,23 @@ def _other_columns(fields: dict[str, list[Any]], now_ns: int) -> dict[str, pa.Ar
             values = [value.encode() if isinstance(value, str) else value for value in values]
         if values.count(None) == len(values):
             continue
-        is_binary = _TYPES[name] == pa.binary()
-        columns[name] = _bytes_column(name, values) if is_binary else pa.array(values, _TYPES[name])
+        is_binary = TYPES[name] == pa.binary()
+        columns[name] = bytes_column(name, values) if is_binary else pa.array(values, TYPES[name])
     return columns
 
 
-def _bytes_column(name: str, values: Sequence[Any]) -> pa.Array:
+def offsets(first: int, rows: int) -> pa.Array:
+    """Number rows; at most `BATCH_ROWS` of them."""
+    # A bare number costs ten times as much: Arrow looks for libraries that might know its type.
+    return pc.add(_NUMBERS.slice(0, rows), pa.scalar(first, pa.int64()))
+
+
+def bytes_column(name: str, values: Sequence[Any]) -> pa.Array:
+    """Make a column of bytes, or of None.
+
+    Raises:
+        TypeError: a value is neither; or is None, and a payload.
+    """
     for wrong in set(map(type, values)) - _BYTES:
         if wrong is not type(None) and not issubclass(wrong, bytes):
             raise TypeError(f"{name} is bytes, not {wrong.__name__}: encode it")
@@ -153,7 +164,12 @@ def _bytes_column(name: str, values: Sequence[Any]) -> pa.Array:
     return column
 
 
-def _subject_columns(subjects: Sequence[str | bytes]) -> tuple[pa.Array, pa.Array]:
+def subject_columns(subjects: Sequence[str | bytes]) -> tuple[pa.Array, pa.Array]:
+    """Make the columns `subject` and `subject_raw`.
+
+    Raises:
+        TypeError: a subject is neither text nor bytes.
+    """
     if set(map(type, subjects)) == {str}:
         return pa.array(subjects, pa.string()), pa.nulls(len(subjects), pa.binary())
     text, raw = zip(*map(_text_and_raw, subjects), strict=True)

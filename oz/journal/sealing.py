@@ -18,7 +18,9 @@ from oz.journal.segment import OpenSegment, runs
 from oz.journal.summary import summarise
 from oz.journal.walk import Frame, Hole
 
+_MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
 _ROWS = 16384
+_LEAST_ROWS = 4096  # a batch of so many is as good as a larger one, and need not be copied
 _BYTES = 8 << 20
 
 
@@ -36,7 +38,7 @@ def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[
     """
     base = source.segment.base
     holes: list[Hole] = []
-    made = Messages(source.journal, base, sealed=True)
+    made = Messages(source.journal, base)
     tally = Tally(base)
     with files.replacing(directory / files.Segment(base, files.SEALED).name) as descriptor:
         files.write_all(descriptor, made.head)
@@ -75,7 +77,7 @@ class Tally:
         self._end += batch.num_rows
         times = pc.min_max(batch.column("time_ns")).as_py()
         self._times = [min([*self._times, times["min"]]), max([*self._times, times["max"]])]
-        is_message = pc.equal(batch.column("kind"), int(Kind.MESSAGE))
+        is_message = pc.equal(batch.column("kind"), _MESSAGE)
         others = batch.num_rows - (pc.sum(is_message).as_py() or 0)
         if others:
             self._gaps += others
@@ -108,7 +110,7 @@ def _tables(source: OpenSegment, end: int | None, holes: list[Hole]) -> Iterator
         for run in runs(frames):
             first = run[0].stamp
             yield from _filling(offset, first.first, time_ns or first.min_ns)
-            yield source.decode(run)
+            yield source.decode_checked(run)
             offset, time_ns = run[-1].stamp.end, run[-1].stamp.max_ns
     if end is not None:
         yield from _filling(offset, end, time_ns)
@@ -121,16 +123,24 @@ def _filling(offset: int, end: int, time_ns: int) -> Iterator[pa.Table]:
 
 def _regrouped(tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
     """Make batches of a good size, large enough to compress well and small enough to hold."""
-    kept: list[pa.Table] = []
+    kept: list[pa.RecordBatch] = []
     rows = size = 0
-    for table in tables:
-        for at in range(0, table.num_rows, _ROWS):
-            part = table.slice(at, _ROWS)
+    for batch in itertools.chain.from_iterable(table.to_batches() for table in tables):
+        if not kept and _LEAST_ROWS <= batch.num_rows <= _ROWS:
+            yield batch
+            continue
+        for at in range(0, batch.num_rows, _ROWS):
+            part = batch.slice(at, _ROWS)
             kept.append(part)
             rows += part.num_rows
             size += part.nbytes
             if rows >= _ROWS or size >= _BYTES:
-                yield from pa.concat_tables(kept).combine_chunks().to_batches()
+                yield from _joined(kept)
                 kept, rows, size = [], 0, 0
     if kept:
-        yield from pa.concat_tables(kept).combine_chunks().to_batches()
+        yield from _joined(kept)
+
+
+def _joined(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    joined: list[pa.RecordBatch] = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined

@@ -60,7 +60,7 @@ _ALL = (1 << 64) - 1
 _WIDTH = len(Stamp(0, 0, 0, 0).text())
 
 
-def stamp_message(message: bytearray, stamp: Stamp, salt: int) -> None:
+def stamp_message(message: bytearray | memoryview, stamp: Stamp, salt: int) -> None:
     """Put the stamp with its checksums where the message has room for it.
 
     Args:
@@ -77,7 +77,8 @@ def stamp_message(message: bytearray, stamp: Stamp, salt: int) -> None:
         body_crc = crc32(view[head:])
     whole = stamp._replace(body=len(message) - head, body_crc=body_crc)
     message[at : at + _WIDTH] = whole.text()
-    checksum = crc32(memoryview(message)[:head], salt)
+    with memoryview(message) as view:
+        checksum = crc32(view[:head], salt)
     message[at + _WIDTH - 8 : at + _WIDTH] = _HEAD_CRC % checksum
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from oz.journal import files
 from oz.journal.files import STREAM, Segment
-from oz.journal.messages import Messages
+from oz.journal.messages import StreamMessages
 from oz.journal.recovery import Tail
 
 
@@ -38,7 +38,7 @@ class ActiveStream:
             OSError: no room, or another fault of the system; there is no new stream then.
         """
         path = directory / Segment(base, STREAM).name
-        self._messages = Messages(journal, base, sealed=False)
+        self._messages = StreamMessages(journal, base)
         if tail is None:
             tail = self._begin(path, base)
         self.base = base

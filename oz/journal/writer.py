@@ -7,12 +7,15 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
+
+import pyarrow as pa
 
 from oz.errors import ClosedError, JournalError, JournalFull, OwnershipError
 from oz.journal import recovery
+from oz.journal.columns import batch_of_columns, pieces
 from oz.journal.faults import SystemFault, system
 from oz.journal.files import sync_directory
 from oz.journal.lock import WriterLock
@@ -112,8 +115,8 @@ class Writer:
         """Append records, all of them or, when it raises, none.
 
         Args:
-            records: `Record`s, whose offset is ignored, or pairs of subject and payload; either may be mixed
-                with the other. They become one group: one wait for the disk, however many.
+            records: each a `Record`, whose offset is ignored, or a pair of subject and payload. They become
+                one group: one wait for the disk, however many.
 
         Returns:
             The offset after the last of them. With `sync="batch"` they are durable by then.
@@ -128,20 +131,49 @@ class Writer:
         """
         with self._guard:
             self._check()
-            try:
-                with system():
-                    self._look_after_segments()
-                self._append(records)
-            except SystemFault as fault:
-                raise self._failure(fault) from fault.error
-            return self._segments.stream.end_offset
+            return self._append(batch_of(chunk, self.end_offset, time.time_ns()) for chunk in chunks(records))
 
-    def _append(self, records: Iterable[Appendable]) -> None:
+    def append_columns(self, *columns: Mapping[str, Any]) -> int:
+        """Append records that are laid out in columns already, as `append` does, but several times as fast.
+
+        Args:
+            columns: by name, as in `oz.journal.COLUMNS`: `"subject"` and `"payload"` at least. Each is a
+                list, an Arrow array of the column's type, or one value that all records have. Subjects
+                are text or bytes, or an Arrow array of text. Without `"time_ns"` they are received now;
+                offsets are given by the writer. Several sets of columns become one group.
+
+        Returns:
+            The offset after the last of them. With `sync="batch"` they are durable by then.
+
+        Raises:
+            TypeError: a value has the wrong type.
+            ValueError: there is no such column, one is missing, or they have different lengths; or a value
+                cannot be stored.
+            JournalFull, JournalError, ClosedError, OwnershipError: as `append`.
+        """
+        with self._guard:
+            self._check()
+            return self._append(
+                batch_of_columns(piece, self.end_offset, time.time_ns())
+                for one in columns
+                for piece in pieces(one)
+            )
+
+    def _append(self, batches: Iterator[pa.RecordBatch]) -> int:
+        """Write batches that are made as they are asked for, each for the offset that is reached by then."""
+        try:
+            with system():
+                self._look_after_segments()
+            self._write(batches)
+        except SystemFault as fault:
+            raise self._failure(fault) from fault.error
+        return self._segments.stream.end_offset
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
         stream = self._segments.stream
         size, end_offset = stream.size, stream.end_offset
         try:
-            for chunk in chunks(records):
-                batch = batch_of(chunk, stream.end_offset, time.time_ns())
+            for batch in batches:
                 with system():
                     stream.write(batch)
             with system():
@@ -162,6 +194,7 @@ class Writer:
 
     def _failure(self, fault: SystemFault) -> JournalError:
         if self._fault is None and fault.is_full:
+            self._segments.make_room()
             return JournalFull(str(self._directory), self._segments.stream.end_offset, str(fault.error))
         # What the system still holds, and what it has thrown away, cannot be known after this.
         self._fault = self._fault or fault.error
@@ -182,13 +215,12 @@ class Writer:
             raise self._broken(self._fault)
 
     def _look_after_segments(self) -> None:
-        self._segments.let_go()  # first: it may make the room for what follows
+        self._segments.look()
         if self._segments.is_finished:
             self._sync()
             if self._fault is not None:
                 raise SystemFault(self._fault)
             self._segments.begin()
-            self._segments.let_go()
 
     def sync(self) -> None:
         """Make durable what was appended so far, whatever `sync` is.
@@ -236,7 +268,7 @@ class Writer:
             self._is_closed = True
             if self._sync_mode != "never" and self._fault is None:
                 self._sync()
-            self._segments.stream.close()
+            self._segments.close()
             self._mark.close()
             self._lock.release()
         if self._fault is not None:

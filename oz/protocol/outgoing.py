@@ -53,7 +53,6 @@ class OutStream:
         is_gone: it is forgotten.
         unsent: frames that are to be sent as soon as there is room.
         held: the messages of a `keep` that found no room: subjects and payloads.
-        told: the sequence that its subscriber was last told.
         is_shared: whether it is that of a shared pattern.
     """
 
@@ -74,7 +73,6 @@ class OutStream:
         "refused",
         "sequence",
         "terms",
-        "told",
         "unsent",
         "vanished_at",
     )
@@ -94,9 +92,7 @@ class OutStream:
         self.key = key
         self.terms = terms
         self.is_shared = name == key
-        flags = (MESSAGES, RICH, CONTROL, RETAINED, RETAINED | RICH)
-        self.heads = tuple(head_start(key, one, origin, number) for one in flags)
-        self.sequence = 0
+        self.number(origin, number)
         self.joined = number
         self.chunks: dict[int, Chunk] = {}
         self.ending: dict[int, Chunk] = {}
@@ -109,7 +105,12 @@ class OutStream:
         self.is_gone = False
         self.unsent: deque[tuple[bytes, ...]] = deque()
         self.held: Any = None
-        self.told = -1
+
+    def number(self, origin: bytes, number: int) -> None:
+        """Count from 0, under another epoch."""
+        flags = (MESSAGES, RICH, CONTROL, RETAINED, RETAINED | RICH)
+        self.heads = tuple(head_start(self.key, one, origin, number) for one in flags)
+        self.sequence = 0
 
     @property
     def is_held(self) -> bool:

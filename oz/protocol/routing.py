@@ -258,6 +258,15 @@ class Router:
             )
         return stream
 
+    def renumber(self, stream: OutStream) -> None:
+        """Begin to count a stream anew: its subscriber learns that it missed some, but not how many."""
+        self._number += 1
+        stream.number(self._origin, self._number)
+        stream.unsent.clear()
+        stream.held = None
+        stream.is_full = False
+        self.to_answer[stream] = None
+
     def _leave_group(self, stream: OutStream) -> None:
         group = self._groups.get(stream.terms.group)
         if group is not None:

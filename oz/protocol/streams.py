@@ -109,7 +109,7 @@ class Streams:
         interest = self._interests.get(terms)
         is_new = interest is None
         if interest is None:
-            interest = Interest(self._name + self._next_number(), terms)
+            interest = Interest(self._next_name(), terms)
             self._interests[terms] = interest
             self.by_key[interest.stream.key] = interest.stream
             if interest.stream.kept is not None:
@@ -125,9 +125,13 @@ class Streams:
         self.is_gathering |= interest.declarations.is_gathering
         return wishes
 
-    def _next_number(self) -> bytes:
-        self._number += 1
-        return (self._number % 65_536).to_bytes(ID_SIZE - _NAME_SIZE, "big")
+    def _next_name(self) -> bytes:
+        """Name a stream: after many others, as none is named that still stands."""
+        while True:
+            self._number = (self._number + 1) % 65_536
+            name = self._name + self._number.to_bytes(ID_SIZE - _NAME_SIZE, "big")
+            if stream_key(name) not in self.by_key:
+                return name
 
     def _share(self, subscription: Subscription, patterns: Iterable[Declared], terms: Terms) -> list[bytes]:
         new = []

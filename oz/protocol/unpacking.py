@@ -146,6 +146,9 @@ class Unpacking(Intake):
             source.answered = frozenset(live)
             source.refused = body.get("refused", {})
             source.paths = body.get("paths", 0)
+        if body.get("bye") is True:
+            # It closed in order, and is not to be waited for.
+            del stream.sources[head.origin]
 
     def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> int:
         """Take note of where the key stands; give how many messages of the batch were here before."""

@@ -7,7 +7,6 @@ import select
 import time
 import weakref
 from collections.abc import Iterable
-from math import ceil
 from typing import Any
 
 import zmq
@@ -109,30 +108,16 @@ class Publisher(PublisherBase):
         """Wait for room in slices, between which another thread may close the publisher."""
         deadline = None if self._full_timeout is None else time.monotonic() + self._full_timeout
         pause = _YIELD
-        waiting: Refused | None = refused
         while deadline is None or time.monotonic() < deadline:
-            left = _SLICE if deadline is None else min(_SLICE, max(0.0, deadline - time.monotonic()))
             with self._guard:
                 self._check_open()
-                waiting = self._try_for(refused, left)
+                # Its route is looked up again: interests may have changed meanwhile.
+                waiting = self._outlet.publish_any(self, self._route(*refused[0][1:]), *refused[1:])
             if waiting is None:
                 return
             time.sleep(pause)
-            # A batch is sent without waiting for it.
-            pause = min(2 * pause, _LONGEST_YIELD) if self._dispatch.is_blocked else _YIELD
+            pause = min(2 * pause, _LONGEST_YIELD)
         self._refused(subject)
-
-    def _try_for(self, refused: Refused, seconds: float) -> Refused | None:
-        """Publish a message, and have ZeroMQ wait so long for room for a plain one."""
-        outlet, limit, flags = self._outlet, self.get(zmq.SNDTIMEO), self._outlet.flags
-        self.set(zmq.SNDTIMEO, ceil(seconds * 1000))
-        outlet.flags = 0
-        try:
-            return outlet.publish_any(self, self._route(*refused[0][1:]), *refused[1:])
-        finally:
-            outlet.flags = flags
-            if not self.closed:
-                self.set(zmq.SNDTIMEO, limit)
 
     def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
         """Publish messages one after another.

@@ -16,6 +16,7 @@ from oz.message import Message
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.inlet import RoutedInlet
 from oz.transport.subscribing import SubscriberBase
+from oz.transport.terms import check_count
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -84,6 +85,7 @@ class Subscriber(SubscriberBase):
         Raises:
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
+        check_count("limit", limit, 1, 2**63)
         messages = [self.receive(timeout)]
         ready, take, waiting = self._ready, self._inlet.take, self._waiting
         # Messages that nobody wants do not hold it up for long.
@@ -201,9 +203,11 @@ class Subscriber(SubscriberBase):
         self._begin_drain()
         while not self._has_left() and (left := deadline - time.monotonic()) > 0:
             self._unpack_some(min(left, _READY_SLICE))
+        # A plain publisher may be faster than this, so that there is always one more.
+        ends = max(deadline, time.monotonic() + _PATIENCE)
         with suppress(zmq.Again):
-            while True:
-                self._ready.append(self._next(_NOBLOCK))
+            while time.monotonic() < ends:
+                self._ready.append(self._next(_NOBLOCK, ends))
         self._end_drain()
 
     def _silent_for(self, timeout: float) -> Message:
@@ -245,6 +249,9 @@ class Subscriber(SubscriberBase):
                 message = waiting.popleft() if waiting else take(self, flags, until)
                 if message is not None and (message.route.is_only_listed or dispatch(message)):
                     return message
+                if self._is_drained:
+                    # By a handler, just now.
+                    self._check_drained()
                 if until is not None and time.monotonic() >= until:
                     raise zmq.Again
         except zmq.Again:

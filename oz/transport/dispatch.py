@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import zmq
@@ -14,12 +13,12 @@ from oz.protocol.packing import Batch, sticky_key
 from oz.protocol.packing import split as split_window
 from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
+from oz.transport.frames import send_frames
 from oz.wire.batch import LARGE, head_end, pack_array, pack_chunk, pack_control
 
 _send = zmq.backend.Socket.send
 _set = zmq.backend.Socket.set
 _NOBLOCK = int(zmq.NOBLOCK)
-_MORE = int(zmq.SNDMORE)
 _NODROP = int(zmq.XPUB_NODROP)
 
 HEARTBEAT = 1.0
@@ -35,6 +34,9 @@ _HELD_KEEPS = ("latest", "drop_oldest")
 """What a publisher holds messages back for; the others are dropped, or wait in the way of everybody."""
 
 _PLAIN, _RICH, _CONTROL, _RETAINED, _RETAINED_RICH = range(5)
+
+
+_GOODBYE = pack_control(bye=True)
 
 
 class Dispatch:
@@ -77,17 +79,16 @@ class Dispatch:
             is_rich: whether some payload is not plain bytes.
         """
         self.make_lossless(socket)
-        batches = split_window(window)
         self.size = 0
-        done = 0
-        try:
-            for batch in batches:
-                done += 1
-                self._send_batch(socket, batch, is_rich=is_rich)
-        finally:
-            # Cut short, by a signal handler that raises: what was not sent shows as a gap.
-            for batch in batches[done:]:
-                batch.stream.sequence += batch.count
+        for batch in split_window(window):
+            self._send_batch(socket, batch, is_rich=is_rich)
+
+    def lose_count(self) -> None:
+        """Count anew on every stream: subscribers learn that something is lost, but not how much."""
+        for stream in list(self._router.streams.values()):
+            self._router.renumber(stream)
+        self.full.clear()
+        self.is_blocked = False
 
     def send_alone(self, socket: Any, audience: Audience, subject: bytes, payload: Any) -> None:
         """Send one message: what `send` does, the short way."""
@@ -197,7 +198,7 @@ class Dispatch:
             return not stream.terms.group
         if not stream.unsent:
             try:
-                _send_whole(socket, frames)
+                send_frames(socket, frames, _NOBLOCK, copy=len(frames[-1]) < LARGE)
             except zmq.Again:
                 pass
             else:
@@ -268,7 +269,7 @@ class Dispatch:
             stream.unsent.clear()
         try:
             while stream.unsent:
-                _send_whole(socket, stream.unsent[0])
+                send_frames(socket, stream.unsent[0], _NOBLOCK, copy=len(stream.unsent[0][-1]) < LARGE)
                 stream.unsent.popleft()
             while stream.held and not stream.is_gone:
                 self._send_held(socket, stream)
@@ -318,18 +319,17 @@ class Dispatch:
         if self._router.streams:
             self.say_where(socket)
 
-    def say_where(self, socket: Any, *, only_news: bool = False) -> None:
-        """Tell every stream its sequence.
-
-        Args:
-            socket: the publisher.
-            only_news: leave out those that were told already. Closing sends no more than it must: libzmq can
-                wait for ever in `term` for what was sent while a peer went away.
-        """
+    def say_where(self, socket: Any) -> None:
+        """Tell every stream its sequence."""
         self.make_lossless(socket)
         for stream in list(self._router.streams.values()):
-            if not only_news or stream.told != stream.sequence:
-                self._tell(socket, stream, b"")
+            self._tell(socket, stream, b"")
+
+    def say_goodbye(self, socket: Any) -> None:
+        """Tell every stream its sequence, and that nothing more comes."""
+        self.make_lossless(socket)
+        for stream in list(self._router.streams.values()):
+            self._tell(socket, stream, _GOODBYE)
 
     def _tell(self, socket: Any, stream: OutStream, body: bytes) -> bool:
         if stream.vanished_at is not None or stream.unsent or (stream.is_leaving and stream.held):
@@ -343,7 +343,6 @@ class Dispatch:
             _send(socket, self._head(stream, _CONTROL, sequence, 0) + body, _NOBLOCK)
         except zmq.Again:
             return False
-        stream.told = sequence
         return True
 
     def _serve(self, socket: Any, stream: OutStream, number: int) -> None:
@@ -382,14 +381,3 @@ def _wants(stream: OutStream, subject: bytes) -> bool:
         except (ValueError, TimeoutError):
             continue
     return False
-
-
-def _send_whole(socket: Any, frames: Iterable[bytes]) -> None:
-    """Send the frames of one message; only the first can find no room."""
-    *first, last = frames
-    for frame in first:
-        _send(socket, frame, _NOBLOCK | _MORE)
-    if first or len(last) >= LARGE:
-        _send(socket, last, _NOBLOCK, False)
-    else:
-        _send(socket, last, _NOBLOCK)

@@ -6,11 +6,11 @@ delivers none. Both become clear errors here. Source: the ZeroMQ guide, "Multith
 
 from __future__ import annotations
 
+import _thread
 import os
-import threading
 import weakref
 from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from oz.errors import OwnershipError
 
@@ -32,51 +32,67 @@ def refuse(*_: object) -> NoReturn:
     raise OwnershipError("this socket was made before a fork, in the parent process; make one in the child")
 
 
-class Guard:
+if TYPE_CHECKING:
+
+    class _Lock:
+        """What `_thread.RLock` is; typeshed calls that final, which it is not."""
+
+        def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+        def release(self) -> None: ...
+        def __enter__(self) -> bool: ...
+        def __exit__(self, *_: object) -> None: ...
+else:
+    _Lock = _thread.RLock
+
+
+class Guard(_Lock):
     """What is held while a socket is touched. It is re-entrant, so that a signal handler can close one.
 
-    A publisher's lets other threads wait, since its calls are short and whole. A subscriber's refuses
-    them, since it may wait for a message for ever.
-
-    Attributes:
-        acquire: the lock's own `acquire(blocking)`, or what refuses in the child of a fork.
-        release: the lock's own `release()`.
+    A publisher's lets other threads wait, since its calls are short and whole. It *is* a lock, and taking it
+    is one call in C: a signal handler that raises comes before or after, so that it is never left held.
     """
 
-    __slots__ = ("__weakref__", "_waits", "acquire", "release")
+    __slots__ = ("when_disowned",)
 
-    acquire: Callable[[bool], bool]
-    release: Callable[[], None]
+    is_foreign = False
+    """Whether its socket was made before a fork, in the parent process."""
 
-    def __init__(self, *, waits: bool) -> None:
+    def __init__(self) -> None:
         """Start free."""
-        lock = threading.RLock()
-        self.acquire = lock.acquire
-        self.release = lock.release
-        self._waits = waits
+        super().__init__()
+        self.when_disowned: Callable[[], None] | None = None
         _guards.add(self)
 
-    def __enter__(self) -> None:
+    def disown(self) -> None:
+        """Refuse everything from now on, and see to it that no short way leads past."""
+        self.__class__ = _Foreign
+        if self.when_disowned is not None:
+            self.when_disowned()
+
+
+class StrictGuard(Guard):
+    """A subscriber's guard: it refuses other threads, since who has it may wait for a message for ever."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> bool:
         """Take it.
 
         Raises:
             OwnershipError: another thread has it, or the process did not make it.
         """
-        if not self.acquire(self._waits):
+        if not self.acquire(False):
             raise in_use()
+        return True
 
-    def __exit__(self, *_: object) -> None:
-        """Let it go."""
-        self.release()
 
-    def disown(self) -> None:
-        """Refuse everything from now on."""
-        self.acquire = refuse
+class _Foreign(Guard):
+    """What a guard becomes in the child of a fork."""
 
-    @property
-    def is_foreign(self) -> bool:
-        """Whether its socket was made before a fork, in the parent process."""
-        return self.acquire is refuse
+    __slots__ = ()
+
+    is_foreign = True
+    acquire = __enter__ = refuse  # type: ignore[assignment]
 
 
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()

@@ -6,10 +6,10 @@ from typing import Any
 
 import zmq
 
+from oz.transport.frames import send_frames
 from oz.transport.outlet import Outlet
 
 _send = zmq.backend.Socket.send
-_SNDMORE = int(zmq.SNDMORE)
 
 
 class JoiningOutlet(Outlet):
@@ -19,17 +19,10 @@ class JoiningOutlet(Outlet):
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Give one message to ZeroMQ; see `Outlet.hand_over`. More frames may follow the first."""
-        guard = self._guard
-        guard.acquire(True)
-        try:
+        with self._guard:
             self._dispatch.make_lossy(socket)
             if type(payload) is bytes:
                 _send(socket, wire + payload, flags)
             else:
                 first, *rest = payload if type(payload) is tuple else (payload,)
-                frames = [wire + bytes(first), *rest]
-                for frame in frames[:-1]:
-                    _send(socket, frame, flags | _SNDMORE)
-                _send(socket, frames[-1], flags)
-        finally:
-            guard.release()
+                send_frames(socket, (wire + bytes(first), *rest), flags)

@@ -9,7 +9,8 @@ is whole whatever other threads do.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from time import monotonic
 from typing import Any
 
@@ -21,6 +22,7 @@ from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.transport.dispatch import BATCH_BYTES, Dispatch
+from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
 from oz.transport.payloads import as_item, as_sendable
 from oz.wire.batch import LARGE, MAX_COUNT
@@ -104,6 +106,7 @@ class Outlet:
     ) -> None:
         """Put together what a publisher has."""
         self._guard = guard
+        guard.when_disowned = self.forget
         self._encode = codec.encode if codec is not None else None
         self._dispatch = dispatch
         self._retained = retained
@@ -311,7 +314,7 @@ class Outlet:
 
     def _begin(self, socket: Any, audience: Audience, raw: bytes, item: bytes) -> None:
         """Send a message at once, if the publisher has been quiet; otherwise put it into the window."""
-        now, guard = monotonic(), self._guard
+        now = monotonic()
         unwanted = self.stats.unwanted
         # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
         if (
@@ -319,19 +322,21 @@ class Outlet:
             and now - self._sent_at >= QUIET * (1 + unwanted - self._unwanted)
             and not self.is_held
         ):
-            guard.acquire(True)
-            try:
+            with self._guard:
                 if not self.window:
                     self._sent_at = now
                     self._unwanted = unwanted
                     self.stats.sent += 1
-                    self._dispatch.send_alone(socket, audience, raw, item)
-                    if now - self._listened_at >= LISTEN_EVERY:
-                        self._listened_at = now
-                        socket._listen()
+                    try:
+                        self._dispatch.send_alone(socket, audience, raw, item)
+                    except zmq.ZMQError:
+                        raise
+                    except BaseException:
+                        # Not by `_counting`, which would cost half of the time of it all.
+                        self._dispatch.lose_count()
+                        raise
+                    self.look(socket)
                     return
-            finally:
-                guard.release()
         self.window += (audience, raw, item)
         if len(self.window) >= self.limit:
             self.flush(socket)
@@ -350,7 +355,8 @@ class Outlet:
         if type(content) is bytes and len(content) >= LARGE:
             self._send_window(socket)
             self.stats.sent += 1
-            self._dispatch.send_large(socket, [audience, raw, item])
+            with self._counting():
+                self._dispatch.send_large(socket, [audience, raw, item])
             return
         self._is_rich |= type(item) is Rich
         is_alone = not (self.window or self.is_held) and monotonic() - self._sent_at >= QUIET
@@ -376,27 +382,24 @@ class Outlet:
 
     def flush(self, socket: Any) -> None:
         """Send what is in the window."""
-        guard = self._guard
-        guard.acquire(True)
-        try:
+        with self._guard:
             # As much as there is now: other threads may go on adding to it.
             for _ in range(0, len(self.window), _MOST):
                 self._send_window(socket)
-        finally:
-            guard.release()
 
     def _send_window(self, socket: Any) -> None:
         window = self.window
         length = min(len(window), _MOST)
         if not length:
             return
-        taken = window[:length]
-        del window[:length]
-        self.stats.sent += length // STEP - self._counted
-        self._counted = 0
-        is_rich, self._is_rich = self._is_rich, False
-        self._dispatch.send(socket, taken, is_rich=is_rich)
-        now = self._sent_at = monotonic()
+        with self._counting():
+            taken = window[:length]
+            del window[:length]
+            self.stats.sent += length // STEP - self._counted
+            self._counted = 0
+            is_rich, self._is_rich = self._is_rich, False
+            self._dispatch.send(socket, taken, is_rich=is_rich)
+        self._sent_at = monotonic()
         self._unwanted = self.stats.unwanted
         if self._dispatch.size > BATCH_BYTES:
             # Large messages: fewer of them in a batch from now on.
@@ -404,9 +407,18 @@ class Outlet:
             self.limit = max(STEP, fewer - fewer % STEP)
         elif self.limit < self._whole_limit:
             self.limit = min(self._whole_limit, 2 * self.limit)
-        if now - self._listened_at >= LISTEN_EVERY:
-            self._listened_at = now
-            socket._listen()
+        self.look(socket)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Have what a raising signal handler cuts short show as a gap: nobody knows what has gone."""
+        try:
+            yield
+        except zmq.ZMQError:
+            raise
+        except BaseException:
+            self._dispatch.lose_count()
+            raise
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Give one plain message to ZeroMQ.
@@ -414,15 +426,20 @@ class Outlet:
         Raises:
             zmq.Again: a subscriber is at its high-water mark and `on_full` is not `"drop"`.
         """
-        guard = self._guard
-        guard.acquire(True)
-        try:
+        with self._guard:
             self._dispatch.make_lossy(socket)
-            _send(socket, wire, flags | _SNDMORE)
             if type(payload) is tuple:
-                for frame in payload[:-1]:
-                    _send(socket, frame, flags | _SNDMORE)
-                payload = payload[-1]
-            _send(socket, payload, flags)
-        finally:
-            guard.release()
+                send_frames(socket, (wire, *payload), flags)
+                return
+            is_open = True
+            try:
+                _send(socket, wire, flags | _SNDMORE)
+                is_open = False
+                _send(socket, payload, flags)
+            except zmq.ZMQError:
+                raise
+            except BaseException:
+                # See `send_frames`, of which this is the short way.
+                if is_open:
+                    _send(socket, payload, flags)
+                raise

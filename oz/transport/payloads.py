@@ -17,7 +17,7 @@ def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> di
     """
     extras: dict[str, Any] = {}
     if headers is not None and not isinstance(headers, dict):
-        raise TypeError(f"headers are a dict, not {type(headers).__name__}")
+        raise TypeError(f"headers are a dict, not {type(headers).__name__}: {headers!r}")
     if headers:
         for name, value in headers.items():
             if not isinstance(name, str) or not (
@@ -28,7 +28,7 @@ def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> di
                 )
             if isinstance(value, int) and not -(2**63) <= value < 2**64:
                 raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
-            if not _is_utf8(name) or (isinstance(value, str) and not _is_utf8(value)):
+            if not is_utf8(name) or (isinstance(value, str) and not is_utf8(value)):
                 raise ValueError(f"header {name!r} holds text that is not UTF-8: {value!r}")
         extras[HEADERS] = dict(headers)
     if reply_to is not None:
@@ -36,7 +36,8 @@ def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> di
     return extras
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Tell whether text has a UTF-8 form; with lone surrogates it has none."""
     try:
         text.encode()
     except UnicodeEncodeError:

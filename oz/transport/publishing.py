@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Literal, NoReturn
 
@@ -21,14 +21,18 @@ from oz.transport.dispatch import MAX_BATCH, Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
 from oz.transport.outlet import LONGEST_REMEMBERED, SUBJECTS_REMEMBERED, Outlet, Refused, Route
-from oz.transport.payloads import extras_of
+from oz.transport.payloads import extras_of, is_utf8
 from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket, backend_recv, backend_set, check_delimiter
+from oz.transport.terms import check_count, check_seconds
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import ID_SIZE
 from oz.wire.keys import OWN as OWN_KEYS
 
 OnFull = Literal["drop", "block", "error"]
+
+LONGEST_TIMEOUT = 2_000_000.0
+"""Seconds; ZeroMQ counts milliseconds in 32 bits."""
 
 MAX_SUBSCRIPTION = 131_072
 """Bytes of a subscription; a peer that sends a longer one is cut off."""
@@ -109,12 +113,12 @@ class PublisherBase(BaseSocket):
             kind = None
         if on_full not in ("drop", "block", "error"):
             raise ValueError(f'on_full is "drop", "block" or "error", not {on_full!r}')
-        if not 1 <= max_batch <= MAX_COUNT:
-            raise ValueError(f"max_batch is from 1 to {MAX_COUNT} messages, not {max_batch!r}")
-        if not 0 <= max_delay <= 1:
-            raise ValueError(f"max_delay is from 0 to 1 second, not {max_delay!r}")
+        check_count("max_batch", max_batch, 1, MAX_COUNT)
+        check_seconds("max_delay", max_delay, 1.0)
+        if full_timeout is not None:
+            check_seconds("full_timeout", full_timeout, LONGEST_TIMEOUT)
         found, ends = find_codec(codec), check_delimiter(delimiter)
-        self._create(context, kind, dialect, Guard(waits=True))
+        self._create(context, kind, dialect, Guard())
         retained = Retained() if last_value else None
         self._router = Router(os.urandom(ID_SIZE), PublisherStats())
         self._dispatch = Dispatch(self._router, retained, drops=on_full == "drop")
@@ -271,6 +275,8 @@ class PublisherBase(BaseSocket):
     ) -> Refused | None:
         """Publish with headers or a key; see `Outlet.publish`."""
         if isinstance(key, str):
+            if not is_utf8(key):
+                raise ValueError(f"a key is text with a UTF-8 form, or bytes, not {key!r}")
             key = key.encode()
         elif not (key is None or isinstance(key, bytes)):
             raise TypeError(f"a key is str or bytes, not {type(key).__name__}: {key!r}")
@@ -285,7 +291,12 @@ class PublisherBase(BaseSocket):
 
     def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
         if not self.closed and not self._guard.is_foreign:
-            self._send_rest(self._seconds_to_close(linger, timeout))
+            seconds = self._seconds_to_close(linger, timeout)
+            started = time.monotonic()
+            self._send_rest(seconds)
+            if (linger is not None or timeout is not None) and seconds < inf:
+                # One time for both: what oz holds, and what ZeroMQ does.
+                linger, timeout = None, max(0.0, seconds - (time.monotonic() - started))
         is_own = super()._close_socket(linger, timeout)
         # A message that nobody wants would not touch the socket, and so not find it closed.
         self._outlet.forget()
@@ -298,6 +309,8 @@ class PublisherBase(BaseSocket):
             while not self._send_what_fits() and time.monotonic() < deadline:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
+            with suppress(zmq.ZMQError):
+                self._dispatch.say_goodbye(self)
 
     def _send_what_fits(self) -> bool:
         """Send what has not gone out yet, as far as there is room; tell whether that was all."""
@@ -307,7 +320,6 @@ class PublisherBase(BaseSocket):
             try:
                 self._outlet.flush(self)
                 self._dispatch.retry(self)
-                self._dispatch.say_where(self, only_news=True)
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.
                 return True

@@ -14,6 +14,7 @@ from oz.errors import ClosedError
 from oz.subjects import dialects
 from oz.transport import endpoints
 from oz.transport.guard import Guard, refuse
+from oz.transport.terms import check_count
 
 _log = logging.getLogger("oz.socket")
 
@@ -87,6 +88,7 @@ class BaseSocket(zmq.Socket[Any]):
         if limit is None and not self._own_context:
             return
         mark = HIGH_WATER_MARK if limit is None else limit
+        check_count("high_water_mark", mark, 0, 2**31 - 1)
         self.set(zmq.SNDHWM, mark)
         self.set(zmq.RCVHWM, mark)
 

@@ -8,13 +8,13 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import zmq
 
 from oz.errors import ClosedError, PatternError, ProtocolError, Timeout
 from oz.message import Message
-from oz.protocol import keeping
 from oz.protocol.declarations import Wishes
 from oz.protocol.intake import Intake
 from oz.protocol.splitting import SplittingIntake
@@ -24,10 +24,10 @@ from oz.protocol.subscriptions import Handler, Subscription
 from oz.protocol.unpacking import OnGap, Unpacking
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
 from oz.transport.frames import frame_reader
-from oz.transport.guard import Guard
+from oz.transport.guard import StrictGuard
 from oz.transport.inlet import PATIENCE_MS, Inlet, RoutedInlet
 from oz.transport.socket import BaseSocket, check_delimiter
-from oz.transport.terms import Filtering, Keep, Policy, check_filtering, check_terms
+from oz.transport.terms import Filtering, Keep, Policy, check_count, check_filtering, check_terms
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import Terms
 
@@ -104,7 +104,7 @@ class SubscriberBase(BaseSocket):
             kind = None
         found, ends = find_codec(codec), check_delimiter(delimiter)
         is_routed = check_filtering(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
-        self._create(context, kind, dialect, Guard(waits=False))
+        self._create(context, kind, dialect, StrictGuard())
         self._is_shared = shared
         self._streams = Streams(os.urandom) if is_routed else None
         if self._streams is not None:
@@ -139,7 +139,7 @@ class SubscriberBase(BaseSocket):
         group: str | None = None,
         policy: Policy = "turn",
         keep: Keep = "all",
-        max_waiting: int = keeping.LIMIT,
+        max_waiting: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
     ) -> Subscription:
@@ -157,7 +157,8 @@ class SubscriberBase(BaseSocket):
             keep: what to do when messages come faster than they are taken: `"all"` keeps them until
                 ZeroMQ's queues are full, and then the publisher's `on_full` counts; `"latest"` keeps the
                 newest of each subject; `"drop_oldest"` and `"drop_newest"` keep `max_waiting` of them.
-            max_waiting: messages, or subjects with `keep="latest"`, that are kept.
+            max_waiting: messages, or subjects with `keep="latest"`, that are kept; 10,000 unless said
+                otherwise.
             last_value: give the newest message of each subject that matches first, if the publisher
                 keeps it.
             max_messages: end the subscription after so many.
@@ -180,8 +181,8 @@ class SubscriberBase(BaseSocket):
         terms = check_terms(group, policy, keep, max_waiting, shared=self._is_shared)
         if self._streams is None and (terms != Terms() or last_value):
             raise ValueError('group, keep and last_value need Subscriber(…, filtering="publisher")')
-        if max_messages is not None and max_messages < 1:
-            raise ValueError(f"max_messages is 1 or more, not {max_messages!r}")
+        if max_messages is not None:
+            check_count("max_messages", max_messages, 1, 2**63)
         patterns = self._compile(pattern, dialect or self.dialect)
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
@@ -327,8 +328,8 @@ class SubscriberBase(BaseSocket):
         assert self._streams is not None
         state = self._streams.unready()
         return Timeout(
-            f"not ready within {timeout or 0:g} s: {state['publishers']} publishers were heard, "
-            f"{state['unanswered']} declarations are unanswered"
+            f"not ready within {timeout or 0:g} s: {state['publishers']} publishers were heard over "
+            f"{self._connections} connections, {state['unanswered']} declarations are unanswered"
         )
 
     def _compile(self, pattern: Any, dialect: str) -> list[Pattern]:
@@ -415,8 +416,10 @@ class SubscriberBase(BaseSocket):
             with self._guard:
                 goodbye = self._streams.leave()
                 if goodbye.wanted:
-                    # What stands is not taken back: that goes by itself when the connection does.
-                    self._ask(Wishes(goodbye.wanted))
+                    # What stands is not taken back: that goes by itself when the connection does. A context
+                    # that was ended under the socket allows nothing but closing.
+                    with suppress(zmq.ZMQError):
+                        self._ask(Wishes(goodbye.wanted))
                     if not linger and timeout is None:
                         linger = round(1000 * GOODBYE_SECONDS)
         return super()._close_socket(linger, timeout)

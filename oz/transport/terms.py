@@ -4,11 +4,39 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from oz.protocol import keeping
+from oz.transport.payloads import is_utf8
 from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES, Terms
 
 Filtering = Literal["prefix", "publisher"]
 Keep = Literal["all", "latest", "drop_oldest", "drop_newest"]
 Policy = Literal["turn", "sticky", "first"]
+
+
+def check_count(name: str, value: Any, least: int, most: int) -> None:
+    """Refuse what is no number within bounds.
+
+    Raises:
+        TypeError: it is not an int.
+        ValueError: it is out of bounds.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is an int, not {type(value).__name__}: {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} is from {least:,} to {most:,}, not {value:,}")
+
+
+def check_seconds(name: str, value: Any, most: float) -> None:
+    """Refuse what is no duration within bounds.
+
+    Raises:
+        TypeError: it is no number.
+        ValueError: it is out of bounds.
+    """
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}: {value!r}")
+    if not 0 <= value <= most:
+        raise ValueError(f"{name} is from 0 to {most:,g} seconds, not {value!r}")
 
 
 def check_filtering(filtering: Any, *, shared: bool, on_gap: Any, delimiter: bytes | None) -> bool:
@@ -40,10 +68,19 @@ def check_terms(group: Any, policy: Any, keep: Any, max_waiting: Any, *, shared:
         raise ValueError(f"policy is one of {', '.join(POLICIES)}, not {policy!r}")
     if keep not in KEEPS:
         raise ValueError(f"keep is one of {', '.join(KEEPS)}, not {keep!r}")
-    if group is not None and not (isinstance(group, str) and 0 < len(group.encode()) <= MAX_GROUP):
-        raise ValueError(f"a queue group has a name of 1 to {MAX_GROUP} bytes, not {group!r}")
-    if not 1 <= max_waiting < 2**32:
-        raise ValueError(f"max_waiting is 1 or more, not {max_waiting!r}")
+    if group is not None and not _is_group(group):
+        raise ValueError(f"a queue group has a name of 1 to {MAX_GROUP} bytes of UTF-8, not {group!r}")
+    if policy != "turn" and not group:
+        raise ValueError(f"policy={policy!r} is for members of a group; give group= too")
+    if max_waiting is None:
+        max_waiting = keeping.LIMIT
+    elif keep == "all":
+        raise ValueError('max_waiting is for keep="latest", "drop_oldest" or "drop_newest"')
+    check_count("max_waiting", max_waiting, 1, 2**32 - 1)
     if shared and (group or keep != "all"):
         raise ValueError("a shared subscriber gets what all others get: no group, and keep is all")
     return Terms(shared, group or "", policy if group else "turn", keep, 0 if keep == "all" else max_waiting)
+
+
+def _is_group(name: Any) -> bool:
+    return isinstance(name, str) and is_utf8(name) and 0 < len(name.encode()) <= MAX_GROUP

@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-COMMANDS = ("demo", "pub", "sub", "explain", "match", "translate", "bench", "journal")
+COMMANDS = ("demo", "pub", "sub", "explain", "match", "translate", "bench", "record", "replay", "journal")
 
 
 def test_help_lists_the_commands_and_the_exit_codes(oz):

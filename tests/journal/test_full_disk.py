@@ -71,10 +71,12 @@ def test_a_disk_that_is_full_when_a_segment_should_begin_or_be_sealed(tmp_path, 
             writer.append([("a", b"1")])
         disk.room, disk.refused = None, ".arrow.tmp"  # room for a new stream, none to seal the old one
         assert writer.append([("a", b"1")]) == 2
+        writer._segments.finish()
         assert [path.suffix for path in sorted(tmp_path.glob("0*"))] == [".arrows", ".arrows"]
         assert [record.payload for record in Journal(tmp_path).read()] == [b"0", b"1"]
         disk.refused = None
         writer.append([("a", b"2")])
+        writer._segments.finish()
         assert [path.suffix for path in sorted(tmp_path.glob("0*"))] == [".arrow", ".arrow", ".arrows"]
     assert [record.payload for record in Journal(tmp_path).read()] == [b"0", b"1", b"2"]
     assert Journal(tmp_path).verify().ok

@@ -37,6 +37,15 @@ def test_a_new_segment_begins_when_the_present_one_is_old_enough(tmp_path):
         assert names(tmp_path) == before, "the age of a segment is not that of its records"
 
 
+def settle(writer):
+    """Wait until what is finished is sealed and what is too old is gone."""
+    writer._segments.finish()
+
+
+def last_stream(directory):
+    return max(path.name for path in directory.glob("*.arrows"))
+
+
 def test_an_append_is_never_split_over_segments(tmp_path):
     with Writer(tmp_path, segment_bytes=100) as writer:
         writer.append([("a", bytes(100))] * 20_000)
@@ -48,6 +57,7 @@ def test_the_oldest_segments_go_when_all_together_are_too_large(tmp_path):
         for _ in range(40):
             writer.append([("a", os.urandom(5000))])
         writer.append([("a", b"")])
+        settle(writer)
         total = sum(path.stat().st_size for path in tmp_path.glob("*.arrow*"))
     journal = Journal(tmp_path)
     assert 30_000 < total < 60_000
@@ -81,13 +91,16 @@ def test_a_segment_that_a_reader_holds_stays_and_so_do_all_later_ones(tmp_path):
         next(held)
         for at in range(5):
             writer.append([("b", b"%d" % at)])
+        settle(writer)
         assert Journal(tmp_path).first_offset == 0
         assert [record.offset for record in itertools.islice(held, 7)] == list(range(1, 8))
         writer.append([("c", b"")])
+        settle(writer)
         assert Journal(tmp_path).first_offset == 7, "what the reader has left goes"
         held.close()
         writer.append([("c", b"")])
         writer.append([("c", b"")])
+        settle(writer)
         assert Journal(tmp_path).first_offset == 10
 
 
@@ -101,16 +114,19 @@ def test_a_reader_in_another_process_holds_its_segment_until_it_ends(tmp_path):
         for at in range(3):
             writer.append([("b", b"%d" % at)])
         writer.append([("b", b"")])
+        settle(writer)
         first = Journal(tmp_path).first_offset
         with scripts.started("-c", script, tmp_path) as reader:
             assert reader.stdout.readline() == "holding\n"
             for at in range(5):
                 writer.append([("b", b"%d" % at)])
+            settle(writer)
             assert Journal(tmp_path).first_offset == first
             reader.stdin.write("\n")
             reader.stdin.flush()
             assert int(reader.stdout.readline()) == 3 - first
         writer.append([("b", b"")])
+        settle(writer)
         assert Journal(tmp_path).first_offset == 9
 
 
@@ -204,7 +220,10 @@ def test_with_sync_batch_each_append_is_durable_when_it_returns(tmp_path, synced
         for _ in range(3):
             synced.clear()
             writer.append([("a", b"")] * 1000)
-            assert synced[-1].endswith(".arrows")
+            assert [name for name in synced if name.endswith(".arrows")][-1:] == [
+                last_stream(tmp_path / "journal")
+            ]
+            settle(writer)
 
 
 def test_a_new_segment_and_its_directory_are_durable_before_anything_is_acknowledged_in_it(tmp_path, synced):
@@ -212,6 +231,8 @@ def test_a_new_segment_and_its_directory_are_durable_before_anything_is_acknowle
         writer.append([("a", b"")])
         synced.clear()
         writer.append([("a", b"")])
+        end = list(synced)
+    assert f"{1:020d}.arrows" in end, "it was acknowledged"
     at = synced.index(f"{1:020d}.arrows.tmp")
     assert synced[at + 1] == "journal"
     assert synced.index(f"{1:020d}.arrows") > at + 1

@@ -1,0 +1,135 @@
+"""Records that come as columns, for writers of many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from oz.journal.record import Kind
+from oz.journal.schema import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    COLUMNS,
+    MAX_PAYLOAD,
+    SCHEMA,
+    TYPES,
+    bytes_column,
+    offsets,
+    subject_columns,
+)
+
+_NEEDED = ("subject", "payload")
+_GIVEN = frozenset(COLUMNS) - {"offset"}
+_SERIES = (list, tuple, pa.Array)
+
+
+def pieces(columns: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Split columns into pieces that each make one batch of bounded size.
+
+    Raises:
+        ValueError: a column is missing, unknown or of another length; or a payload is too large.
+    """
+    unknown = set(columns) - _GIVEN
+    missing = [name for name in _NEEDED if not isinstance(columns.get(name), _SERIES)]
+    if unknown or missing:
+        wrong = (
+            f"no column {min(unknown)!r} can be given" if unknown else f"{missing[0]!r} is no list or array"
+        )
+        raise ValueError(wrong)
+    lengths = {len(values) for values in columns.values() if isinstance(values, _SERIES)}
+    if len(lengths) > 1:
+        raise ValueError(f"columns of different lengths: {sorted(lengths)}")
+    return _split(columns, lengths.pop())
+
+
+def _split(columns: Mapping[str, Any], rows: int) -> Iterator[Mapping[str, Any]]:
+    if not rows:
+        return
+    payloads = columns["payload"]
+    size = _size(payloads)
+    if rows == 1 and size > MAX_PAYLOAD:
+        raise ValueError(f"a payload of {size} bytes; the most is {MAX_PAYLOAD}")
+    if rows == 1 or (rows <= BATCH_ROWS and size <= BATCH_BYTES):
+        yield columns
+        return
+    middle = min(BATCH_ROWS, rows // 2) if size > BATCH_BYTES else BATCH_ROWS
+    for part in (slice(0, middle), slice(middle, rows)):
+        some = {
+            name: values[part] if isinstance(values, _SERIES) else values for name, values in columns.items()
+        }
+        yield from _split(some, len(some["payload"]))
+
+
+def _size(payloads: Any) -> int:
+    if not isinstance(payloads, pa.Array):
+        return sum(map(len, payloads))
+    return int(payloads.nbytes) - 4 * len(payloads)
+
+
+def arranged(columns: Mapping[str, Any]) -> dict[str, pa.Array]:
+    """Make Arrow arrays of the columns that are lists, one piece of at most 1 GiB; others stay as they are.
+
+    Raises:
+        TypeError: a value has the wrong type.
+        ValueError: a value cannot be stored.
+    """
+    made: dict[str, Any] = dict(columns)
+    size = _size(columns["payload"])
+    if size > MAX_PAYLOAD:
+        raise ValueError(f"{size} bytes of payload; the most is {MAX_PAYLOAD}")
+    if "subject_raw" not in columns:
+        made["subject"], made["subject_raw"] = _subjects(columns["subject"])
+    for name, values in columns.items():
+        if isinstance(values, (list, tuple)) and name != "subject":
+            made[name] = _column(name, values, len(values))
+    return made
+
+
+def batch_of_columns(columns: Mapping[str, Any], first_offset: int, now_ns: int) -> pa.RecordBatch:
+    """Make a batch of one piece.
+
+    Args:
+        columns: as `pieces` gives them.
+        first_offset: the offset of the first record; the others follow.
+        now_ns: the time of those that have none, in nanoseconds since 1970.
+
+    Raises:
+        TypeError: a value has the wrong type.
+        ValueError: a value cannot be stored.
+    """
+    rows = len(columns["payload"])
+    made = arranged(columns)
+    made["offset"] = offsets(first_offset, rows)
+    defaults = {"time_ns": now_ns, "kind": int(Kind.MESSAGE)}
+    for name in COLUMNS:
+        values = made.get(name)
+        made[name] = _column(name, defaults.get(name) if values is None else values, rows)
+    batch = pa.RecordBatch.from_arrays([made[name] for name in COLUMNS], schema=SCHEMA)
+    for field in SCHEMA:
+        if not field.nullable and batch.column(field.name).null_count:
+            raise TypeError(f"{field.name} cannot be None")
+    return batch
+
+
+def _subjects(subjects: Any) -> tuple[pa.Array, pa.Array]:
+    if not isinstance(subjects, pa.Array):
+        return subject_columns(subjects)
+    if subjects.type != TYPES["subject"]:
+        raise TypeError(f"an Arrow array of subjects is of type string, not {subjects.type}")
+    return subjects, pa.nulls(len(subjects), pa.binary())
+
+
+def _column(name: str, values: Any, rows: int) -> pa.Array:
+    kind = TYPES[name]
+    if isinstance(values, pa.Array):
+        if values.type != kind:
+            raise TypeError(f"{name} is of type {kind}, not {values.type}")
+        return values
+    if not isinstance(values, (list, tuple)):
+        one = values.encode() if name == "reply_to" and isinstance(values, str) else values
+        return pa.nulls(rows, kind) if one is None else pa.repeat(pa.scalar(one, kind), rows)
+    if name == "reply_to":
+        values = [value.encode() if isinstance(value, str) else value for value in values]
+    return bytes_column(name, values) if kind == pa.binary() else pa.array(values, kind)

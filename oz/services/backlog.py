@@ -1,0 +1,159 @@
+"""What a recorder has received and not written yet: bounded, in order."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from oz.message import Message
+from oz.services.columns import Loss
+
+_LOSS_BYTES = 300
+_GROUP_BYTES = 16 << 20
+_FULL_ENOUGH = 1 << 20  # bytes that are committed without waiting for more
+
+
+class Messages(NamedTuple):
+    """Messages that were received one after another.
+
+    Attributes:
+        messages: themselves, when they are few; empty when they have been laid out in columns.
+        columns: as `Writer.append_columns` takes them.
+        rows: how many they are.
+        payload: the size of their payloads.
+        bytes: the memory that they take.
+        time_ns: when the first was received.
+    """
+
+    messages: list[Message]
+    columns: dict[str, Any] | None
+    rows: int
+    payload: int
+    bytes: int
+    time_ns: int
+
+
+Item = Messages | Loss
+
+
+class Backlog:
+    """Passes what one thread receives to another that writes it."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """Begin, empty.
+
+        Args:
+            most_bytes: what may wait. The last item may exceed it.
+        """
+        self._most_bytes = most_bytes
+        self._changed = threading.Condition()
+        self._items: deque[Item] = deque()
+        self._discarded: dict[bytes | None, Loss] = {}
+        self._is_discarding = self._is_closed = False
+        self.bytes = 0
+        """What waits takes so much memory."""
+        self.count = 0
+        """Messages that wait."""
+        self.discarded = 0
+        """Messages that were let go."""
+
+    def has_room(self) -> bool:
+        """Wait for room; False when what comes is to be let go: see `discard`."""
+        with self._changed:
+            self._changed.wait_for(self._takes)
+            return self.bytes < self._most_bytes
+
+    def _takes(self) -> bool:
+        return self.bytes < self._most_bytes or self._is_discarding or self._is_closed
+
+    def put(self, item: Item) -> None:
+        """Hand over messages, or that some were lost on the way."""
+        with self._changed:
+            self._flush_discarded()
+            self._add(item)
+
+    def _add(self, item: Item) -> None:
+        self._items.append(item)
+        self.bytes += _size(item)
+        self.count += _rows(item)
+        self._changed.notify_all()
+
+    def discard(self, messages: Sequence[Message]) -> None:
+        """Let messages go, and have that recorded in their place."""
+        with self._changed:
+            self.discarded += len(messages)
+            for message in messages:
+                known = self._discarded.get(message.origin)
+                if known is None:
+                    known = Loss(0, time.time_ns(), message.origin, message.sequence)
+                assert known.count is not None
+                self._discarded[message.origin] = known._replace(count=known.count + 1)
+
+    def _flush_discarded(self) -> None:
+        for loss in self._discarded.values():
+            self._add(loss)
+        self._discarded.clear()
+
+    def discard_when_full(self, whether: bool) -> None:
+        """Change what becomes of messages for which there is no room: waiting for it, or letting them go."""
+        with self._changed:
+            self._is_discarding = whether
+            if not whether:
+                self._flush_discarded()
+            self._changed.notify_all()
+
+    def take(self, not_before: float) -> list[Item]:
+        """Wait for something to write.
+
+        Args:
+            not_before: on the monotonic clock: wait until then for more to come, unless there is enough.
+
+        Returns:
+            What belongs into one commit, in order; it counts as waiting until `done`. Empty at the end.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._items or self._is_closed)
+            left = not_before - time.monotonic()
+            if left > 0:
+                self._changed.wait_for(lambda: self.bytes >= _FULL_ENOUGH or self._is_closed, left)
+            taken: list[Item] = []
+            size = 0
+            for item in self._items:
+                size += _size(item)
+                if taken and size > _GROUP_BYTES:
+                    break
+                taken.append(item)
+            return taken
+
+    def done(self, items: int) -> None:
+        """Let go of the first items, which have been written."""
+        with self._changed:
+            for _ in range(items):
+                item = self._items.popleft()
+                self.bytes -= _size(item)
+                self.count -= _rows(item)
+            self._changed.notify_all()
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """When the first that waits was received; None when nothing does."""
+        with self._changed:
+            return self._items[0].time_ns if self._items else None
+
+    def close(self) -> None:
+        """Say that nothing more comes."""
+        with self._changed:
+            self._is_closed = True
+            self._flush_discarded()
+            self._changed.notify_all()
+
+
+def _size(item: Item) -> int:
+    return item.bytes if isinstance(item, Messages) else _LOSS_BYTES
+
+
+def _rows(item: Item) -> int:
+    return item.rows if isinstance(item, Messages) else 0

@@ -1,0 +1,190 @@
+"""The replayer: publishes what a journal holds once more."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from oz.errors import WouldBlock
+from oz.journal import Journal, Record
+from oz.services.columns import unpack_headers
+from oz.subjects.pattern import Pattern
+from oz.sync.publisher import Publisher
+
+_SLICE = 0.05  # seconds between two looks at whether to pause or stop
+_LATE = 1.0  # seconds behind time from which on the rest is put off instead of hurried
+_EARLY = 0.0002  # seconds too short to wait for
+_ALLOWED = (str, bytes, int, float, bool, type(None))
+_LOOK = 1000  # messages between two looks while there is nothing to wait for
+
+
+@dataclass
+class ReplayStats:
+    """What a replay did so far."""
+
+    published: int = 0
+    """Messages that were published."""
+    passed: int = 0
+    """The offset after the last record that was looked at."""
+    lost: int = 0
+    """Messages that the journal knows to be lost, among what was asked for."""
+    gaps: int = 0
+    """Records that are no messages, which are passed by."""
+    refused: int = 0
+    """Messages that the publisher's dialect or the wire does not allow."""
+
+
+class Control:
+    """Pauses, resumes and stops a replay; from any thread, or a signal handler."""
+
+    def __init__(self) -> None:
+        self.is_paused = False
+        self.is_stopped = False
+
+    def pause(self) -> None:
+        """Publish nothing until `resume`; what follows keeps its distance in time."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """Go on."""
+        self.is_paused = False
+
+    def toggle(self) -> None:
+        """Pause, or go on."""
+        self.is_paused = not self.is_paused
+
+    def stop(self) -> None:
+        """End it."""
+        self.is_stopped = True
+
+
+class _Clock:
+    """Says when a message is due."""
+
+    def __init__(self, speed: float | None, control: Control, look: Callable[[], object]) -> None:
+        self._speed = speed
+        self._control = control
+        self._look = look
+        self._began: tuple[float, int] | None = None
+        self._waits = threading.Event()
+        self._passed = self._latest = 0
+
+    def wait_for(self, time_ns: int) -> bool:
+        """Wait until a message is due; False when the replay is stopped."""
+        if self._speed is None:
+            self._passed += 1
+            if self._passed % _LOOK == 0 or self._control.is_paused or self._control.is_stopped:
+                self._look()
+                self._rest()
+            return not self._control.is_stopped
+        if time_ns < self._latest:  # received before others that were published already
+            return not self._control.is_stopped
+        self._latest = time_ns
+        while not self._control.is_stopped:
+            self._rest()
+            now = time.monotonic()
+            if self._began is None:
+                self._began = now, time_ns
+            began, first = self._began
+            left = began + (time_ns - first) / 1e9 / self._speed - now
+            if left < _EARLY:
+                if left < -_LATE:
+                    # It was stopped, or a subscriber held it up: what follows keeps its distance.
+                    self._began = now, time_ns
+                return not self._control.is_stopped
+            self._look()
+            self._waits.wait(min(left, _SLICE))
+        return False
+
+    def _rest(self) -> None:
+        while self._control.is_paused and not self._control.is_stopped:
+            self._look()
+            self._waits.wait(_SLICE)
+            self._began = None
+
+
+def replay(
+    journal: Journal,
+    publisher: Publisher,
+    pattern: str | bytes | Pattern | None = None,
+    *,
+    start: int | datetime | None = None,
+    end: int | datetime | None = None,
+    speed: float | None = 1.0,
+    headers: bool = True,
+    control: Control | None = None,
+    stats: ReplayStats | None = None,
+    on_look: Callable[[], object] | None = None,
+) -> ReplayStats:
+    """Publish the messages of a journal once more, in the order of their offsets.
+
+    Subscribers that have the publisher filter get what was recorded with each in headers: `oz-offset`,
+    `oz-time-ns`, and where the journal has them `oz-origin`, `oz-sequence` and `oz-reply-to`; beside the
+    headers that it was published with. Plain subscribers get subject and payload.
+
+    Args:
+        journal: what to publish.
+        publisher: with which; one that was made with `on_full="block"` drops nothing.
+        pattern: only what it matches, as of `Journal.read`.
+        start: the first offset or the earliest time.
+        end: the offset or time to stop before.
+        speed: 1.0 as it was received, 10.0 ten times as fast; None as fast as possible.
+        headers: False publishes without those that are added, and so somewhat faster.
+        control: to pause or stop it.
+        stats: is kept up to date meanwhile.
+        on_look: called now and then, some times a second at least while it waits.
+
+    Returns:
+        What it did.
+
+    Raises:
+        JournalError, PatternError, ValueError: as `Journal.read`.
+        WouldBlock, ClosedError: as `Publisher.publish`.
+    """
+    if speed is not None and speed <= 0:
+        raise ValueError(f"speed is greater than 0, or None for as fast as possible; not {speed:g}")
+    done = stats or ReplayStats()
+    clock = _Clock(speed, control or Control(), on_look or (lambda: None))
+    for record in journal.read(pattern, start=start, end=end, gaps=True):
+        if not record.is_message:
+            done.gaps += 1
+            done.lost += record.lost or 0
+        elif clock.wait_for(record.time_ns or 0):
+            _publish(publisher, record, done, with_headers=headers)
+        else:
+            break
+        done.passed = (record.offset or 0) + 1
+    publisher.flush()
+    return done
+
+
+def _publish(publisher: Publisher, record: Record, done: ReplayStats, *, with_headers: bool) -> None:
+    found, more = unpack_headers(record.headers)
+    # Whoever published it may have sent what oz itself refuses to.
+    fields = {name: value for name, value in found.items() if type(name) is str and type(value) in _ALLOWED}
+    payload: Any = [record.payload, *more] if more else record.payload
+    if with_headers:
+        fields.update(_added(record))
+    try:
+        publisher.publish(record.subject, payload, headers=fields or None)
+    except WouldBlock:
+        raise
+    except (ValueError, TypeError):
+        done.refused += 1
+    else:
+        done.published += 1
+
+
+def _added(record: Record) -> Iterator[tuple[str, Any]]:
+    yield "oz-offset", record.offset
+    yield "oz-time-ns", record.time_ns
+    if record.origin is not None:
+        yield "oz-origin", record.origin
+    if record.sequence is not None:
+        yield "oz-sequence", record.sequence
+    if record.reply_to is not None:
+        yield "oz-reply-to", record.reply_to

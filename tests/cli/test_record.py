@@ -1,0 +1,192 @@
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+
+import pytest
+
+import oz
+import waiting
+from oz.journal import Journal, Writer
+
+
+@pytest.fixture
+def publisher():
+    with oz.Publisher("tcp://127.0.0.1:*", on_full="block") as pub:
+        yield pub
+
+
+def end_of(directory):
+    try:
+        return Journal(directory).end_offset
+    except oz.JournalError:
+        return 0
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_a_signal_ends_it_with_all_recorded_and_a_summary(oz_start, publisher, tmp_path, ending, filtering):
+    directory = tmp_path / "recorded"
+    arguments = ("--journal", str(directory), "--connect", publisher.endpoint, "--filtering", filtering)
+    running = oz_start("record", "a.*", "rv:b.>", *arguments)
+    ready = running.ready_line()
+    assert (
+        ready
+        == f"oz record: ready, connected to {publisher.endpoint}, recording in {directory} from offset 0"
+    )
+    publisher.wait_for_subscribers(2 if filtering == "prefix" else 1, timeout=waiting.DEADLINE)
+    for at in range(3000):
+        publisher.publish("a.1" if at % 2 else "b.1", b"%d" % at)
+    publisher.flush()
+    if filtering == "prefix":
+        waiting.until(lambda: end_of(directory) == 3000)
+    running.process.send_signal(ending)
+    ended = running.end()
+    assert (ended.code, ended.stdout) == (0, b"")
+    assert ended.stderr == "oz record: recorded 3000 messages, up to offset 3000; 0 known to be lost\n"
+    assert [record.payload for record in Journal(directory).read()] == [b"%d" % at for at in range(3000)]
+
+
+def test_it_binds_and_goes_on_with_a_journal_that_is_there(oz_start, tmp_path):
+    directory = tmp_path / "recorded"
+    with Writer(directory) as writer:
+        writer.append([("a.0", b"0")])
+    running = oz_start("record", "a.*", "--journal", str(directory), "--bind", "tcp://127.0.0.1:*")
+    ready = running.ready_line()
+    assert ready.endswith("from offset 1")
+    with oz.Publisher(connect=ready.split("bound to ")[1].split(",")[0]) as pub:
+        pub.wait_for_subscribers(timeout=waiting.DEADLINE)
+        pub.publish("a.1", b"1")
+        waiting.until(lambda: end_of(directory) == 3)
+    running.interrupt()
+    assert running.end().code == 0
+    assert [record.payload for record in Journal(directory).read(gaps=True)] == [b"0", b"", b"1"]
+
+
+def test_a_publisher_that_does_not_answer_is_said_and_ready_when_it_does(oz_start, tmp_path):
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        endpoint = pub.endpoint
+    directory = tmp_path / "recorded"
+    running = oz_start(
+        "record", "a.*", "--journal", str(directory), "--connect", endpoint, "--filtering", "publisher"
+    )
+    assert "not every publisher has answered yet" in running._line_with(running.process.stderr, b"answered")
+    with oz.Publisher(endpoint) as pub:
+        assert running.ready_line().startswith("oz record: ready")
+        pub.publish("a.1", b"1")
+        pub.flush()
+        waiting.until(lambda: end_of(directory) == 1)
+
+
+def test_options_reach_the_writer(oz_start, publisher, tmp_path):
+    directory = tmp_path / "recorded"
+    running = oz_start(
+        "record", "a.*", "--journal", str(directory), "--connect", publisher.endpoint, "--sync", "never",
+        "--segment-bytes", "10K", "--retain-bytes", "40k", "--segment-seconds", "9", "--retain-seconds", "9",
+    )  # fmt: skip
+    running.ready_line()
+    publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
+
+    def goes_on():
+        for _ in range(50):
+            publisher.publish("a.1", os.urandom(500))
+        return Journal(directory).first_offset > 0
+
+    waiting.until(goes_on)
+
+
+def test_a_journal_that_somebody_writes_is_refused_in_one_line(oz_run, tmp_path):
+    with Writer(tmp_path / "recorded"):
+        ended = oz_run("record", "a.*", "--journal", str(tmp_path / "recorded"))
+    assert ended.code == 1
+    [line] = ended.stderr.splitlines()
+    assert line.startswith("oz record: ")
+    assert f"(process {os.getpid()})" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("a.*",), "--journal"),
+        (("--journal", "x"), "PATTERN"),
+        (("a..b", "--journal", "x"), "a..b"),
+        (("a", "--journal", "x", "--segment-bytes", "0"), "64M"),
+        (("a", "--journal", "x", "--retain-bytes", "5 GB"), "64M"),
+        (("a", "--journal", "x", "--retain-seconds", "0"), "0"),
+        (("a", "--journal", "x", "--connect", "nowhere"), "nowhere"),
+        (("a", "--journal", "x", "--sync", "often"), "batch"),
+    ],
+)
+def test_wrong_usage_exits_2(oz, tmp_path, monkeypatch, arguments, word):
+    monkeypatch.chdir(tmp_path)
+    result = oz("record", *arguments)
+    assert result.exit_code == 2
+    assert word in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_said_once_and_left_with_an_error(publisher, tmp_path):
+    """A limit on the size of files stands for a full disk."""
+    directory = tmp_path / "recorded"
+    script = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
+        "sys.argv[0] = 'oz'; from oz.cli import main; main()"
+    )
+    command = ("record", "a.*", "--journal", directory, "--connect", publisher.endpoint)
+    with subprocess.Popen([sys.executable, "-c", script, *command], stderr=subprocess.PIPE) as process:
+        publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
+        publisher.publish("a.1", bytes(5000))
+        assert b"ready" in process.stderr.readline()
+        assert b"make room" in process.stderr.readline()
+        publisher.publish("a.1", bytes(5000))
+        process.send_signal(signal.SIGINT)
+        lines = process.stderr.read().decode().splitlines()
+        assert process.wait(20) == 1
+    assert "could not be recorded" in lines[0]
+    assert "make room" in lines[1]
+    assert len(lines) == 2
+
+
+def test_on_a_terminal_it_shows_how_it_goes(publisher, tmp_path):
+    controller, terminal = pty.openpty()
+    command = ("record", "a.*", "--journal", tmp_path / "recorded", "--connect", publisher.endpoint)
+    with subprocess.Popen([sys.executable, "-m", "oz", *command], stderr=terminal) as process:
+        os.close(terminal)
+        seen = b""
+
+        def shown():
+            nonlocal seen
+            publisher.publish("a.1", b"x")
+            seen += os.read(controller, 4096)
+            return b" ms behind  " in seen and b" 0 lost" in seen
+
+        waiting.until(shown)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    os.close(controller)
+
+
+def test_without_pyarrow_the_line_to_install_is_said(tmp_path):
+    script = "import sys; sys.modules['pyarrow'] = None; sys.argv[0] = 'oz'; from oz.cli import main; main()"
+    for command in (("record", "a", "--journal", "x"), ("replay", "x")):
+        ran = subprocess.run(
+            [sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=30,
+            cwd=tmp_path, check=False,
+        )  # fmt: skip
+        assert ran.returncode == 1
+        [line] = ran.stderr.splitlines()
+        assert "oz.journal needs pyarrow" in line
+        assert "pip install '.[journal]'" in line
+
+
+def test_what_was_recorded_can_be_exported(oz_start, oz, publisher, tmp_path):
+    directory = tmp_path / "recorded"
+    running = oz_start("record", "a.*", "--journal", str(directory), "--connect", publisher.endpoint)
+    running.ready_line()
+    publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
+    publisher.publish("a.1", b"one")
+    waiting.until(lambda: end_of(directory) == 1)
+    [line] = oz("journal", "export", str(directory)).stdout.splitlines()
+    assert (json.loads(line)["subject"], json.loads(line)["payload"]) == ("a.1", "one")

@@ -1,0 +1,193 @@
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import oz
+import waiting
+from oz.journal import Record, Writer
+
+SECOND = 10**9
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Six messages, a tenth of a second apart, and a loss."""
+    where = tmp_path / "recorded"
+    with Writer(where) as writer:
+        for at in range(6):
+            writer.append([Record(f"{'ab'[at % 2]}.{at}", b"%d" % at, SECOND + at * SECOND // 10)])
+        writer.append([Record.of_gap("nats:a.>", 7, time_ns=2 * SECOND)])
+    return where
+
+
+def bound_to(running):
+    return running.ready_line().split("bound to ")[1].split(",")[0]
+
+
+def listen(endpoint, pattern=">", **options):
+    sub = oz.Subscriber(endpoint, **options)
+    sub.subscribe(pattern)
+    return sub
+
+
+def is_silent(sub):
+    try:
+        sub.receive(timeout=0.5)
+    except oz.Timeout:
+        return True
+
+
+@pytest.mark.parametrize("to", ["--to", "--bind"])
+def test_it_waits_for_a_subscriber_and_publishes_in_order(oz_start, directory, to):
+    running = oz_start("replay", str(directory), to, "tcp://127.0.0.1:*", "--speed", "max", "--wait", "20")
+    with listen(bound_to(running)) as sub:
+        payloads = [sub.receive(timeout=waiting.DEADLINE).payload for _ in range(6)]
+        assert payloads == [b"%d" % at for at in range(6)]
+        ended = running.end()
+    assert (ended.code, ended.stdout) == (0, b"")
+    [line] = ended.stderr.splitlines()
+    assert line == "oz replay: published 6 messages; 1 records of losses passed by, of 7 messages or more"
+
+
+def test_original_times_come_as_headers_and_the_pace_is_kept(oz_start, directory):
+    running = oz_start("replay", str(directory), "--to", "tcp://127.0.0.1:*", "--wait", "20")
+    with listen(bound_to(running), filtering="publisher") as sub:
+        messages = [sub.receive(timeout=waiting.DEADLINE) for _ in range(6)]
+        assert running.end().code == 0
+    assert [one.headers["oz-time-ns"] for one in messages] == [SECOND + at * SECOND // 10 for at in range(6)]
+    assert messages[5].time_ns - messages[0].time_ns > 0.4 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("options", "payloads"),
+    [
+        (("--subject", "a.*"), [b"0", b"2", b"4"]),
+        (("--subject", "b?4", "--dialect", "redis"), []),
+        (("--from", "2", "--until", "4"), [b"2", b"3"]),
+        (("--from", "1970-01-01T00:00:01.35Z"), [b"4", b"5"]),
+    ],
+)
+def test_it_takes_a_subject_and_a_range(oz_start, directory, options, payloads):
+    running = oz_start(
+        "replay", str(directory), "--to", "tcp://127.0.0.1:*", "--speed", "max", "--wait", "20", *options
+    )
+    with listen(bound_to(running), filtering="publisher") as sub:
+        got = [sub.receive(timeout=waiting.DEADLINE).payload for _ in payloads]
+        ended = running.end()
+    assert got == payloads
+    assert f"published {len(payloads)} messages" in ended.stderr
+
+
+def test_it_connects_to_a_subscriber_that_binds(oz_start, directory):
+    with oz.Subscriber(bind="tcp://127.0.0.1:*") as sub:
+        sub.subscribe(">")
+        running = oz_start(
+            "replay", str(directory), "--connect", sub.endpoint, "--speed", "max", "--wait", "20"
+        )
+        assert sub.receive(timeout=waiting.DEADLINE).payload == b"0"
+        assert running.end().code == 0
+
+
+def test_without_a_subscriber_it_says_so_and_exits_3(oz_run, directory):
+    ended = oz_run("replay", str(directory), "--to", "tcp://127.0.0.1:*", "--wait", "0.05")
+    assert ended.code == 3
+    assert "nobody subscribed within 0.05 s" in ended.stderr
+
+
+def test_sigusr1_pauses_it_and_lets_it_go_on(oz_start, tmp_path):
+    with Writer(tmp_path / "recorded") as writer:
+        writer.append([Record("a", b"%d" % at, SECOND + at * SECOND // 100) for at in range(10_000)])
+    running = oz_start("replay", str(tmp_path / "recorded"), "--to", "tcp://127.0.0.1:*", "--wait", "20")
+    with listen(bound_to(running)) as sub:
+        sub.receive(timeout=waiting.DEADLINE)
+        running.process.send_signal(signal.SIGUSR1)
+        waiting.until(lambda: is_silent(sub))
+        paused = time.monotonic()
+        running.process.send_signal(signal.SIGUSR1)
+        for _ in range(10):
+            sub.receive(timeout=waiting.DEADLINE)
+        assert time.monotonic() - paused < 10
+        running.interrupt()
+        ended = running.end()
+    assert ended.code == 130
+    assert "published" in ended.stderr
+
+
+def test_ctrl_z_and_fg_put_off_the_rest(oz_start, tmp_path):
+    with Writer(tmp_path / "recorded") as writer:
+        writer.append([Record("a", b"%d" % at, SECOND + at * SECOND // 100) for at in range(10_000)])
+    running = oz_start("replay", str(tmp_path / "recorded"), "--to", "tcp://127.0.0.1:*", "--wait", "20")
+    with listen(bound_to(running)) as sub:
+        before = int(sub.receive(timeout=waiting.DEADLINE).payload)
+        running.process.send_signal(signal.SIGSTOP)
+        time.sleep(1.5)  # not to wait for anything: for as long it is suspended
+        running.process.send_signal(signal.SIGCONT)
+        times = []
+        while len(times) < 60:
+            message = sub.receive(timeout=waiting.DEADLINE)
+            times.append((time.monotonic(), int(message.payload)))
+    rate = (times[-1][1] - times[20][1]) / (times[-1][0] - times[20][0])
+    assert rate < 300, "100 a second were recorded"
+    assert times[0][1] > before
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (("--speed", "0"), "max"),
+        (("--speed", "fast"), "max"),
+        (("--speed", "nan"), "max"),
+        (("--subject", "a..b"), "a..b"),
+        (("--from", "yesterday"), "2026-03-01"),
+        (("--to", "nowhere"), "nowhere"),
+    ],
+)
+def test_wrong_usage_exits_2(oz, directory, options, word):
+    result = oz("replay", str(directory), *options)
+    assert result.exit_code == 2
+    assert word in result.stderr
+
+
+def test_a_directory_without_a_journal_is_said_in_one_line(oz, tmp_path):
+    result = oz("replay", str(tmp_path / "none"))
+    assert result.exit_code == 1
+    [line] = result.stderr.splitlines()
+    assert "there is no journal here" in line
+
+
+def test_on_a_terminal_it_shows_a_bar_and_keys_steer_it(tmp_path):
+    with Writer(tmp_path / "recorded") as writer:
+        writer.append([Record("a", b"%d" % at, SECOND + at * SECOND // 100) for at in range(10_000)])
+    controller, terminal = pty.openpty()
+    with oz.Subscriber(bind="tcp://127.0.0.1:*") as sub:
+        sub.subscribe("a")
+        command = ("replay", tmp_path / "recorded", "--connect", sub.endpoint, "--wait", "20")
+        with subprocess.Popen(
+            [sys.executable, "-m", "oz", *command], stdin=terminal, stderr=terminal
+        ) as process:
+            os.close(terminal)
+            seen = b""
+
+            def shows(text):
+                nonlocal seen
+                if select.select([controller], [], [], 0.05)[0]:
+                    seen += os.read(controller, 4096)
+                return text in seen
+
+            sub.receive(timeout=waiting.DEADLINE)
+            waiting.until(lambda: shows(b"messages"))
+            os.write(controller, b" ")
+            waiting.until(lambda: shows(b"paused"))
+            seen = b""
+            os.write(controller, b" ")
+            waiting.until(lambda: shows(b"replaying"))
+            os.write(controller, b"q")
+            waiting.until(lambda: shows(b"published"))
+            assert process.wait(20) == 130
+    os.close(controller)

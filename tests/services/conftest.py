@@ -1,0 +1,77 @@
+from contextlib import ExitStack
+
+import pytest
+import zmq
+
+import oz
+from oz.journal import Journal
+from oz.services.recorder import Recorder
+from waiting import DEADLINE, Thread, until
+
+
+class Recording:
+    """A recorder at work in a thread."""
+
+    def __init__(self, recorder, directory):
+        self.recorder = recorder
+        self.directory = directory
+        self._thread = Thread(recorder.run)
+
+    @property
+    def stats(self):
+        return self.recorder.stats
+
+    def recorded(self, count):
+        until(lambda: self.stats.recorded >= count)
+        assert self.stats.recorded == count
+
+    def end(self):
+        """Stop it; all that is in the journal, losses too."""
+        self.recorder.stop()
+        try:
+            self._thread.outcome()
+        finally:
+            self.recorder.close()
+        return self.records()
+
+    def records(self):
+        return list(Journal(self.directory).read(gaps=True))
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """Start recorders; each is stopped and closed at the end."""
+    with ExitStack() as stack:
+
+        def start(patterns=">", directory=tmp_path / "recorded", **options):
+            recorder = stack.enter_context(Recorder(directory, patterns, **options))
+            stack.callback(recorder.stop)
+            return Recording(recorder, directory)
+
+        yield start
+
+
+@pytest.fixture
+def publisher():
+    """Make publishers that drop nothing."""
+    with ExitStack() as stack:
+
+        def make(**options):
+            options = {"bind": "tcp://127.0.0.1:*", "on_full": "block", **options}
+            return stack.enter_context(oz.Publisher(**options))
+
+        yield make
+
+
+@pytest.fixture
+def met():
+    """Wait until subscriptions have arrived at a publisher."""
+    return lambda pub, count=1: pub.wait_for_subscribers(count, timeout=DEADLINE)
+
+
+@pytest.fixture
+def context():
+    """A context to share; what is still open in it at the end is closed."""
+    ctx = zmq.Context()
+    yield ctx
+    ctx.destroy(0)

@@ -1,0 +1,60 @@
+"""Record where files may not grow beyond 60 kB, lift that later, and say what was recorded and lost.
+
+python limited.py DIRECTORY
+"""
+
+import logging
+import resource
+import sys
+import threading
+import time
+
+import oz
+from oz.services.recorder import Recorder
+
+COUNT = 50_000
+
+
+def until(condition):
+    ends = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+
+
+def main(directory):
+    logging.disable()
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", on_full="block") as pub,
+        Recorder(
+            directory, "a.>", connect=pub.endpoint, filtering="publisher", most_waiting=100_000
+        ) as recorder,
+    ):
+        stats = recorder.stats
+        working = threading.Thread(target=recorder.run)
+        working.start()
+        pub.wait_for_subscribers(timeout=30)
+        for at in range(COUNT // 2):
+            pub.publish("a.1", b"%012d" % at)
+        pub.flush()
+        until(
+            lambda: (
+                stats.is_full and stats.recorded + recorder.waiting + recorder._backlog.discarded == at + 1
+            )
+        )
+        assert stats.recorded < at
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: not stats.is_full)
+        for at in range(COUNT // 2, COUNT):
+            pub.publish("a.1", b"%012d" % at)
+        pub.flush()
+        until(lambda: stats.recorded + stats.lost == COUNT)
+        recorder.stop()
+        working.join()
+        print(stats.recorded, stats.lost)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

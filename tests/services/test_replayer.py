@@ -1,0 +1,194 @@
+import threading
+import time
+
+import pytest
+
+import oz
+import waiting
+from oz.journal import Journal, Record, Writer
+from oz.services.columns import columns_of_loss
+from oz.services.replayer import Control, ReplayStats, replay
+
+SECOND = 10**9
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Write records, and open the journal."""
+
+    def write(records, **options):
+        with Writer(tmp_path / "recorded", **options) as writer:
+            writer.append(records)
+        return Journal(tmp_path / "recorded")
+
+    return write
+
+
+@pytest.fixture
+def listener(publisher):
+    """A publisher, and a subscriber to everything that it publishes."""
+    pub = publisher(dialect="zmq")
+    with oz.Subscriber(pub.endpoint, dialect="zmq", filtering="publisher") as sub:
+        sub.subscribe("")
+        sub.wait_ready(waiting.DEADLINE)
+        yield pub, sub
+
+
+def received(sub, count):
+    return [sub.receive(timeout=waiting.DEADLINE) for _ in range(count)]
+
+
+def test_messages_come_again_in_order_with_what_was_recorded_of_them(journal, listener):
+    import msgpack
+
+    pub, sub = listener
+    headers = msgpack.packb({"trace": "7f", "oz-more": [b"second", b""]})
+    hostile = msgpack.packb({"ok": 1, 5: "no text", "list": [1], "deep": {}})
+    stats = replay(
+        journal(
+            [
+                Record("a.1", b"1", 5, b"o" * 16, 41),
+                Record("a.2", b"first", 6, headers=headers, reply_to="me"),
+                Record.of_gap("nats:a.>", 3),
+                Record(b"\xff\x01", b"\x00", 7, headers=b"\xc1 no msgpack"),
+                Record("a b..c", b"", 8, headers=hostile),
+            ]
+        ),
+        pub,
+        speed=None,
+    )
+    first, second, third, fourth = received(sub, 4)
+    assert [one.frames for one in (first, second, third, fourth)] == [
+        [b"a.1", b"1"],
+        [b"a.2", b"first", b"second", b""],
+        [b"\xff\x01", b"\x00"],
+        [b"a b..c", b""],
+    ]
+    assert first.headers == {"oz-offset": 0, "oz-time-ns": 5, "oz-origin": b"o" * 16, "oz-sequence": 41}
+    assert second.headers == {"trace": "7f", "oz-offset": 1, "oz-time-ns": 6, "oz-reply-to": "me"}
+    assert third.headers == {"oz-offset": 3, "oz-time-ns": 7}
+    assert fourth.headers == {"ok": 1, "oz-offset": 4, "oz-time-ns": 8}
+    assert stats == ReplayStats(published=4, passed=5, lost=3, gaps=1)
+
+
+def test_pattern_and_bounds_say_what_is_published(journal, listener):
+    pub, sub = listener
+    found = journal([(f"{'ab'[at % 2]}.{at}", b"%d" % at) for at in range(20)])
+    stats = replay(found, pub, "a.*", start=5, end=15, speed=None, headers=False)
+    assert [one.payload for one in received(sub, stats.published)] == [b"6", b"8", b"10", b"12", b"14"]
+
+
+@pytest.mark.parametrize("speed", [1.0, 10.0])
+def test_the_time_between_messages_is_kept_at_any_speed(journal, listener, speed):
+    pub, sub = listener
+    step = round(0.1 * speed * SECOND)
+    found = journal([Record("a", b"%d" % at, 7 * SECOND + at * step) for at in range(5)])
+    began = time.monotonic()
+    working = waiting.Thread(lambda: replay(found, pub, speed=speed))
+    times = [(received(sub, 1), time.monotonic() - began)[1] for _ in range(5)]
+    working.outcome()
+    assert all(at * 0.1 - 0.02 < passed for at, passed in enumerate(times)), times
+    assert times[4] < 2
+
+
+def test_times_that_go_back_are_not_waited_for(journal, listener):
+    pub, _ = listener
+    found = journal(
+        [Record("a", b"", time_ns) for time_ns in (100 * SECOND, 1, 5 * SECOND, 100 * SECOND + 1)]
+    )
+    began = time.monotonic()
+    assert replay(found, pub).published == 4
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("speed", [100.0, None])
+def test_a_pause_stops_it_and_what_follows_keeps_its_distance(journal, listener, speed):
+    pub, _ = listener
+    found = journal([Record("a", b"%d" % at, at * SECOND) for at in range(3000)])
+    control, stats = Control(), ReplayStats()
+    working = waiting.Thread(lambda: replay(found, pub, speed=speed, control=control, stats=stats))
+    control.pause()
+    seen = [-1] * 50
+
+    def rests():
+        seen[:] = [*seen[1:], stats.published]
+        time.sleep(0.002)
+        return len(set(seen)) == 1 and working.is_alive()
+
+    if speed is not None:
+        waiting.until(rests)
+        before = stats.published
+        assert before < 3000
+        control.toggle()
+        waiting.until(lambda: stats.published > before + 3)
+        assert stats.published < 1000, "what was missed during the pause is not hurried after"
+    control.resume()
+    control.stop()
+    assert working.outcome().published <= 3000
+
+
+def test_after_it_was_held_up_the_rest_is_put_off_and_not_hurried(journal, listener, monkeypatch):
+    pub, _ = listener
+    found = journal([Record("a", b"%d" % at, at * SECOND) for at in range(100)])
+    held = threading.Event()
+    monkeypatch.setattr(
+        "oz.services.replayer._publish", lambda *_, **__: held.is_set() or (held.set(), time.sleep(1.2))
+    )
+    control = Control()
+    times = []
+    working = waiting.Thread(
+        lambda: replay(
+            found, pub, speed=20.0, control=control, on_look=lambda: times.append(time.monotonic())
+        )
+    )
+    waiting.until(lambda: len(times) > 3)
+    control.stop()
+    assert working.outcome().passed < 20, "24 were due when it went on"
+
+
+def test_it_can_be_stopped_and_says_how_far_it_was(journal, listener):
+    pub, _ = listener
+    found = journal([Record("a", b"", at * SECOND) for at in range(100)])
+    control, stats = Control(), ReplayStats()
+    working = waiting.Thread(lambda: replay(found, pub, speed=50.0, control=control, stats=stats))
+    waiting.until(lambda: stats.published > 2)
+    control.stop()
+    assert 2 < working.outcome().passed < 100
+
+
+@pytest.mark.parametrize("speed", [0, -1.0])
+def test_a_speed_that_makes_no_sense_is_refused(journal, listener, speed):
+    with pytest.raises(ValueError, match="speed"):
+        replay(journal([("a", b"")]), listener[0], speed=speed)
+
+
+def test_what_was_recorded_replayed_and_recorded_again_is_the_same(
+    journal, listener, recording, publisher, met
+):
+    first = publisher()
+    one = recording("a.>", connect=first.endpoint, filtering="publisher")
+    met(first)
+    for at in range(500):
+        first.publish(f"a.{at % 9}", [b"%d" % at, b"more"] if at % 3 else b"x", headers={"n": at})
+    first.flush()
+    one.recorded(500)
+    records = one.end()
+    second = publisher(dialect="zmq")
+    other = recording(
+        "a.>", directory=one.directory.with_name("again"), connect=second.endpoint, filtering="publisher"
+    )
+    met(second)
+    assert replay(Journal(one.directory), second, speed=None, headers=False).published == 500
+    other.recorded(500)
+    fields = ("subject", "payload", "headers", "offset")
+    again = other.end()
+    assert [[getattr(r, name) for name in fields] for r in again] == [
+        [getattr(r, name) for name in fields] for r in records
+    ]
+
+
+def test_a_loss_of_unknown_size_is_recorded_as_such():
+    from oz.services.columns import Loss
+
+    assert columns_of_loss("nats:a", Loss(None, 5))["lost"] is None
+    assert columns_of_loss("nats:a", Loss(1 << 80, 5, b"o", 1 << 70))["lost"] == (1 << 63) - 1
