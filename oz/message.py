@@ -139,30 +139,28 @@ class LoneMessage(Message):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what came."""
         arrival = (self.origin, self.sequence, self.time_ns, 0)
-        return _remake, (self.subject, self.payload, self.payload, arrival, ({}, None))
+        return _remake, (self.subject, self.payload, self.frames[1:], arrival, ({}, None))
 
 
 class RoutedMessage(Message):
     """A message that came in a batch: what it has in common with the others is kept once for all."""
 
-    __slots__ = ("_body", "_place", "arrival")
+    __slots__ = ("_place", "arrival")
 
     def __init__(
-        self, subject: str | bytes, payload: Any, body: Any, route: Delivery, arrival: Arrival, place: int
+        self, subject: str | bytes, payload: Any, route: Delivery, arrival: Arrival, place: int
     ) -> None:
         """Put a message together.
 
         Args:
             subject: as it is shown.
-            payload: the bytes, or what the codec made of them.
-            body: the payload's bytes, or a list of the bytes of several frames.
+            payload: its bytes.
             route: whom it is for.
             arrival: what it has in common with the batch.
             place: where in the batch it was, from 0.
         """
         self.subject = subject
         self.payload = payload
-        self._body = body
         self.route = route
         self.arrival = arrival
         self._place = place
@@ -170,8 +168,7 @@ class RoutedMessage(Message):
     @property
     def frames(self) -> list[bytes]:  # type: ignore[override]
         """Subject and payload, as the frames of a plain message."""
-        subject = _as_bytes(self.subject)
-        return [subject, *self._body] if type(self._body) is list else [subject, self._body]
+        return [_as_bytes(self.subject), self.payload]
 
     @property
     def time_ns(self) -> int:  # type: ignore[override]
@@ -198,16 +195,27 @@ class RoutedMessage(Message):
         """Pickle what came."""
         arrival = (self.origin, self.sequence, self.time_ns, self.gap)
         extras = (dict(self.headers), self.reply_to)
-        return _remake, (self.subject, self.payload, self._body, arrival, extras)
+        return _remake, (self.subject, self.payload, self.frames[1:], arrival, extras)
 
 
 class RichMessage(RoutedMessage):
-    """A routed message with headers or a subject to answer on."""
+    """A routed message with headers, a subject to answer on, several frames or a payload that was decoded.
 
-    __slots__ = ("headers", "reply_to")
+    Attributes:
+        body: the bytes of the payload, or a list of those of several frames.
+    """
 
+    __slots__ = ("body", "headers", "reply_to")
+
+    body: Any
     headers: Mapping[str, Any]
     reply_to: str | None
+
+    @property
+    def frames(self) -> list[bytes]:  # type: ignore[override]
+        """Subject and payload, as the frames of a plain message."""
+        subject = _as_bytes(self.subject)
+        return [subject, *self.body] if type(self.body) is list else [subject, self.body]
 
 
 def _as_bytes(subject: str | bytes) -> bytes:
@@ -217,7 +225,8 @@ def _as_bytes(subject: str | bytes) -> bytes:
 def _remake(subject: Any, payload: Any, body: Any, arrived: tuple[Any, ...], extras: tuple[Any, ...]) -> Any:
     origin, sequence, time_ns, gap = arrived
     arrival = Arrival(origin, sequence, time_ns, gap, 0)
-    message = RichMessage(subject, payload, body, DELIVERED, arrival, 0)
+    message = RichMessage(subject, payload, DELIVERED, arrival, 0)
+    message.body = body
     message.headers, message.reply_to = extras
     return message
 

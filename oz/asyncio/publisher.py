@@ -106,14 +106,11 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             nonlocal known
             # None in the child of a fork, which is refused further on.
             loop = _get_running_loop()
-            if (
-                loop is not known
-                and loop is not None
-                and (publisher := find()) is not None
-                and not publisher.closed
-            ):
-                publisher._adopt(loop)
+            if loop is not known and loop is not None:
                 known = loop
+                publisher = find()
+                if publisher is not None and not publisher.closed:
+                    publisher._adopt(loop)
             waiting = shortcut(subject, payload, headers=headers, key=key)
             if waiting is not None:
                 await waiting

@@ -201,7 +201,7 @@ class Unpacking(Intake):
             names = [route.subject for route in routes]
             places = range(len(names))
             messages: list[Message] = list(
-                map(RoutedMessage, names, payloads, payloads, routes, repeat(arrival), places)
+                map(RoutedMessage, names, payloads, routes, repeat(arrival), places)
             )
         else:
             if is_plain:
@@ -276,9 +276,11 @@ class Unpacking(Intake):
                 self.stats.malformed += 1
                 self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
                 return None
-        if extras is None:
-            return RoutedMessage(route.subject, payload, body, route, arrival, place)
-        message = RichMessage(route.subject, payload, body, route, arrival, place)
+        if extras is None and payload is body:
+            return RoutedMessage(route.subject, payload, route, arrival, place)
+        message = RichMessage(route.subject, payload, route, arrival, place)
+        message.body = body
+        extras = extras or {}
         message.headers = extras.get(HEADERS) or {}
         message.reply_to = extras.get(REPLY_TO)
         return message

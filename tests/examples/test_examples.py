@@ -53,6 +53,14 @@ TELLING = {
             "alarm: alarm.fire not seen",
         ],
     ),
+    "routing": (
+        [
+            "east: 100 of 1,000 matched, 100 crossed the wire, lost: []",
+            "worker A: job.0.resize, job.2.resize, job.4.resize, job.6.resize, job.8.resize",
+            "worker B: job.1.resize, job.3.resize, job.5.resize, job.7.resize, job.9.resize",
+        ],
+        [],
+    ),
     "dialects": (
         [
             "nats        foo.*                    foo.                     foo.bar",
