@@ -96,7 +96,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             self._outlet.flush(self)
 
     def _take_shortcut(self) -> None:
-        shortcut = self._outlet.shortcut(self, Publisher.publish)
+        shortcut = self._outlet.shortcut(self, Publisher.publish, looks=True)
         if shortcut is None or type(self).publish is not Publisher.publish:
             return
 

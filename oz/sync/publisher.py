@@ -62,7 +62,7 @@ class Publisher(PublisherBase):
 
     def _take_shortcut(self) -> None:
         if type(self).publish is Publisher.publish:
-            shortcut = self._outlet.shortcut(self, Publisher.publish)
+            shortcut = self._outlet.shortcut(self, Publisher.publish, looks=False)
             if shortcut is not None:
                 # An attribute of this object: looking up those of a ZeroMQ socket costs 0.07 µs each.
                 self.__dict__["publish"] = shortcut

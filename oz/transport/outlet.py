@@ -36,7 +36,7 @@ LISTEN_EVERY = 0.001
 """Seconds after which a busy publisher takes in the subscriptions that have arrived."""
 
 LOOK_EVERY = 1024
-"""The same, in messages that nobody wants: those do not even look at the clock. A power of two."""
+"""The same, in messages that nobody wants: those do not even look at the clock."""
 
 QUIET = 20e-6
 """Seconds between two messages, wanted or not, from which a publisher counts as quiet: the next one does not
@@ -171,12 +171,15 @@ class Outlet:
         with self._guard:
             return self.publish_any(socket, self.route(socket, subject), payload)
 
-    def shortcut(self, socket: Any, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
+    def shortcut(
+        self, socket: Any, long_way: Callable[..., Any], *, looks: bool
+    ) -> Callable[..., Any] | None:
         """Make a `publish` that is quick when the publisher is busy: docs/decisions/014-the-short-way.md.
 
         Args:
             socket: the publisher, which is not kept.
             long_way: its method, for whatever is not the common case.
+            looks: whether it must look for subscriptions itself, as no other thread does.
 
         Returns:
             A function with the arguments of `publish`, which gives None or what the long way gives. None
@@ -186,7 +189,6 @@ class Outlet:
             return None
         quick, window, add = self.quick, self.window, self.window.extend
         find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
-        look_mask = LOOK_EVERY - 1
 
         def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> Any:
             if type(payload) is bytes and headers is None is key:
@@ -195,8 +197,8 @@ class Outlet:
                 except (KeyError, TypeError):
                     way = False
                 if way is None:
-                    stats.unwanted = count = stats.unwanted + 1
-                    if not count & look_mask:
+                    stats.unwanted += 1
+                    if looks and not stats.unwanted % LOOK_EVERY:
                         self.look(find())
                     return None
                 if type(way) is tuple:
