@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,9 @@ _log = logging.getLogger("oz.socket")
 
 HIGH_WATER_MARK = 100_000
 """Messages that may wait on each side for one peer, unless said otherwise; ZeroMQ's own is 1,000."""
+
+_PATIENCE = 1.0
+_LONGEST_JOIN = 1e6
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that `close` waits at most for what was published to be sent."""
@@ -204,7 +208,12 @@ class BaseSocket(zmq.Socket[Any]):
     def _end_context(self, timeout: float) -> None:
         """Wait until all is sent or the linger is over: ending the context is the only way to know."""
         started = time.monotonic()
-        # Also closes a monitor that was left open, for which term() would wait for ever.
-        self.context.destroy()
-        if 0 < timeout <= time.monotonic() - started:
+        # In a thread: libzmq can wait there for ever when a peer has left in the wrong moment. It also closes
+        # a monitor that was left open, for which term() would wait for ever.
+        ending = threading.Thread(target=self.context.destroy, name="oz-ending", daemon=True)
+        ending.start()
+        ending.join(timeout + _PATIENCE if timeout < _LONGEST_JOIN else None)
+        if ending.is_alive():
+            _log.warning("closed, but ZeroMQ has not ended its context %g s after its time", _PATIENCE)
+        elif 0 < timeout <= time.monotonic() - started:
             _log.warning("closed after %g s with messages still unsent", timeout)
