@@ -14,8 +14,9 @@ def main() -> None:
         workers = [oz.Subscriber(publisher.endpoint, filtering="publisher") for _ in range(2)]
         for worker in workers:
             worker.subscribe("job.>", group="workers")
-        for subscriber in (east, *workers):
-            subscriber.wait_ready(timeout=5)
+            # One after the other, so that the first in the list has the first turn.
+            worker.wait_ready(timeout=5)
+        east.wait_ready(timeout=5)
 
         for number in range(1000):
             publisher.publish(f"sensor.{number}.{('west', 'east')[number % 10 == 0]}", b"%d" % number)

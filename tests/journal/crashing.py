@@ -14,9 +14,13 @@ import random
 import signal
 import sys
 import time
+import warnings
 from pathlib import Path
 
 from oz.journal import Journal, Writer
+
+# Python 3.12 and later warn of any fork beside a thread; the writer of this process is closed by then.
+warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 CHANGING = ("write", "pwrite", "fsync", "rename", "ftruncate", "unlink", "open")
 OPTIONS = (
