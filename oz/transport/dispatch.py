@@ -18,6 +18,8 @@ from oz.wire.batch import LARGE, head_end, pack_array, pack_chunk, pack_control
 
 _send = zmq.backend.Socket.send
 _set = zmq.backend.Socket.set
+_get = zmq.backend.Socket.get
+_EVENTS = int(zmq.EVENTS)
 _NOBLOCK = int(zmq.NOBLOCK)
 _NODROP = int(zmq.XPUB_NODROP)
 
@@ -174,7 +176,7 @@ class Dispatch:
             return
         frame = self._head(stream, _RICH if is_rich else _PLAIN, stream.sequence, batch.count) + batch.body
         try:
-            _send(socket, frame, _NOBLOCK)
+            _send_if_it_fits(socket, (frame,))
         except zmq.Again:
             assert batch.items is not None
             self._hold(stream, batch.items)
@@ -198,7 +200,7 @@ class Dispatch:
             return not stream.terms.group
         if not stream.unsent:
             try:
-                send_frames(socket, frames, _NOBLOCK, copy=len(frames[-1]) < LARGE)
+                _send_if_it_fits(socket, frames)
             except zmq.Again:
                 pass
             else:
@@ -381,3 +383,20 @@ def _wants(stream: OutStream, subject: bytes) -> bool:
         except (ValueError, TimeoutError):
             continue
     return False
+
+
+def _send_if_it_fits(socket: Any, frames: tuple[bytes, ...]) -> None:
+    """Send the frames of one message.
+
+    libzmq hears of room that has come only now and then while it sends. Before anything is dropped it is
+    made to look: asking for its events does.
+
+    Raises:
+        zmq.Again: there is no room.
+    """
+    copy = len(frames[-1]) < LARGE
+    try:
+        send_frames(socket, frames, _NOBLOCK, copy=copy)
+    except zmq.Again:
+        _get(socket, _EVENTS)
+        send_frames(socket, frames, _NOBLOCK, copy=copy)

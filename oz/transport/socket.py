@@ -211,7 +211,12 @@ class BaseSocket(zmq.Socket[Any]):
         # In a thread: libzmq can wait there for ever when a peer has left in the wrong moment. It also closes
         # a monitor that was left open, for which term() would wait for ever.
         ending = threading.Thread(target=self.context.destroy, name="oz-ending", daemon=True)
-        ending.start()
+        try:
+            ending.start()
+        except RuntimeError:
+            # Python 3.12 and later start no thread while the interpreter ends.
+            self.context.destroy()
+            return
         ending.join(timeout + _PATIENCE if timeout < _LONGEST_JOIN else None)
         if ending.is_alive():
             _log.warning("closed, but ZeroMQ has not ended its context %g s after its time", _PATIENCE)
