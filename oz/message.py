@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -245,3 +246,55 @@ class _Delivered:
 
 
 DELIVERED: Delivery = _Delivered()
+
+
+class MessageBatch:
+    """Routed messages that came together, as columns: for those who have no use for one at a time.
+
+    Attributes:
+        subjects: of each; bytes.
+        payloads: of each; bytes.
+        arrival: what they have in common. All of them were new: they are numbered from its sequence on.
+    """
+
+    __slots__ = ("_routes", "arrival", "payloads", "subjects")
+
+    route = DELIVERED
+
+    def __init__(
+        self,
+        subjects: list[bytes],
+        payloads: list[bytes],
+        routes: Sequence[Any],
+        arrival: Arrival,
+    ) -> None:
+        """For subscribers."""
+        self.subjects = subjects
+        self.payloads = payloads
+        self.arrival = arrival
+        self._routes = routes
+
+    def __len__(self) -> int:
+        """Count the messages."""
+        return len(self.subjects)
+
+    @property
+    def origin(self) -> bytes:
+        """The publisher."""
+        return self.arrival.origin
+
+    @property
+    def sequence(self) -> int:
+        """The number of the first message."""
+        return self.arrival.sequence
+
+    @property
+    def time_ns(self) -> int:
+        """When they were taken from the socket, in nanoseconds since 1970."""
+        return self.arrival.time_ns
+
+    def messages(self) -> list[Message]:
+        """Make the messages."""
+        names = [route.subject for route in self._routes]
+        places = range(len(names))
+        return list(map(RoutedMessage, names, self.payloads, self._routes, repeat(self.arrival), places))

@@ -22,6 +22,7 @@ _MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
 _ROWS = 16384
 _LEAST_ROWS = 4096  # a batch of so many is as good as a larger one, and need not be copied
 _BYTES = 8 << 20
+_GATHERED = 16384
 
 
 def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[Entry, list[Hole]]:
@@ -62,6 +63,35 @@ def describe(source: OpenSegment) -> tuple[Entry, list[Hole]]:
     return tally.entry(source.source.size), holes
 
 
+class Distinct:
+    """Gathers distinct values, in Arrow as long as possible: there may be as many as records."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._known: pa.Array = pa.array([], pa.binary())
+        self._more: list[pa.Array] = []
+        self._rows = 0
+
+    def add(self, values: pa.Array | pa.ChunkedArray) -> None:
+        """Take in bytes."""
+        some = pc.unique(values)
+        self._more.append(some)
+        self._rows += len(some)
+        # Only once there are as many as are known, so that each value is looked at few times.
+        if self._rows > max(len(self._known), _GATHERED):
+            self._merge()
+
+    def _merge(self) -> None:
+        self._known = pc.unique(pa.chunked_array([self._known, *self._more]))
+        self._more, self._rows = [], 0
+
+    def all(self) -> list[bytes]:
+        """Give them."""
+        self._merge()
+        values: list[bytes] = self._known.to_pylist()
+        return values
+
+
 class Tally:
     """Adds up what the manifest says of a segment."""
 
@@ -70,7 +100,7 @@ class Tally:
         self._base = self._end = base
         self._times: list[int] = []
         self._gaps = self._lost = 0
-        self._subjects: set[bytes] = set()
+        self._subjects = Distinct()
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Count in a batch, which must have all columns."""
@@ -83,12 +113,12 @@ class Tally:
             self._gaps += others
             self._lost += pc.sum(batch.column("lost")).as_py() or 0
             batch = batch.filter(is_message)
-        self._subjects.update(pc.unique(subject_bytes(batch)).to_pylist())
+        self._subjects.add(subject_bytes(batch))
 
     def entry(self, size: int) -> Entry:
         """Make the entry, for a file of `size` bytes."""
         low, high = self._times or (0, 0)
-        subjects = summarise(self._subjects)
+        subjects = summarise(self._subjects.all())
         return Entry(self._base, self._end, size, low, high, self._gaps, self._lost, subjects)
 
 

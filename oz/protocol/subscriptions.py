@@ -127,9 +127,10 @@ class SubscriptionTable:
     Attributes:
         routes: those that are remembered, by subject.
         unclear: how many of them are not clear; see `Route`.
+        only_lists: no subscription has a handler, and none counts.
     """
 
-    __slots__ = ("_delimiter", "_index", "_prefixes", "_standing", "routes", "unclear")
+    __slots__ = ("_delimiter", "_index", "_prefixes", "_standing", "only_lists", "routes", "unclear")
 
     def __init__(self, delimiter: bytes = b"") -> None:
         """Start with none.
@@ -143,6 +144,7 @@ class SubscriptionTable:
         self._standing: dict[Subscription, None] = {}
         self.routes: dict[bytes, Route] = {}
         self.unclear = 0
+        self.only_lists = True
 
     def __bool__(self) -> bool:
         """Whether there is any."""
@@ -156,14 +158,17 @@ class SubscriptionTable:
         """Take a subscription in; give the prefixes that ZeroMQ must now be asked for."""
         for pattern in subscription.patterns:
             self._index.add(pattern, subscription)
-        self._standing[subscription] = None
-        self._forget()
+        self._stand(subscription)
         return self._prefixes.add(self._wire_prefixes(subscription))
 
     def add_pattern(self, subscription: Subscription, pattern: Pattern) -> None:
         """Take in one of the patterns of a subscription, which ZeroMQ is not asked for by prefix."""
         self._index.add(pattern, subscription)
+        self._stand(subscription)
+
+    def _stand(self, subscription: Subscription) -> None:
         self._standing[subscription] = None
+        self.only_lists &= subscription.handler is None and subscription.left is None
         self._forget()
 
     def _forget(self) -> None:

@@ -9,7 +9,7 @@ from itertools import repeat
 from typing import Any
 
 from oz.errors import ProtocolError
-from oz.message import Arrival, Gap, LoneMessage, Message, RichMessage, RoutedMessage
+from oz.message import Arrival, Gap, LoneMessage, Message, MessageBatch, RichMessage, RoutedMessage
 from oz.protocol.intake import Intake
 from oz.protocol.sources import Source, find
 from oz.protocol.streams import Stream, Streams
@@ -47,9 +47,10 @@ class Unpacking(Intake):
     Attributes:
         streams: what is subscribed to.
         waiting: messages that were unpacked and are still to be given.
+        in_batches: whether those that need no look at each wait as one `MessageBatch`.
     """
 
-    __slots__ = ("_on_gap", "streams", "waiting")
+    __slots__ = ("_on_gap", "in_batches", "streams", "waiting")
 
     def __init__(self, streams: Streams, codec: Codec | None = None, on_gap: OnGap | None = None) -> None:
         """Start without subscriptions.
@@ -61,7 +62,9 @@ class Unpacking(Intake):
         """
         super().__init__(codec)
         self.streams = streams
+        # Typed as most callers see it: a MessageBatch waits only while in_batches is set.
         self.waiting: deque[Message] = deque()
+        self.in_batches = False
         self._on_gap = on_gap
 
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
@@ -72,7 +75,11 @@ class Unpacking(Intake):
             and the `kept` of the streams.
         """
         frame = frames[0]
-        if len(frame) <= SHORT and (message := self._accept_one(frame, time_ns)) is not None:
+        if (
+            len(frame) <= SHORT
+            and not self.in_batches
+            and (message := self._accept_one(frame, time_ns)) is not None
+        ):
             return message
         try:
             size = key_size(frame)
@@ -198,6 +205,11 @@ class Unpacking(Intake):
             return
         arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen)
         if is_plain and is_clear and not seen and only is None:
+            if self.in_batches and stream.kept is None and stream.table.only_lists:
+                source.unreported = 0
+                self.stats.delivered += head.count
+                self.waiting.append(MessageBatch(subjects, payloads, routes, arrival))  # type: ignore[arg-type]
+                return
             names = [route.subject for route in routes]
             places = range(len(names))
             messages: list[Message] = list(

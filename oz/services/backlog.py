@@ -6,32 +6,32 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from oz.message import Message
+from oz.message import Message, MessageBatch
 from oz.services.columns import Loss
 
 _LOSS_BYTES = 300
+_OVERHEAD = 300  # bytes that a message takes besides its payload
 _GROUP_BYTES = 16 << 20
 _FULL_ENOUGH = 1 << 20  # bytes that are committed without waiting for more
+
+
+Arrived = Message | MessageBatch
 
 
 class Messages(NamedTuple):
     """Messages that were received one after another.
 
     Attributes:
-        messages: themselves, when they are few; empty when they have been laid out in columns.
-        columns: as `Writer.append_columns` takes them.
+        arrived: themselves.
         rows: how many they are.
-        payload: the size of their payloads.
         bytes: the memory that they take.
         time_ns: when the first was received.
     """
 
-    messages: list[Message]
-    columns: dict[str, Any] | None
+    arrived: list[Arrived]
     rows: int
-    payload: int
     bytes: int
     time_ns: int
 
@@ -81,16 +81,17 @@ class Backlog:
         self.count += _rows(item)
         self._changed.notify_all()
 
-    def discard(self, messages: Sequence[Message]) -> None:
+    def discard(self, arrived: Sequence[Arrived]) -> None:
         """Let messages go, and have that recorded in their place."""
         with self._changed:
-            self.discarded += len(messages)
-            for message in messages:
-                known = self._discarded.get(message.origin)
+            for one in arrived:
+                rows = _rows_of(one)
+                self.discarded += rows
+                known = self._discarded.get(one.origin)
                 if known is None:
-                    known = Loss(0, time.time_ns(), message.origin, message.sequence)
+                    known = Loss(0, time.time_ns(), one.origin, one.sequence)
                 assert known.count is not None
-                self._discarded[message.origin] = known._replace(count=known.count + 1)
+                self._discarded[one.origin] = known._replace(count=known.count + rows)
 
     def _flush_discarded(self) -> None:
         for loss in self._discarded.values():
@@ -149,6 +150,26 @@ class Backlog:
             self._is_closed = True
             self._flush_discarded()
             self._changed.notify_all()
+
+
+def is_batch(arrived: Arrived) -> bool:
+    """Tell batches from single messages."""
+    return isinstance(arrived, MessageBatch)
+
+
+def as_messages(arrived: list[Arrived]) -> Messages:
+    """Count what was received; at least one."""
+    rows = sum(map(_rows_of, arrived))
+    size = sum(map(_size_of, arrived)) + _OVERHEAD * rows
+    return Messages(arrived, rows, size, arrived[0].time_ns)
+
+
+def _rows_of(arrived: Arrived) -> int:
+    return len(arrived) if isinstance(arrived, MessageBatch) else 1
+
+
+def _size_of(arrived: Arrived) -> int:
+    return sum(map(len, arrived.payloads)) if isinstance(arrived, MessageBatch) else len(arrived.payload)
 
 
 def _size(item: Item) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 
 from oz.journal import Kind
 from oz.journal.schema import BATCH_ROWS, offsets
-from oz.message import LoneMessage, Message, RoutedMessage
+from oz.message import LoneMessage, Message, MessageBatch, RoutedMessage
 from oz.subjects.pattern import Pattern
 
 MORE = "oz-more"
@@ -23,8 +24,7 @@ MOST = (1 << 63) - 1
 _PAYLOAD, _FRAMES, _SUBJECT = attrgetter("payload"), attrgetter("frames"), attrgetter("subject")
 _TIME, _PLAIN = attrgetter("time_ns"), {2}
 _BARE = {RoutedMessage, LoneMessage}
-_SMALL = 16  # messages in a batch from which on Arrow is quicker than Python
-_PUBLISHED = attrgetter("origin", "sequence", "time_ns")
+_ORIGIN, _SEQUENCE = attrgetter("origin"), attrgetter("sequence")
 
 
 class Loss(NamedTuple):
@@ -43,25 +43,80 @@ class Loss(NamedTuple):
     sequence: int | None = None
 
 
-def columns_of(messages: Sequence[Message]) -> dict[str, Any]:
-    """Lay messages out in columns, as `Writer.append_columns` takes them; at least one message.
+def columns_of(arrived: Sequence[Message | MessageBatch]) -> dict[str, Any]:
+    """Lay messages out in columns, as `Writer.append_columns` takes them.
+
+    Args:
+        arrived: at least one; either messages only, or batches of them only.
 
     Raises:
         ValueError: one of them cannot be stored.
     """
-    subjects = list(map(_SUBJECT, messages))
+    if isinstance(arrived[0], MessageBatch):
+        return _columns_of_batches(arrived)  # type: ignore[arg-type]
+    return _columns_of_messages(arrived)  # type: ignore[arg-type]
+
+
+def _columns_of_batches(batches: Sequence[MessageBatch]) -> dict[str, Any]:
+    columns = _bodies(
+        list(chain.from_iterable(batch.subjects for batch in batches)),
+        list(chain.from_iterable(batch.payloads for batch in batches)),
+        pa.binary(),
+    )
+    rows = list(map(len, batches))
+    columns["origin"] = _spread([batch.origin for batch in batches], rows, pa.binary())
+    columns["time_ns"] = _spread([batch.time_ns for batch in batches], rows, pa.int64())
+    columns["sequence"] = _sequences(batches)
+    return columns
+
+
+def _spread(values: list[Any], rows: list[int], kind: pa.DataType) -> Any:
+    """Repeat the value of each batch for its messages; where all have the same, it alone is enough."""
+    if len(set(values)) == 1:
+        return values[0]
+    parts = (pa.repeat(pa.scalar(value, kind), count) for value, count in zip(values, rows, strict=True))
+    return pa.concat_arrays(list(parts))
+
+
+def _sequences(batches: Sequence[MessageBatch]) -> pa.Array:
+    """Number the messages; batches that follow one another are numbered at once, as that costs less."""
+    parts = []
+    first, count = batches[0].sequence, 0
+    for batch in batches:
+        if batch.sequence != first + count:
+            parts.append(_numbered(first, count))
+            first, count = batch.sequence, 0
+        count += len(batch)
+    parts.append(_numbered(first, count))
+    return parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+
+
+def _numbered(first: int, count: int) -> pa.Array:
+    # Only a publisher that means harm counts so far.
+    if first + count > MOST:
+        return pa.nulls(count, pa.int64())
+    return offsets(first, count) if count <= BATCH_ROWS else pa.array(range(first, first + count), pa.int64())
+
+
+def _bodies(subjects: Sequence[str | bytes], payloads: list[Any], of_subjects: pa.DataType) -> dict[str, Any]:
     # Without a codec a payload is bytes, so there is nothing to check.
-    columns: dict[str, Any] = {"payload": pa.array(list(map(_PAYLOAD, messages)), pa.binary())}
+    columns: dict[str, Any] = {"payload": pa.array(payloads, pa.binary())}
     try:
-        columns["subject"] = pa.array(subjects, pa.string())
+        columns["subject"] = pa.array(subjects, of_subjects).cast(pa.string())
     except pa.ArrowInvalid:
         columns["subject"] = subjects
+    return columns
+
+
+def _columns_of_messages(messages: Sequence[Message]) -> dict[str, Any]:
+    columns = _bodies(list(map(_SUBJECT, messages)), list(map(_PAYLOAD, messages)), pa.string())
+    columns["time_ns"] = list(map(_TIME, messages))
     kinds = set(map(type, messages))
     if Message in kinds:
-        columns["time_ns"] = list(map(_TIME, messages))
         has_more = not set(map(len, map(_FRAMES, messages))) <= _PLAIN
     else:
-        columns |= _published(messages)
+        columns["origin"] = list(map(_ORIGIN, messages))
+        columns["sequence"] = _storable(list(map(_SEQUENCE, messages)))
         has_more = not kinds <= _BARE
         if has_more:
             columns["reply_to"] = [message.reply_to for message in messages]
@@ -71,92 +126,13 @@ def columns_of(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def sizes_of(columns: dict[str, Any]) -> tuple[int, int]:
-    """Give the size of the payloads, and the memory that all columns take; both in bytes."""
-    memory = sum(column.nbytes for column in columns.values() if isinstance(column, pa.Array))
+    """Count the rows of columns that are Arrow arrays, and the bytes of their payloads."""
     payloads = columns["payload"]
-    return payloads.nbytes - 4 * len(payloads), memory
+    return len(payloads), payloads.nbytes - 4 * len(payloads)
 
 
-def _published(messages: Sequence[Message]) -> dict[str, Any]:
-    """Give origin, sequence and time of routed messages; what a batch has in common is asked for once."""
-    batches = list(_batches(messages))
-    if len(batches) * _SMALL > len(messages):
-        origins, sequences, times = zip(*map(_PUBLISHED, messages), strict=True)
-        return {"origin": origins, "sequence": _numbers(sequences), "time_ns": times}
-    first, last = messages[0], messages[-1]
-    publishers = [messages[start].origin for start, _ in batches]
-    columns: dict[str, Any] = {"origin": first.origin, "sequence": _sequences(messages, batches)}
-    if len(set(publishers)) > 1:
-        columns["origin"] = _spread(publishers, batches, pa.binary())
-    if first.time_ns == last.time_ns:
-        columns["time_ns"] = first.time_ns
-    else:
-        columns["time_ns"] = _spread([messages[start].time_ns for start, _ in batches], batches, pa.int64())
-    return columns
-
-
-def _sequences(messages: Sequence[Message], batches: list[tuple[int, int]]) -> pa.Array:
-    count, low, high = len(messages), messages[0].sequence, messages[-1].sequence
-    assert low is not None
-    assert high is not None
-    if (
-        high - low == count - 1
-        and high <= MOST
-        and count <= BATCH_ROWS
-        and _is_one_publisher(messages, batches)
-    ):
-        return offsets(low, count)
-    spans = [(start, messages[start].sequence, end, messages[end - 1].sequence) for start, end in batches]
-    numbers: list[int | None] = []
-    for start, first, end, last in spans:
-        assert first is not None
-        assert last is not None
-        if last - first == end - start - 1:
-            numbers += range(first, last + 1)
-        else:  # some of the batch were not for this subscriber
-            numbers += [message.sequence for message in messages[start:end]]
-    return pa.array(_numbers(numbers), pa.int64())
-
-
-def _is_one_publisher(messages: Sequence[Message], batches: list[tuple[int, int]]) -> bool:
-    """Tell whether the batches follow one another, without anything left out."""
-    firsts = [messages[start] for start, _ in batches]
-    return len({message.origin for message in firsts}) == 1 and all(
-        message.sequence is not None and message.sequence - start == firsts[0].sequence
-        for message, (start, _) in zip(firsts, batches, strict=True)
-    )
-
-
-def _spread(values: list[Any], batches: list[tuple[int, int]], kind: pa.DataType) -> pa.Array:
-    """Repeat a value for each message of its batch."""
-    parts = (
-        pa.repeat(pa.scalar(value, kind), end - start)
-        for value, (start, end) in zip(values, batches, strict=True)
-    )
-    return pa.concat_arrays(list(parts))
-
-
-def _batches(messages: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Find where each batch begins and ends, without a look at each message: a batch is in one piece."""
-    start, count = 0, len(messages)
-    while start < count:
-        arrival = getattr(messages[start], "arrival", None)
-        end, step = start + 1, 1
-        if arrival is not None:
-            # Strides that double while they stay within the batch, and then halve.
-            while end + step <= count and getattr(messages[end + step - 1], "arrival", None) is arrival:
-                end, step = end + step, 2 * step
-            while step := step // 2:
-                if end + step <= count and getattr(messages[end + step - 1], "arrival", None) is arrival:
-                    end += step
-        yield start, end
-        start = end
-
-
-def _numbers(numbers: Sequence[int | None]) -> list[int | None]:
+def _storable(numbers: list[int | None]) -> list[int | None]:
     """Leave out what no column can hold; only a publisher that means harm counts so far."""
-    if None not in numbers and max(numbers) <= MOST:  # type: ignore[type-var, operator]
-        return list(numbers)
     return [number if number is not None and number <= MOST else None for number in numbers]
 
 

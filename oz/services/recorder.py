@@ -9,29 +9,28 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import attrgetter
+from itertools import groupby
 from typing import Any, Literal, Self
 
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
 from oz.journal import Writer
 from oz.journal.columns import arranged
-from oz.message import Gap, Message
-from oz.services.backlog import Backlog, Item, Messages
+from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
+from oz.message import Gap, MessageBatch
+from oz.services.backlog import Arrived, Backlog, Item, as_messages, is_batch
 from oz.services.columns import Loss, columns_of, columns_of_loss, sizes_of, spanning
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, parse
 from oz.sync.subscriber import Subscriber
 
 _log = logging.getLogger("oz.recorder")
 
-_MANY = 8192
-_ENOUGH = 1024  # messages that are laid out in columns at once, while they are in the processor's cache
-_OVERHEAD = 300  # bytes that a message takes besides its payload
-_PAYLOAD = attrgetter("payload")
+_MANY = 1024
 _SLICE = 0.1  # seconds between two looks at whether to stop
 _PARTING = 1.0  # seconds for what is on its way when it stops
 _PAUSE = 0.25  # seconds between two attempts while the disk is full
 
 Filtering = Literal["prefix", "publisher"]
+Rows = dict[str, Any] | Loss
 
 
 @dataclass
@@ -180,31 +179,26 @@ class Recorder:
 
     def _receive(self, timeout: float) -> bool:
         """Receive some; tell whether anything came."""
-        messages: list[Message] = []
+        arrived: list[Arrived] = []
         with suppress(Timeout):
-            messages = self.subscriber.receive_many(_MANY, timeout)
+            arrived = self.subscriber.receive_batches(_MANY, timeout)
         losses, self._losses = self._losses, []
         start = 0
         for loss in losses:
-            place = max(start, _place_of(loss, messages))
-            self._put(messages[start:place])
+            place = max(start, _place_of(loss, arrived))
+            self._put(arrived[start:place])
             self._backlog.put(loss)
             start = place
-        self._put(messages[start:] if start else messages)
-        return bool(messages)
+        self._put(arrived[start:] if start else arrived)
+        return bool(arrived)
 
-    def _put(self, messages: list[Message]) -> None:
-        if not messages:
+    def _put(self, arrived: list[Arrived]) -> None:
+        if not arrived:
             return
-        if not self._backlog.has_room():
-            self._backlog.discard(messages)
-            return
-        if len(messages) < _ENOUGH:
-            # The thread that writes puts them together with others.
-            self._backlog.put(_few(messages))
-            return
-        for item in _arranged(messages):
-            self._backlog.put(item)
+        if self._backlog.has_room():
+            self._backlog.put(as_messages(arrived))
+        else:
+            self._backlog.discard(arrived)
 
     def _note_gap(self, gap: Gap) -> None:
         self._losses.append(Loss(gap.count, time.time_ns(), gap.origin, gap.sequence))
@@ -235,11 +229,8 @@ class Recorder:
 
     def _commit(self, items: list[Item]) -> None:
         """Append items as one group; it waits for as long as there is no room."""
-        ready = list(_gathered(items))
-        group = [
-            columns_of_loss(self._pattern, one) if isinstance(one, Loss) else one.columns or {}
-            for one in ready
-        ]
+        rows = [one for part in _parts(items) for one in _laid_out(part)]
+        group = [columns_of_loss(self._pattern, one) if isinstance(one, Loss) else one for one in rows]
         while True:
             try:
                 self.writer.append_columns(*group)
@@ -248,16 +239,17 @@ class Recorder:
                 self._await_room(error)
         if self.stats.is_full:
             self._say_room()
-        self._count(ready)
+        self._count(rows)
 
-    def _count(self, items: list[Item]) -> None:
+    def _count(self, rows: list[Rows]) -> None:
         self.stats.commits += 1
-        for item in items:
-            if isinstance(item, Messages):
-                self.stats.recorded += item.rows
-                self.stats.payload_bytes += item.payload
+        for one in rows:
+            if isinstance(one, Loss):
+                self.stats.lost += one.count or 0
             else:
-                self.stats.lost += item.count or 0
+                count, size = sizes_of(one)
+                self.stats.recorded += count
+                self.stats.payload_bytes += size
 
     def _await_room(self, error: JournalFull) -> None:
         if not self.stats.is_full:
@@ -300,61 +292,59 @@ class Recorder:
                 raise
 
 
-def _gathered(items: list[Item]) -> Iterator[Item]:
-    """Lay out what has not been yet, few messages together with those that follow."""
-    few: list[Message] = []
+def _parts(items: list[Item]) -> Iterator[list[Arrived] | Loss]:
+    """Put together what makes one Arrow batch: as much as it may hold, for each batch has its price."""
+    part: list[Arrived] = []
+    rows = size = 0
     for item in items:
-        if isinstance(item, Messages) and item.columns is None:
-            few += item.messages
+        if isinstance(item, Loss):
+            yield part
+            yield item
+            part, rows, size = [], 0, 0
             continue
-        yield from _arranged(few)
-        few = []
-        yield item
-    yield from _arranged(few)
+        if part and (
+            rows + item.rows > BATCH_ROWS
+            or size + item.bytes > BATCH_BYTES
+            or is_batch(part[0]) is not is_batch(item.arrived[0])
+        ):
+            yield part
+            part, rows, size = [], 0, 0
+        part += item.arrived
+        rows += item.rows
+        size += item.bytes
+    yield part
 
 
-def _arranged(messages: list[Message]) -> Iterator[Item]:
-    for part, columns in _laid_out(messages) if messages else ():
-        yield _as_loss(part[0]) if columns is None else _many(part, columns)
+def _laid_out(part: list[Arrived] | Loss) -> Iterator[Rows]:
+    """Lay messages out in columns; those that cannot be stored are lost."""
+    if isinstance(part, Loss):
+        yield part
+        return
+    for _, some in groupby(part, is_batch):
+        yield from _columns(list(some))
 
 
-def _laid_out(messages: list[Message]) -> Iterator[tuple[list[Message], dict[str, Any] | None]]:
-    """Lay messages out in columns, by themselves those that cannot be stored: without columns."""
+def _columns(arrived: list[Arrived]) -> Iterator[Rows]:
     try:
-        columns = arranged(columns_of(messages))
+        yield arranged(columns_of(arrived))
     except (ValueError, TypeError, OverflowError) as error:
-        if len(messages) == 1:
-            subject = messages[0].subject
+        first, middle = arrived[0], len(arrived) // 2
+        if middle:
+            yield from _columns(arrived[:middle])
+            yield from _columns(arrived[middle:])
+        elif isinstance(first, MessageBatch):
+            yield from _columns([*first.messages()])
+        else:
+            subject = first.subject
             _log.warning("a message cannot be recorded, and becomes a gap: %r: %s", subject, error)
-            yield messages, None
-            return
-        middle = len(messages) // 2
-        yield from _laid_out(messages[:middle])
-        yield from _laid_out(messages[middle:])
-    else:
-        yield messages, columns
+            yield Loss(1, first.time_ns, first.origin, first.sequence)
 
 
-def _few(messages: list[Message]) -> Messages:
-    payload = sum(map(len, map(_PAYLOAD, messages)))
-    size = payload + _OVERHEAD * len(messages)
-    return Messages(messages, None, len(messages), payload, size, messages[0].time_ns)
-
-
-def _many(messages: list[Message], columns: dict[str, Any]) -> Messages:
-    payload, size = sizes_of(columns)
-    return Messages([], columns, len(messages), payload, size, messages[0].time_ns)
-
-
-def _as_loss(message: Message) -> Loss:
-    return Loss(1, message.time_ns, message.origin, message.sequence)
-
-
-def _place_of(loss: Loss, messages: list[Message]) -> int:
+def _place_of(loss: Loss, arrived: list[Arrived]) -> int:
     """Find the message before which a loss belongs; its end when what follows the loss is still to come."""
     previous = -1
     first: int | None = None
-    for place, message in enumerate(messages):
+    for place, message in enumerate(arrived):
         if message.origin != loss.origin or message.sequence is None:
             continue
         if loss.sequence is not None and loss.count is not None:
@@ -365,4 +355,4 @@ def _place_of(loss: Loss, messages: list[Message]) -> int:
         elif first is None:
             first = place
         previous = message.sequence
-    return len(messages) if first is None else first
+    return len(arrived) if first is None else first

@@ -12,7 +12,8 @@ from typing import Any
 import zmq
 
 from oz.errors import ClosedError, Timeout
-from oz.message import Message
+from oz.message import Message, MessageBatch
+from oz.protocol.unpacking import Unpacking
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.inlet import RoutedInlet
 from oz.transport.subscribing import SubscriberBase
@@ -101,6 +102,38 @@ class Subscriber(SubscriberBase):
                 if message.route.is_only_listed or self._dispatch(message):
                     messages.append(message)
         return messages
+
+    def receive_batches(
+        self, limit: int = MANY, timeout: float | None = None
+    ) -> list[Message | MessageBatch]:
+        """Wait and take what is there, as `receive_many` does, without making a message of each.
+
+        What publishers that filter sent in one batch comes as one `oz.message.MessageBatch`, wherever nothing
+        is to be done to its messages one by one: no handler, no codec, no headers. Others come as messages.
+
+        Args:
+            limit: take no more once there are so many messages; a batch is not split.
+            timeout: seconds to wait for the first.
+
+        Raises:
+            Timeout, ClosedError, OwnershipError: as `receive`.
+        """
+        if not isinstance(self._intake, Unpacking):
+            return [*self.receive_many(limit, timeout)]
+        taken: list[Message | MessageBatch] = []
+        self._intake.in_batches = True
+        try:
+            while limit > 0:
+                some = self.receive_many(1, timeout)
+                taken += some
+                timeout = 0
+                limit -= sum(len(one) if isinstance(one, MessageBatch) else 1 for one in some)
+        except (Timeout, ClosedError):
+            if not taken:
+                raise
+        finally:
+            self._intake.in_batches = False
+        return taken
 
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed or drained."""
