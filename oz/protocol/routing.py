@@ -208,8 +208,6 @@ class Router:
         if stream is None:
             return NOTHING
         stream.refused.pop(declaration.chunk, None)
-        if len(stream.chunks) + len(stream.ending) + len(stream.refused) >= MAX_CHUNKS:
-            raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
         chunk = stream.chunks.get(declaration.chunk)
         if chunk is not None:
             chunk.holders -= 1

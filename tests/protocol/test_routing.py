@@ -268,6 +268,21 @@ def test_patterns_beyond_the_limit_are_refused_whole(router, monkeypatch):
     assert "2 patterns" in stream.refused[2]
 
 
+def test_declarations_beyond_the_limit_are_malformed_until_one_is_taken_back(router, monkeypatch):
+    monkeypatch.setattr(routing, "MAX_CHUNKS", 2)
+    come(router, stream_key(NAME), key(1, "a"), key(2, "b"))
+    assert come(router, key(3, "c")) == [((), ())]
+    assert router.stats.malformed == 1
+    (stream,) = router.streams.values()
+    assert list(stream.chunks) == [1, 2]
+    go(router, key(2, "b"))
+    router.expire(LATER)
+    assert not wanted_by(router, b"b")
+    come(router, key(3, "c"))
+    assert list(stream.chunks) == [1, 3]
+    assert router.stats.malformed == 1
+
+
 def test_shared_patterns_beyond_the_limit_of_streams_are_refused_whole(router, monkeypatch):
     monkeypatch.setattr(routing, "MAX_STREAMS", 2)
     come(router, key(1, "a", "b", is_shared=True))
