@@ -18,14 +18,20 @@ class Closing:
         finish: Callable[[], None] | None = None,
         *,
         later: Coroutine[object, object, None] | None = None,
+        surely: Callable[[], object] | None = None,
     ) -> None:
-        """Run what is still to be done: `finish` in a thread when a loop is running, `later` in the loop."""
+        """Run what is still to be done: `finish` in a thread when a loop is running, `later` in the loop.
+
+        `surely` comes behind `later`, which is cancelled when the loop ends, perhaps before it has begun.
+        """
         self._future: asyncio.Future[None] | None = None
         if later is not None:
             self._future = task = asyncio.ensure_future(later)
             # The loop itself keeps no task, and nobody has to keep what `close` gives.
             _running.add(task)
             task.add_done_callback(_running.discard)
+            if surely is not None:
+                task.add_done_callback(lambda _: surely())
             return
         if finish is None:
             return

@@ -17,7 +17,6 @@ import zmq.asyncio
 
 from oz.asyncio.closing import Closing, is_cancelled
 from oz.errors import ClosedError, Timeout
-from oz.transport.outlet import Refused
 from oz.transport.publishing import PublisherBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -92,8 +91,8 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
 
     def _flush_turn(self) -> None:
         self._flushing = None
-        if not self.closed and not self._outlet.is_held:
-            self._outlet.flush(self)
+        if not self.closed and not self._outlet.window.is_held:
+            self._outlet.window.flush(self)
 
     def _take_shortcut(self) -> None:
         shortcut = self._outlet.shortcut(self, Publisher.publish, looks=True)
@@ -136,29 +135,10 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         """
         if (loop := _get_running_loop()) is not None:
             self._adopt(loop)
-        try:
-            if headers is None and key is None:
-                refused = self._outlet.publish(self, subject, payload)
-            else:
-                refused = self._publish(subject, payload, headers, key)
-        except zmq.ZMQError:
-            self._check_open()
-            raise
+        refused = self._outlet.publish(self, subject, payload, headers, key)
         if refused is not None:
-            if self._on_full != "block":
-                self._refused(subject)
-            await self._send_when_possible(subject, refused)
-
-    async def _send_when_possible(self, subject: str | bytes, refused: Refused) -> None:
-        deadline = None if self._full_timeout is None else time.monotonic() + self._full_timeout
-        pause = _FIRST_PAUSE
-        while deadline is None or time.monotonic() < deadline:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-            self._check_open()
-            if self._outlet.publish_any(self, self._route(*refused[0][1:]), *refused[1:]) is None:
-                return
-        self._refused(subject)
+            for pause in self._try_again(subject, refused):
+                await asyncio.sleep(pause)
 
     async def flush(self) -> None:
         """Send now what waits for others to make a batch.
@@ -168,7 +148,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             OwnershipError: it was made before a fork.
         """
         self._check_open()
-        self._outlet.flush(self)
+        self._outlet.window.flush(self)
 
     async def publish_many(
         self, pairs: Iterable[tuple[str | bytes, Any]] | AsyncIterable[tuple[str | bytes, Any]]
@@ -227,29 +207,37 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             linger: as in pyzmq, milliseconds.
             timeout: the same in seconds.
         """
-        seconds = self._seconds_to_close(linger, timeout)
-        if self.closed or self._guard.is_foreign or self._send_what_fits() or not _is_in_a_loop():
-            return Closing(self._finish(linger, timeout, seconds))
-        # Subscribers that are full get their time, and the loop goes on meanwhile.
+        ends_at = time.monotonic() + self._seconds_to_close(linger, timeout)
+        finish = partial(self._finish, linger, timeout, ends_at)
+        if not self._has_to_wait():
+            return finish()
+        # Subscribers get their time, and the loop goes on meanwhile.
         self._is_closing = True
-        self._outlet.forget()
-        return Closing(later=self._close_later(linger, timeout, seconds))
+        self._outlet.routes.forget()
+        return Closing(later=self._close_later(finish, ends_at), surely=finish)
 
-    def _finish(self, linger: int | None, timeout: float | None, seconds: float) -> Callable[[], None] | None:
-        return partial(self._end_context, seconds) if self._close_socket(linger, timeout) else None
+    def _has_to_wait(self) -> bool:
+        """Send what there is room for; tell whether closing has to go on in the loop."""
+        if self.closed or self._guard.is_foreign or _get_running_loop() is None:
+            return False
+        if not self._send_what_fits():
+            return True
+        # Not with your context: its `term()` would wait for this socket, and hold up the loop.
+        return self._own_context and bool(self._router.streams) and not self._said_goodbye
 
-    async def _close_later(self, linger: int | None, timeout: float | None, seconds: float) -> None:
-        deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE
-        while not self._send_what_fits() and time.monotonic() < deadline:
+    async def _close_later(self, finish: Callable[[], Closing], ends_at: float) -> None:
+        for pause in self._leave(ends_at - time.monotonic()):
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-        await Closing(self._finish(linger, timeout, max(0.0, deadline - time.monotonic())))
+        await finish()
+
+    def _finish(self, linger: int | None, timeout: float | None, ends_at: float) -> Closing:
+        if not self._close_socket(linger, timeout):
+            return Closing()
+        return Closing(partial(self._end_context, max(0.0, ends_at - time.monotonic())))
 
     def _send_rest(self, seconds: float) -> None:
-        if _is_in_a_loop():
-            self._send_what_fits()
-        else:
-            super()._send_rest(seconds)
+        # Within a loop, what there is no room for had its time already.
+        super()._send_rest(seconds if _get_running_loop() is None else 0.0)
 
     def _check_open(self) -> None:
         super()._check_open()

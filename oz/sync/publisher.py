@@ -13,13 +13,10 @@ import zmq
 
 from oz.errors import Timeout
 from oz.sync.ticker import Ticker
-from oz.transport.outlet import Refused
 from oz.transport.publishing import PublisherBase
 from oz.transport.socket import CLOSE_TIMEOUT
 
 _SLICE = 0.05
-_YIELD, _LONGEST_YIELD = 0.0002, 0.005
-"""Seconds for which a blocked publisher lets other threads have the socket; a lock alone is not fair."""
 
 _publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
 
@@ -91,33 +88,11 @@ class Publisher(PublisherBase):
             ClosedError: the publisher is closed.
             OwnershipError: the publisher was made before a fork.
         """
-        try:
-            if headers is None and key is None:
-                refused = self._outlet.publish(self, subject, payload)
-            else:
-                refused = self._publish(subject, payload, headers, key)
-        except zmq.ZMQError:
-            self._check_open()
-            raise
+        refused = self._outlet.publish(self, subject, payload, headers, key)
         if refused is not None:
-            if self._on_full != "block":
-                self._refused(subject)
-            self._send_when_possible(subject, refused)
-
-    def _send_when_possible(self, subject: str | bytes, refused: Refused) -> None:
-        """Wait for room in slices, between which another thread may close the publisher."""
-        deadline = None if self._full_timeout is None else time.monotonic() + self._full_timeout
-        pause = _YIELD
-        while deadline is None or time.monotonic() < deadline:
-            with self._guard:
-                self._check_open()
-                # Its route is looked up again: interests may have changed meanwhile.
-                waiting = self._outlet.publish_any(self, self._route(*refused[0][1:]), *refused[1:])
-            if waiting is None:
-                return
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_YIELD)
-        self._refused(subject)
+            # Other threads have the socket meanwhile, and may close it; a lock alone would not be fair.
+            for pause in self._try_again(subject, refused):
+                time.sleep(pause)
 
     def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
         """Publish messages one after another.
@@ -146,7 +121,7 @@ class Publisher(PublisherBase):
             OwnershipError: it was made before a fork.
         """
         self._check_open()
-        self._outlet.flush(self)
+        self._outlet.window.flush(self)
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None

@@ -92,10 +92,10 @@ class Dispatch:
         self.full.clear()
         self.is_blocked = False
 
-    def send_alone(self, socket: Any, audience: Audience, subject: bytes, payload: Any) -> None:
+    def send_alone(self, socket: Any, audience: Audience, subject: bytes, payload: bytes) -> None:
         """Send one message: what `send` does, the short way."""
-        if not audience.is_simple or type(payload) is not bytes:
-            self.send(socket, [audience, subject, payload], is_rich=type(payload) is not bytes)
+        if not audience.is_simple:
+            self.send(socket, [audience, subject, payload], is_rich=False)
             return
         if not self._is_lossless:
             self.make_lossless(socket)

@@ -36,6 +36,21 @@ def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> di
     return extras
 
 
+def as_key(key: str | bytes | None) -> bytes | None:
+    """Give the key of a message as bytes.
+
+    Raises:
+        TypeError, ValueError: it is neither text with a UTF-8 form nor bytes.
+    """
+    if isinstance(key, str):
+        if not is_utf8(key):
+            raise ValueError(f"a key is text with a UTF-8 form, or bytes, not {key!r}")
+        return key.encode()
+    if not (key is None or isinstance(key, bytes)):
+        raise TypeError(f"a key is str or bytes, not {type(key).__name__}: {key!r}")
+    return key
+
+
 def is_utf8(text: str) -> bool:
     """Tell whether text has a UTF-8 form; with lone surrogates it has none."""
     try:

@@ -4,30 +4,31 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import Any, Literal, NoReturn
 
 import zmq
 
-from oz.errors import ProtocolError, WouldBlock
+from oz.errors import WouldBlock
 from oz.protocol.retained import Retained
-from oz.protocol.routing import UNREACHABLE, Router
+from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.admission import check_subject
 from oz.transport.dispatch import MAX_BATCH, Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
-from oz.transport.outlet import LONGEST_REMEMBERED, SUBJECTS_REMEMBERED, Outlet, Refused, Route
-from oz.transport.payloads import extras_of, is_utf8
-from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket, backend_recv, backend_set, check_delimiter
+from oz.transport.leaving import Leaving, pauses
+from oz.transport.outlet import Outlet, Refused
+from oz.transport.raw_sends import RawSends
+from oz.transport.routes import Route
+from oz.transport.socket import backend_recv, backend_set, check_delimiter
 from oz.transport.terms import check_count, check_seconds
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import ID_SIZE
-from oz.wire.keys import OWN as OWN_KEYS
 
 OnFull = Literal["drop", "block", "error"]
 
@@ -41,28 +42,18 @@ MAX_DELAY = 0.0005
 """Seconds for which a message waits for others at most, unless said otherwise."""
 
 _NOBLOCK = int(zmq.NOBLOCK)
-_SNDMORE = int(zmq.SNDMORE)
 _SUBSCRIBE = int(zmq.SUBSCRIBE)
 _UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
-_LISTEN_EVERY_SENDS = 64
-_FAREWELL = 0.02
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
 
-class PublisherBase(BaseSocket):
+class PublisherBase(RawSends, Leaving):
     """An XPUB socket that checks subjects. `oz.Publisher` and `oz.asyncio.Publisher` add the waiting."""
 
     _kind = zmq.XPUB
     _accepted_kinds = (zmq.PUB, zmq.XPUB)
-    _outlet: Outlet
-    _router: Router
-    _dispatch: Dispatch
-    _delimiter: bytes
     _on_full: OnFull
     _full_timeout: float | None
     _max_delay: float
-    _plain_sends: int = 0
-    _raw: list[Any]
 
     def __init__(
         self,
@@ -169,18 +160,17 @@ class PublisherBase(BaseSocket):
         """
         self._check_open()
         can_remember = isinstance(subject, (str, bytes))
-        forms = self._outlet.subjects.get(subject) if can_remember else None
+        routes = self._outlet.routes
+        forms = routes.valid(subject) if can_remember else None
         if forms is None:
             forms = check_subject(subject, self.dialect, self._delimiter, self._endpoints)
-            if can_remember and len(subject) <= LONGEST_REMEMBERED:
-                if len(self._outlet.subjects) >= SUBJECTS_REMEMBERED:
-                    self._outlet.subjects.clear()
-                self._outlet.subjects[subject] = forms
+            if can_remember:
+                routes.remember_valid(subject, forms)
         # At once, or an interest that another thread takes in between would stay unknown here.
         with self._guard:
             route = self._route(*forms)
             if can_remember:
-                self._outlet.remember(subject, route)
+                routes.remember(subject, route)
         return route
 
     def _route(self, wire: bytes, raw: bytes) -> Route:
@@ -191,18 +181,9 @@ class PublisherBase(BaseSocket):
 
     def _endpoints_changed(self) -> None:
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
-        self._outlet.subjects.clear()
-        self._outlet.forget()
+        self._outlet.routes.forget_valid()
 
-    def _refused(self, subject: str | bytes) -> NoReturn:
-        self._outlet.stats.dropped += 1
-        has_waited = self._on_full == "block" and self._full_timeout is not None
-        waited = f" for {self._full_timeout:g} s" if has_waited else ""
-        raise WouldBlock(
-            f"a subscriber is at its high-water mark{waited}; {subject!r} was not sent to anybody"
-        ) from None
-
-    # interest --------------------------------------------------------------------------------------------
+    # what is due -----------------------------------------------------------------------------------------
 
     def _listen(self) -> bool:
         """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
@@ -224,10 +205,10 @@ class PublisherBase(BaseSocket):
             has_changed, router.has_changed = router.has_changed, False
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
-                self._outlet.forget()
-            if router.to_answer or router.to_serve:
+                self._outlet.routes.forget()
+            if (router.to_answer or router.to_serve) and not self._said_goodbye:
                 # What was published before goes out before.
-                self._outlet.flush(self)
+                self._outlet.window.flush(self)
                 self._dispatch.answer(self)
             return has_changed
 
@@ -238,12 +219,12 @@ class PublisherBase(BaseSocket):
             Whether there was anything to send.
         """
         with self._guard:
-            if self.closed:
+            if self.closed or self._said_goodbye:
                 return False
-            outlet, dispatch = self._outlet, self._dispatch
-            was_busy = bool(outlet.window or dispatch.full)
-            if not outlet.is_held:
-                outlet.flush(self)
+            window, dispatch = self._outlet.window, self._dispatch
+            was_busy = bool(window or dispatch.full)
+            if not window.is_held:
+                window.flush(self)
             self._listen()
             dispatch.retry(self)
             dispatch.beat(self, time.monotonic())
@@ -259,77 +240,50 @@ class PublisherBase(BaseSocket):
 
         Only subscribers that have the publisher filter get batches; others get their messages at once.
         """
-        outlet = self._outlet
+        window = self._outlet.window
         with self._guard:
-            outlet.is_held += 1
+            window.is_held += 1
         try:
             yield
         finally:
             # Counted: two threads may each have one, and they end in any order.
             with self._guard:
-                outlet.is_held -= 1
-            if not outlet.is_held and not self.closed:
-                outlet.flush(self)
+                window.is_held -= 1
+            if not window.is_held and not self.closed:
+                window.flush(self)
 
-    def _publish(
-        self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: str | bytes | None
-    ) -> Refused | None:
-        """Publish with headers or a key; see `Outlet.publish`."""
-        if isinstance(key, str):
-            if not is_utf8(key):
-                raise ValueError(f"a key is text with a UTF-8 form, or bytes, not {key!r}")
-            key = key.encode()
-        elif not (key is None or isinstance(key, bytes)):
-            raise TypeError(f"a key is str or bytes, not {type(key).__name__}: {key!r}")
-        return self._outlet.publish_with(self, subject, payload, extras_of(headers), key)
+    # publishing ------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _seconds_to_close(linger: int | None, timeout: float | None) -> float:
-        """Say how long closing may take: linger is in milliseconds, and has no end below 0."""
-        if linger is not None:
-            return inf if linger < 0 else linger / 1000
-        return CLOSE_TIMEOUT if timeout is None else timeout
+    def _try_again(self, subject: Any, refused: Refused) -> Iterator[float]:
+        """Publish a message once there is room for it; give the seconds to wait between the attempts.
 
-    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
-        if not self.closed and not self._guard.is_foreign:
-            seconds = self._seconds_to_close(linger, timeout)
-            started = time.monotonic()
-            self._send_rest(seconds)
-            if (linger is not None or timeout is not None) and seconds < inf:
-                # One time for both: what oz holds, and what ZeroMQ does.
-                linger, timeout = None, max(0.0, seconds - (time.monotonic() - started))
-        is_own = super()._close_socket(linger, timeout)
-        # A message that nobody wants would not touch the socket, and so not find it closed.
-        self._outlet.forget()
-        return is_own
+        Raises:
+            WouldBlock: there was none in time, or it is not to be waited for.
+            ClosedError: the publisher was closed meanwhile.
+        """
+        if self._on_full != "block":
+            self._refuse(subject)
+        deadline = inf if self._full_timeout is None else time.monotonic() + self._full_timeout
+        (_, wire, raw), payload, item = refused
+        for pause in pauses():
+            if time.monotonic() >= deadline:
+                self._refuse(subject)
+            with self._guard:
+                self._check_open()
+                # Its route is looked up again: interests may have changed meanwhile.
+                if self._outlet.publish_any(self, self._route(wire, raw), payload, item) is None:
+                    return
+            yield pause
 
-    def _send_rest(self, seconds: float) -> None:
-        """Send what has not gone out yet, for so long at most."""
-        deadline, pause = time.monotonic() + seconds, _FIRST_PAUSE
-        with self._guard:
-            while not self._send_what_fits() and time.monotonic() < deadline:
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
-            if self._router.streams:
-                with suppress(zmq.ZMQError):
-                    self._dispatch.say_goodbye(self)
-                # Ending the context can hang, of plain sockets too, when a peer leaves as it is sent
-                # something. A moment for ZeroMQ to see it leave: 1 close in 16 hung without, 0 in 60 with it.
-                time.sleep(_FAREWELL)
-                self._listen()
+    def _refuse(self, subject: str | bytes) -> NoReturn:
+        self._outlet.stats.dropped += 1
+        has_waited = self._on_full == "block" and self._full_timeout is not None
+        waited = f" for {self._full_timeout:g} s" if has_waited else ""
+        raise WouldBlock(
+            f"a subscriber is at its high-water mark{waited}; {subject!r} was not sent to anybody"
+        ) from None
 
-    def _send_what_fits(self) -> bool:
-        """Send what has not gone out yet, as far as there is room; tell whether that was all."""
-        with self._guard:
-            if self.closed:
-                return True
-            try:
-                self._outlet.flush(self)
-                self._dispatch.retry(self)
-            except zmq.ZMQError:
-                # The context was ended under the socket: nothing can be sent any more.
-                return True
-            return not self._dispatch.full
+    # who wants what --------------------------------------------------------------------------------------
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether any subscriber has asked for what a subject begins with.
@@ -358,89 +312,9 @@ class PublisherBase(BaseSocket):
         with self._guard:
             if subject is None:
                 return self._router.count(None, None)
-            _, wire, raw = self._outlet.route(self, subject)
+            _, wire, raw = self._outlet.routes.find(self, subject)
             return self._router.count(raw, wire)
 
     def _too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
         what = "" if subject is None else f" for {subject!r}"
         return f"{self._count(subject)} of {wanted} subscriptions{what} came within {timeout or 0:g} s"
-
-    # the pyzmq surface -----------------------------------------------------------------------------------
-
-    def send(  # type: ignore[override]
-        self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
-    ) -> Any:
-        """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
-        with self._guard:
-            if self._outlet.is_nested:
-                # pyzmq sends the frames of `send_multipart` by this method.
-                return super().send(data, flags, copy=copy, track=track, **kwargs)
-            if not self._raw:
-                self._check_first(data)
-                self._listen_at_times()
-            result = super().send(data, flags, copy=copy, track=track, **kwargs)
-            self._sent_raw((data,), flags)
-            return result
-
-    def send_multipart(
-        self, msg_parts: Iterable[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
-    ) -> Any:
-        """Send the frames of one message, as `zmq.Socket.send_multipart` does, unchecked."""
-        frames = list(msg_parts)
-        with self._guard:
-            if frames and not self._raw:
-                self._check_first(frames[0])
-                self._listen_at_times()
-            self._outlet.is_nested = True
-            try:
-                result = super().send_multipart(frames, flags, copy=copy, track=track, **kwargs)
-            finally:
-                self._outlet.is_nested = False
-            self._sent_raw(frames, flags)
-            return result
-
-    def _sent_raw(self, frames: Iterable[Any], flags: int) -> None:
-        """Send what went out by the calls of pyzmq to those too who have this publisher filter."""
-        self._raw.extend(frames)
-        if flags & _SNDMORE:
-            return
-        whole = [bytes(frame) for frame in self._raw] if self._router.streams else []
-        self._raw.clear()
-        if whole:
-            first, *rest = whole
-            if self._delimiter:
-                first, _, start = first.partition(self._delimiter)
-                rest.insert(0, start)
-            self._outlet.route_raw(self, first, rest)
-
-    def _check_first(self, frame: Any) -> None:
-        """Refuse a first frame that would not arrive where it should.
-
-        Raises:
-            ProtocolError: it begins as oz's own keys do; or it is empty or a zero byte, and there are
-                subscribers to everything, who would not get it.
-        """
-        first = frame.bytes if isinstance(frame, zmq.Frame) else bytes(memoryview(frame)[:2])
-        if first[:2] == OWN_KEYS:
-            raise ProtocolError(f"a first frame begins with {OWN_KEYS!r}, which opens oz's own keys")
-        if first in UNREACHABLE and len(frame) < 2 and self._router.plain.matches(first):
-            raise ProtocolError(f"a first frame of {first!r} does not reach subscribers to everything")
-
-    def _listen_at_times(self) -> None:
-        self._dispatch.make_lossy(self)
-        self._plain_sends += 1
-        if not self._plain_sends % _LISTEN_EVERY_SENDS:
-            self._listen()
-
-    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Any:
-        """Wait for events, as `zmq.Socket.poll`: milliseconds.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork.
-        """
-        self.check_owner()
-        return super().poll(timeout, flags)
-
-    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
-        """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
-        raise zmq.ZMQError(zmq.ENOTSUP)

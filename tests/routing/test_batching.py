@@ -42,7 +42,7 @@ def batches(messages):
 def quiet(pub):
     """Wait until a message counts as one that comes alone."""
     pub.flush()
-    until(lambda: time.monotonic() - pub._outlet._sent_at > 0.01)
+    until(lambda: time.monotonic() - pub._outlet.window._sent_at > 0.01)
 
 
 @pytest.mark.parametrize("options", [{}, {"last_value": True}, {"codec": "msgpack"}], ids=str)

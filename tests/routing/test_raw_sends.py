@@ -4,8 +4,7 @@ import pytest
 import zmq
 
 import oz
-
-DEADLINE = 20
+from waiting import DEADLINE, until
 
 
 @pytest.mark.parametrize("delimiter", [None, b" "])
@@ -36,3 +35,25 @@ def test_raw_sends_reach_plain_and_routed_subscribers_alike(delimiter):
             got = [sub.receive(timeout=DEADLINE) for _ in expected]
             assert [(message.subject, message.payload) for message in got] == expected
         assert routed.stats.lost == 0
+
+
+def test_a_full_plain_subscriber_holds_up_no_raw_send_when_a_routed_one_comes():
+    """Answering the one must not leave the socket set to wait for the other."""
+    with (
+        zmq.Context() as context,
+        context.socket(zmq.SUB) as stalled,
+        oz.Publisher("tcp://127.0.0.1:*", high_water_mark=2) as pub,
+    ):
+        stalled.set(zmq.RCVHWM, 2)
+        stalled.subscribe(b"a")
+        stalled.connect(pub.endpoint)
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        for _ in range(100):
+            pub.send_multipart([b"a", bytes(1_000_000)])
+        pub._ticker.stop()
+        with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            sub.subscribe("b")
+            until(lambda: pub.getsockopt(zmq.EVENTS) & zmq.POLLIN)
+            pub.send_multipart([b"a", b"x"], zmq.NOBLOCK)
+            assert pub._router.streams
+        pub.close(0)

@@ -13,8 +13,8 @@ import pytest
 import zmq
 
 import oz
+from waiting import DEADLINE, until
 
-DEADLINE = 20
 LOOPBACK = "tcp://127.0.0.1:*"
 
 
@@ -26,20 +26,39 @@ def two():
         yield pub, sub
 
 
+def has_ended(socket):
+    """Tell whether the context of a socket was ended."""
+    try:
+        socket.getsockopt(zmq.EVENTS)
+    except zmq.ContextTerminated:
+        return True
+    return False
+
+
 @pytest.mark.parametrize("kind", [oz.Subscriber, oz.Publisher, oz.asyncio.Subscriber, oz.asyncio.Publisher])
 def test_a_socket_closes_after_its_context_was_ended(kind):
     context = zmq.Context()
     socket = kind(context=context)
     ended = threading.Thread(target=context.term, daemon=True)
     ended.start()
-    while True:
-        try:
-            socket.getsockopt(zmq.EVENTS)
-        except zmq.ContextTerminated:
-            break
+    until(lambda: has_ended(socket))
     socket.close()
     ended.join(DEADLINE)
     assert not ended.is_alive()
+
+
+def test_a_publisher_with_routed_subscribers_closes_after_its_context_was_ended():
+    context = zmq.Context()
+    pub = oz.Publisher(LOOPBACK, context=context)
+    with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
+        sub.subscribe("a")
+        sub.wait_ready(timeout=DEADLINE)
+        ended = threading.Thread(target=context.term, daemon=True)
+        ended.start()
+        until(lambda: has_ended(pub))
+        pub.close()
+        ended.join(DEADLINE)
+        assert not ended.is_alive()
 
 
 def test_the_usual_shutdown_of_a_worker_ends():

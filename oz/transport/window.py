@@ -1,0 +1,183 @@
+"""Messages that wait for others to make a batch, on their way to subscribers that have a publisher filter.
+
+They are sent at once when the publisher has been quiet, and otherwise when there are `max_batch` of them or
+`max_delay` is over. Adding to the window takes no lock: one `list.extend` is whole whatever other threads do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import zmq
+
+from oz.protocol.audience import Audience
+from oz.protocol.packing import STEP, Rich
+from oz.protocol.stats import PublisherStats
+from oz.transport.dispatch import BATCH_BYTES, Dispatch
+from oz.transport.guard import Guard
+from oz.wire.batch import LARGE, MAX_COUNT
+
+QUIET = 20e-6
+"""Seconds between two messages, wanted or not, from which a publisher counts as quiet: the next one does not
+wait for others."""
+
+_MOST = STEP * MAX_COUNT
+
+
+class Window:
+    """What one publisher is to send in its next batches.
+
+    Attributes:
+        messages: audience, subject and payload in turn; see `packing.STEP`.
+        limit: the length at which they go out.
+        is_held: `with publisher.batch():`, so that nothing goes out before it is full.
+    """
+
+    __slots__ = (
+        "_counted",
+        "_dispatch",
+        "_guard",
+        "_is_rich",
+        "_look",
+        "_sent_at",
+        "_stats",
+        "_unwanted",
+        "_whole_limit",
+        "is_held",
+        "limit",
+        "messages",
+    )
+
+    def __init__(
+        self,
+        guard: Guard,
+        dispatch: Dispatch,
+        stats: PublisherStats,
+        max_batch: int,
+        look: Callable[[Any], object],
+    ) -> None:
+        """Start empty.
+
+        Args:
+            guard: of the publisher.
+            dispatch: what sends batches.
+            stats: where to count.
+            max_batch: messages in a batch at most.
+            look: called with the publisher after something was sent.
+        """
+        self._guard = guard
+        self._dispatch = dispatch
+        self._stats = stats
+        self._look = look
+        self.messages: list[Any] = []
+        self.limit = self._whole_limit = STEP * max_batch
+        self.is_held = 0
+        self._is_rich = False
+        self._counted = 0
+        self._sent_at = 0.0
+        self._unwanted = 0
+
+    def __len__(self) -> int:
+        """Count the messages that wait."""
+        return len(self.messages) // STEP
+
+    def begin(self, socket: Any, audience: Audience, raw: bytes, item: bytes) -> None:
+        """Send a message at once, if the publisher has been quiet; otherwise have it wait."""
+        now = monotonic()
+        unwanted = self._stats.unwanted
+        # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
+        if (
+            not self.messages
+            and now - self._sent_at >= QUIET * (1 + unwanted - self._unwanted)
+            and not self.is_held
+        ):
+            with self._guard:
+                if not self.messages:
+                    self._sent_at = now
+                    self._unwanted = unwanted
+                    self._stats.sent += 1
+                    try:
+                        self._dispatch.send_alone(socket, audience, raw, item)
+                    except zmq.ZMQError:
+                        raise
+                    except BaseException:
+                        # Not by `_counting`, which would cost half of the time of it all.
+                        self._dispatch.lose_count()
+                        raise
+                    self._look(socket)
+                    return
+        self.messages += (audience, raw, item)
+        if len(self.messages) >= self.limit:
+            self.flush(socket)
+        elif not self.is_held:
+            socket._expect_more()
+
+    def begin_rare(self, socket: Any, audience: Audience, raw: bytes, item: Any) -> None:
+        """The same for what is large, has extras or is kept as a last value, with the guard held."""
+        content = item[0] if type(item) is Rich else item
+        if type(content) is bytes and len(content) >= LARGE:
+            self._send(socket)
+            self._stats.sent += 1
+            with self._counting():
+                self._dispatch.send_large(socket, [audience, raw, item])
+            return
+        self._is_rich |= type(item) is Rich
+        is_alone = not (self.messages or self.is_held) and monotonic() - self._sent_at >= QUIET
+        self.messages += (audience, raw, item)
+        if is_alone or len(self.messages) >= self.limit:
+            self._send(socket)
+        elif not self.is_held:
+            socket._expect_more()
+
+    def count(self) -> None:
+        """Count what waits as sent."""
+        with self._guard:
+            waiting = len(self)
+            self._stats.sent += waiting - self._counted
+            self._counted = waiting
+
+    def flush(self, socket: Any) -> None:
+        """Send what waits."""
+        with self._guard:
+            # As much as there is now: other threads may go on adding to it.
+            for _ in range(0, len(self.messages), _MOST):
+                self._send(socket)
+
+    def _send(self, socket: Any) -> None:
+        messages = self.messages
+        length = min(len(messages), _MOST)
+        if not length:
+            return
+        with self._counting():
+            taken = messages[:length]
+            del messages[:length]
+            self._stats.sent += length // STEP - self._counted
+            self._counted = 0
+            is_rich, self._is_rich = self._is_rich, False
+            self._dispatch.send(socket, taken, is_rich=is_rich)
+        self._sent_at = monotonic()
+        self._unwanted = self._stats.unwanted
+        self._limit_bytes(length)
+        self._look(socket)
+
+    def _limit_bytes(self, length: int) -> None:
+        """Take fewer large messages into a batch from now on, or more again, going by the last one."""
+        if self._dispatch.size > BATCH_BYTES:
+            fewer = length * BATCH_BYTES // self._dispatch.size
+            self.limit = max(STEP, fewer - fewer % STEP)
+        elif self.limit < self._whole_limit:
+            self.limit = min(self._whole_limit, 2 * self.limit)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Have what a raising signal handler cuts short show as a gap: nobody knows what has gone."""
+        try:
+            yield
+        except zmq.ZMQError:
+            raise
+        except BaseException:
+            self._dispatch.lose_count()
+            raise

@@ -1,0 +1,175 @@
+"""How an asyncio publisher with routed subscribers closes: it says goodbye, and holds up nobody."""
+
+import asyncio
+
+import pytest
+import zmq
+import zmq.asyncio
+
+import oz.asyncio
+from oz.protocol import streams
+from oz.transport import leaving
+from waiting import DEADLINE, until
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """Only a goodbye makes a publisher count as gone."""
+    monkeypatch.setattr(streams, "SILENCE", 10 * DEADLINE)
+
+
+@pytest.fixture
+def sub():
+    """A subscriber that publishers connect to, so that it does not know how many there are."""
+    with oz.Subscriber(bind="tcp://127.0.0.1:*", filtering="publisher") as made:
+        made.subscribe("a.*")
+        yield made
+
+
+@pytest.fixture
+def other(sub):
+    with oz.Publisher(connect=sub.endpoint) as made:
+        until(lambda: len(heard(sub)) == 1)
+        yield made
+
+
+@pytest.fixture
+def farewell():
+    """Set for how long a publisher stays when it has said goodbye. Undone before the other one is closed."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield lambda seconds: patch.setattr(leaving, "_FAREWELL", seconds)
+
+
+def heard(sub):
+    """The publishers that count."""
+    try:
+        sub.wait_ready(timeout=0)
+    except oz.Timeout:
+        return []
+    return sub._streams._alive()
+
+
+async def met(sub, **options):
+    """Make a publisher that the subscriber counts."""
+    before = len(heard(sub))
+    pub = oz.asyncio.Publisher(connect=sub.endpoint, **options)
+    ends = asyncio.get_running_loop().time() + DEADLINE
+    while len(heard(sub)) == before:
+        assert asyncio.get_running_loop().time() < ends
+        await asyncio.sleep(0.002)
+    return pub
+
+
+def check_gone(sub):
+    """Only the other publisher is waited for."""
+    until(lambda: len(heard(sub)) == 1)
+    sub.subscribe("b.*")
+    sub.wait_ready(timeout=DEADLINE)
+
+
+def test_one_that_closed_in_order_is_not_waited_for(sub, other):
+    async def main():
+        async with await met(sub):
+            assert len(heard(sub)) == 2
+
+    asyncio.run(main())
+    check_gone(sub)
+
+
+def test_one_whose_closing_is_not_awaited_says_goodbye_too(sub, other):
+    async def main():
+        pub = await met(sub)
+        pub.close()
+        # The loop ends before the closing has begun.
+        return pub
+
+    assert asyncio.run(main()).closed
+    check_gone(sub)
+
+
+def test_closing_that_is_cancelled_goes_on(sub, other, farewell):
+    farewell(10 * DEADLINE)
+
+    async def main():
+        pub = await met(sub)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(pub.close(), 0.1)
+        assert not pub.closed
+        return pub
+
+    assert asyncio.run(main()).closed
+    check_gone(sub)
+
+
+def test_the_loop_goes_on_meanwhile(sub, other, farewell):
+    farewell(0.2)
+
+    async def main():
+        pub = await met(sub)
+        closing = asyncio.ensure_future(pub.close())
+        turns = 0
+        while not closing.done():
+            turns += 1
+            with pytest.raises(oz.ClosedError):
+                await pub.publish("a.b")
+            await asyncio.sleep(0.001)
+        assert turns > 20
+
+    asyncio.run(main())
+    check_gone(sub)
+
+
+def test_nobody_is_told_anything_after_the_goodbye(sub, other, farewell):
+    farewell(0.5)
+
+    async def main():
+        pub = await met(sub)
+        pub._dispatch.beats_at = 0.0
+        closing = pub.close()
+        while len(heard(sub)) == 2:
+            await asyncio.sleep(0.002)
+        # It would answer that.
+        sub.subscribe("b.*")
+        sub.wait_ready(timeout=DEADLINE)
+        await closing
+
+    asyncio.run(main())
+    assert len(heard(sub)) == 1
+
+
+def test_closing_again_ends_it(sub, other, farewell):
+    farewell(10 * DEADLINE)
+
+    async def main():
+        pub = await met(sub)
+        pub.close()
+        await asyncio.sleep(0.01)
+        await pub.close()
+        assert pub.closed
+
+    asyncio.run(asyncio.wait_for(main(), DEADLINE))
+    check_gone(sub)
+
+
+def test_a_context_of_ones_own_can_be_ended_right_after_closing(sub, other):
+    async def main():
+        context = zmq.asyncio.Context()
+        pub = await met(sub, context=context)
+        pub.close()
+        context.term()
+
+    asyncio.run(main())
+    check_gone(sub)
+
+
+def test_it_closes_after_its_context_was_ended(sub, other):
+    async def main():
+        context = zmq.asyncio.Context()
+        pub = await met(sub, context=context)
+        ending = asyncio.ensure_future(asyncio.to_thread(context.term))
+        await asyncio.sleep(0.1)
+        await pub.close()
+        await asyncio.wait_for(ending, DEADLINE)
+        assert pub.closed
+
+    asyncio.run(main())
