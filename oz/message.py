@@ -51,6 +51,7 @@ class Message:
         time_ns: when it was taken from the socket, in nanoseconds since 1970 (`time.time_ns`).
         headers: what was published with it; empty unless the message was routed.
         reply_to: the subject to answer on, or None.
+        message_id: the id that it was published with, bytes or a series and a number; or None.
         origin: the publisher, 16 bytes that it has anew at each start; None unless the message was routed.
         sequence: its number among those of its publisher for this subscriber, from 0; None unless routed.
         gap: how many messages were lost just before this one; 0 also when nobody can know.
@@ -60,6 +61,7 @@ class Message:
 
     headers: Mapping[str, Any] = MappingProxyType({})
     reply_to: str | None = None
+    message_id: bytes | tuple[bytes, int] | None = None
     origin: bytes | None = None
     sequence: int | None = None
     gap: int = 0
@@ -195,22 +197,23 @@ class RoutedMessage(Message):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what came."""
         arrival = (self.origin, self.sequence, self.time_ns, self.gap)
-        extras = (dict(self.headers), self.reply_to)
+        extras = (dict(self.headers), self.reply_to, self.message_id)
         return _remake, (self.subject, self.payload, self.frames[1:], arrival, extras)
 
 
 class RichMessage(RoutedMessage):
-    """A routed message with headers, a subject to answer on, several frames or a payload that was decoded.
+    """A routed message with headers, an id, a subject to answer on, several frames or a decoded payload.
 
     Attributes:
         body: the bytes of the payload, or a list of those of several frames.
     """
 
-    __slots__ = ("body", "headers", "reply_to")
+    __slots__ = ("body", "headers", "message_id", "reply_to")
 
     body: Any
     headers: Mapping[str, Any]
     reply_to: str | None
+    message_id: bytes | tuple[bytes, int] | None
 
     @property
     def frames(self) -> list[bytes]:  # type: ignore[override]
@@ -228,7 +231,7 @@ def _remake(subject: Any, payload: Any, body: Any, arrived: tuple[Any, ...], ext
     arrival = Arrival(origin, sequence, time_ns, gap, 0)
     message = RichMessage(subject, payload, DELIVERED, arrival, 0)
     message.body = body
-    message.headers, message.reply_to = extras
+    message.headers, message.reply_to, message.message_id = extras
     return message
 
 

@@ -101,7 +101,9 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
 
         find, known = weakref.ref(self), None
 
-        async def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> None:
+        async def publish(
+            subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None, message_id: Any = None
+        ) -> None:
             nonlocal known
             # None in the child of a fork, which is refused further on.
             loop = _get_running_loop()
@@ -110,7 +112,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
                 publisher = find()
                 if publisher is not None and not publisher.closed:
                     publisher._adopt(loop)
-            waiting = shortcut(subject, payload, headers=headers, key=key)
+            waiting = shortcut(subject, payload, headers=headers, key=key, message_id=message_id)
             if waiting is not None:
                 await waiting
 
@@ -124,6 +126,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         *,
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
+        message_id: bytes | tuple[bytes, int] | None = None,
     ) -> None:
         """Publish one message; see `oz.Publisher.publish`.
 
@@ -135,7 +138,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         """
         if (loop := _get_running_loop()) is not None:
             self._adopt(loop)
-        refused = self._outlet.publish(self, subject, payload, headers, key)
+        refused = self._outlet.publish(self, subject, payload, headers, key, message_id)
         if refused is not None:
             for pause in self._try_again(subject, refused):
                 await asyncio.sleep(pause)

@@ -46,6 +46,8 @@ class SubscriberStats:
     """Messages that a subscription let go because of its `keep`."""
     recovered: int = 0
     """Lost messages that were had again."""
+    repeated: int = 0
+    """Messages skipped because one with the same id was delivered before; see `dedupe`."""
     timed_out: int = 0
     """Messages not delivered to a subscription because its pattern ran out of time."""
     failed: int = 0

@@ -13,6 +13,7 @@ from typing import Any
 from oz.protocol import keeping
 from oz.protocol.declarations import Chunk, Declarations, Wishes
 from oz.protocol.declared import declare
+from oz.protocol.repeats import MessageId, Repeats
 from oz.protocol.sources import Source
 from oz.protocol.subscriptions import Subscription, SubscriptionTable
 from oz.wire.keys import ID_SIZE, Declared, Terms, pattern_key, stream_key
@@ -36,17 +37,20 @@ class Stream:
         sources: what is known of each publisher, by origin.
         kept: what holds messages back, unless `keep` is `"all"`.
         is_shared: whether others read the same key.
+        repeats: the ids of what came, where repeats are dropped.
     """
 
-    __slots__ = ("is_shared", "kept", "key", "sources", "table")
+    __slots__ = ("is_shared", "kept", "key", "repeats", "sources", "table")
 
-    def __init__(self, key: bytes, terms: Terms, *, is_shared: bool) -> None:
+    def __init__(self, key: bytes, terms: Terms, *, is_shared: bool, dedupe: bool = False) -> None:
         """Start without subscriptions."""
         self.key = key
         self.table = SubscriptionTable()
         self.sources: dict[bytes, Source] = {}
         self.kept = keeping.make(terms.keep, terms.limit)
         self.is_shared = is_shared
+        # For each stream: subscriptions on other terms get a message again, and are to.
+        self.repeats = Repeats() if dedupe else None
 
 
 class Interest:
@@ -54,11 +58,11 @@ class Interest:
 
     __slots__ = ("declarations", "stream", "terms")
 
-    def __init__(self, name: bytes, terms: Terms) -> None:
+    def __init__(self, name: bytes, terms: Terms, *, dedupe: bool) -> None:
         """Start with none."""
         self.terms = terms
         self.declarations = Declarations(name, terms)
-        self.stream = Stream(stream_key(name), terms, is_shared=False)
+        self.stream = Stream(stream_key(name), terms, is_shared=False, dedupe=dedupe)
 
 
 class Streams:
@@ -68,6 +72,7 @@ class Streams:
         by_key: each stream by the key that its messages come on.
         kept: those that hold messages back.
         is_gathering: something is still to be declared.
+        dedupe: messages with an id that was there before are dropped.
     """
 
     __slots__ = (
@@ -78,16 +83,19 @@ class Streams:
         "_number",
         "_renew_at",
         "by_key",
+        "dedupe",
         "is_gathering",
         "kept",
     )
 
-    def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, random_bytes: Callable[[int], bytes], *, dedupe: bool = False) -> None:
         """Start with none.
 
         Args:
             random_bytes: such as `os.urandom`; the name of this subscriber is made with it.
+            dedupe: whether messages with an id that was there before are dropped.
         """
+        self.dedupe = dedupe
         self._name = random_bytes(_NAME_SIZE)
         self._number = 0
         self._interests: dict[Terms, Interest] = {}
@@ -109,7 +117,7 @@ class Streams:
         interest = self._interests.get(terms)
         is_new = interest is None
         if interest is None:
-            interest = Interest(self._next_name(), terms)
+            interest = Interest(self._next_name(), terms, dedupe=self.dedupe)
             self._interests[terms] = interest
             self.by_key[interest.stream.key] = interest.stream
             if interest.stream.kept is not None:
@@ -139,10 +147,17 @@ class Streams:
             key = pattern_key(declared)
             stream = self.by_key.get(key)
             if stream is None:
-                stream = self.by_key[key] = Stream(key, terms, is_shared=True)
+                stream = self.by_key[key] = Stream(key, terms, is_shared=True, dedupe=self.dedupe)
                 new.append(key)
             stream.table.add_pattern(subscription, pattern)
         return new
+
+    def mark_seen(self, message_ids: Iterable[MessageId]) -> None:
+        """Take messages for delivered on the streams that there are."""
+        known = [stream.repeats for stream in self.by_key.values() if stream.repeats is not None]
+        for message_id in message_ids:
+            for repeats in known:
+                repeats.add(message_id)
 
     def remove(self, subscription: Subscription) -> Wishes:
         """Take a subscription out; with the last of its terms the stream says goodbye."""

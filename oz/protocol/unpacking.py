@@ -11,6 +11,7 @@ from typing import Any
 from oz.errors import ProtocolError
 from oz.message import Arrival, Gap, LoneMessage, Message, MessageBatch, RichMessage, RoutedMessage
 from oz.protocol.intake import Intake
+from oz.protocol.repeats import Repeats
 from oz.protocol.sources import Source, find
 from oz.protocol.streams import Stream, Streams
 from oz.protocol.subscriptions import Route, Subscription
@@ -19,6 +20,7 @@ from oz.wire.batch import (
     CONTROL,
     HEAD_SIZE,
     HEADERS,
+    MESSAGE_ID,
     REPLY_TO,
     RETAINED,
     SHORT,
@@ -218,7 +220,8 @@ class Unpacking(Intake):
         else:
             if is_plain:
                 bodies = [(payload, None) for payload in payloads]
-            messages = self._select(routes, bodies, arrival, only)
+            # Last values are given again on purpose.
+            messages = self._select(routes, bodies, arrival, only, stream.repeats if only is None else None)
             self.stats.filtered += seen
         if messages:
             source.unreported = 0
@@ -261,6 +264,7 @@ class Unpacking(Intake):
         bodies: list[tuple[Any, dict[Any, Any] | None]],
         arrival: Arrival,
         only: set[Subscription] | None,
+        repeats: Repeats | None,
     ) -> list[Message]:
         """Make the messages that are new, wanted and can be decoded."""
         messages: list[Message] = []
@@ -270,12 +274,20 @@ class Unpacking(Intake):
                 continue
             body, extras = bodies[place]
             message = self._make(route, body, extras, arrival, place)
+            if message is not None and repeats is not None and self._is_repeated(message, repeats):
+                continue
             if message is not None:
                 if not messages:
                     # What was lost shows at the first that is delivered.
                     arrival.first = place
                 messages.append(message)
         return messages
+
+    def _is_repeated(self, message: Message, repeats: Repeats) -> bool:
+        if message.message_id is None or repeats.add(message.message_id):
+            return False
+        self.stats.repeated += 1
+        return True
 
     def _make(
         self, route: Route, body: Any, extras: dict[Any, Any] | None, arrival: Arrival, place: int
@@ -295,6 +307,8 @@ class Unpacking(Intake):
         extras = extras or {}
         message.headers = extras.get(HEADERS) or {}
         message.reply_to = extras.get(REPLY_TO)
+        named = extras.get(MESSAGE_ID)
+        message.message_id = tuple(named) if type(named) is list else named
         return message
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -10,13 +10,18 @@ from typing import Any, NamedTuple
 import msgpack
 import pyarrow as pa
 
+from oz.errors import ProtocolError
 from oz.journal import Kind
 from oz.journal.schema import BATCH_ROWS, offsets
 from oz.message import LoneMessage, Message, MessageBatch, RoutedMessage
 from oz.subjects.pattern import Pattern
+from oz.wire.batch import check_id
 
 MORE = "oz-more"
 """The header that holds the frames behind the payload, where a message has any."""
+
+MESSAGE_ID = "oz-id"
+"""The header that holds the id that the message was published with, where it has any."""
 
 MOST = (1 << 63) - 1
 """The largest number that a column takes."""
@@ -137,32 +142,48 @@ def _storable(numbers: list[int | None]) -> list[int | None]:
 
 
 def _packed(message: Message) -> bytes | None:
-    """Pack the headers, and the frames behind the payload with them."""
-    headers: Mapping[Any, Any] = message.headers
-    more = message.frames[2:]
-    if not headers and not more:
-        return None
-    fields = {name: value for name, value in headers.items() if name != MORE}
-    packed: bytes = msgpack.packb(fields | ({MORE: more} if more else {}), use_bin_type=True)
-    return packed
+    """Pack the headers, and with them the id and the frames behind the payload."""
+    own = {MORE: message.frames[2:] or None, MESSAGE_ID: message.message_id}
+    fields = {name: value for name, value in message.headers.items() if name not in own}
+    fields |= {name: value for name, value in own.items() if value is not None}
+    packed: bytes = msgpack.packb(fields, use_bin_type=True)
+    return packed if fields else None
 
 
-def unpack_headers(packed: bytes | None) -> tuple[dict[Any, Any], list[bytes]]:
-    """Read headers and the frames behind the payload, as a recorder packs them.
+class Headers(NamedTuple):
+    """What a recorder packs into the column `headers`.
 
-    Returns:
-        Both empty when there are none, or when something else than a recorder wrote them.
+    Attributes:
+        fields: the headers that the message was published with.
+        more: the frames behind the payload.
+        message_id: the id that it was published with.
     """
+
+    fields: dict[Any, Any]
+    more: list[bytes]
+    message_id: bytes | tuple[bytes, int] | None
+
+
+def unpack_headers(packed: bytes | None) -> Headers:
+    """Read headers as a recorder packs them; none when something else than a recorder wrote them."""
     try:
-        headers = msgpack.unpackb(packed, raw=False, strict_map_key=False) if packed else {}
+        fields = msgpack.unpackb(packed, raw=False, strict_map_key=False) if packed else {}
     except ValueError:
-        return {}, []
-    if not isinstance(headers, dict):
-        return {}, []
-    more = headers.pop(MORE, [])
+        fields = {}
+    if not isinstance(fields, dict):
+        fields = {}
+    more = fields.pop(MORE, [])
     if not isinstance(more, list) or any(type(frame) is not bytes for frame in more):
         more = []
-    return headers, more
+    return Headers(fields, more, _as_id(fields.pop(MESSAGE_ID, None)))
+
+
+def _as_id(found: Any) -> bytes | tuple[bytes, int] | None:
+    try:
+        check_id(found)
+    except ProtocolError:
+        return None
+    return (found[0], found[1]) if isinstance(found, list) else found
 
 
 def columns_of_loss(pattern: str, loss: Loss) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from itertools import groupby
 from typing import Any, Literal, Self
 
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
-from oz.journal import Writer
+from oz.journal import Journal, Writer
 from oz.journal.columns import arranged
 from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
 from oz.message import Gap, MessageBatch
+from oz.protocol.repeats import SINGLES, MessageId
 from oz.services.backlog import Arrived, Backlog, Item, as_messages, is_batch
-from oz.services.columns import Loss, columns_of, columns_of_loss, sizes_of, spanning
+from oz.services.columns import Loss, columns_of, columns_of_loss, sizes_of, spanning, unpack_headers
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, parse
 from oz.sync.subscriber import Subscriber
 
@@ -91,7 +92,8 @@ class Recorder:
                 and counts it.
             commit_seconds: after one commit wait for so long, or for 1 MiB, before the next. A message that
                 comes after a silence of that length is written at once.
-            subscriber: further options of `oz.Subscriber`, such as `high_water_mark`.
+            subscriber: further options of `oz.Subscriber`, such as `high_water_mark`; with `dedupe` a repeat
+                of one of the last 262,144 records is dropped too, whoever recorded it.
             writer: options of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
 
         Raises:
@@ -119,10 +121,11 @@ class Recorder:
             if self.writer.end_offset:
                 self._backlog.put(Loss(None, time.time_ns()))
             options: dict[str, Any] = {"on_gap": self._note_gap} if self._is_routed else {}
-            self.subscriber = Subscriber(
-                connect, bind, dialect=dialect, filtering=filtering, **options, **(subscriber or {})
-            )
+            options |= subscriber or {}
+            self.subscriber = Subscriber(connect, bind, dialect=dialect, filtering=filtering, **options)
             self.subscriber.subscribe(compiled)
+            if options.get("dedupe"):
+                self.subscriber.mark_seen(_recorded_ids(directory, self.writer.end_offset))
         except BaseException:
             self.writer.close()
             raise
@@ -290,6 +293,17 @@ class Recorder:
         except JournalError:
             if error[0] is None:
                 raise
+
+
+def _recorded_ids(directory: str | os.PathLike[str], end: int) -> Iterator[MessageId]:
+    """Give the ids of the last records."""
+    if not end:
+        return
+    for batch in Journal(directory).batches(start=max(0, end - SINGLES), columns=["headers"]):
+        for packed in batch.column("headers").drop_null().to_pylist():
+            found = unpack_headers(packed).message_id
+            if found is not None:
+                yield found
 
 
 def _parts(items: list[Item]) -> Iterator[list[Arrived] | Loss]:

@@ -163,14 +163,14 @@ def replay(
 
 
 def _publish(publisher: Publisher, record: Record, done: ReplayStats, *, with_headers: bool) -> None:
-    found, more = unpack_headers(record.headers)
+    found, more, message_id = unpack_headers(record.headers)
     # Whoever published it may have sent what oz itself refuses to.
     fields = {name: value for name, value in found.items() if type(name) is str and type(value) in _ALLOWED}
     payload: Any = [record.payload, *more] if more else record.payload
     if with_headers:
         fields.update(_added(record))
     try:
-        publisher.publish(record.subject, payload, headers=fields or None)
+        publisher.publish(record.subject, payload, headers=fields or None, message_id=message_id)
     except WouldBlock:
         raise
     except (ValueError, TypeError):

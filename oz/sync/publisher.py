@@ -71,6 +71,7 @@ class Publisher(PublisherBase):
         *,
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
+        message_id: bytes | tuple[bytes, int] | None = None,
     ) -> None:
         """Publish one message.
 
@@ -80,6 +81,8 @@ class Publisher(PublisherBase):
             headers: text to text, bytes, numbers, truth values or None. Only subscribers that have the
                 publisher filter get them.
             key: what sticky queue groups go by, in place of the subject.
+            message_id: what a repeat is known by to those with `dedupe`: up to 64 bytes, or a pair of such
+                bytes and a number.
 
         Raises:
             SubjectError: the dialect does not allow the subject, or a `_LOCAL.` one would leave this host.
@@ -88,7 +91,7 @@ class Publisher(PublisherBase):
             ClosedError: the publisher is closed.
             OwnershipError: the publisher was made before a fork.
         """
-        refused = self._outlet.publish(self, subject, payload, headers, key)
+        refused = self._outlet.publish(self, subject, payload, headers, key, message_id)
         if refused is not None:
             # Other threads have the socket meanwhile, and may close it; a lock alone would not be fair.
             for pause in self._try_again(subject, refused):

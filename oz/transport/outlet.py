@@ -15,6 +15,7 @@ import zmq
 
 from oz.protocol.audience import PLAIN, ROUTED, Audience
 from oz.protocol.packing import Rich
+from oz.protocol.repeats import MessageId
 from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
@@ -95,6 +96,7 @@ class Outlet:
         payload: Any,
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
+        message_id: MessageId | None = None,
     ) -> Refused | None:
         """Send one message.
 
@@ -106,6 +108,7 @@ class Outlet:
             payload: bytes, or what the codec encodes.
             headers: go with it to those who have the publisher filter.
             key: what sticky queue groups go by.
+            message_id: what a repeat is known by.
 
         Returns:
             None; or the message, when a subscriber is at its high-water mark and it was not sent.
@@ -114,8 +117,8 @@ class Outlet:
             SubjectError, ProtocolError, ClosedError, OwnershipError, TypeError: see `oz.Publisher.publish`.
         """
         extras = None
-        if headers is not None or key is not None:
-            key, extras = as_key(key), extras_of(headers)
+        if headers is not None or key is not None or message_id is not None:
+            key, extras = as_key(key), extras_of(headers, message_id)
         if self._encode is not None:
             payload = self._encode(payload)
         if type(payload) is not bytes:
@@ -151,8 +154,10 @@ class Outlet:
         quick, waiting, add = self.routes.quick, window.messages, window.messages.extend
         find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
 
-        def publish(subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None) -> Any:
-            if type(payload) is bytes and headers is None is key:
+        def publish(
+            subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None, message_id: Any = None
+        ) -> Any:
+            if type(payload) is bytes and headers is None is key and message_id is None:
                 try:
                     way = quick[subject]
                 except (KeyError, TypeError):
@@ -177,7 +182,7 @@ class Outlet:
                     owner = find()
                     if not self.look(owner) and self._try_plain(owner, way, payload):
                         return None
-            return long_way(find(), subject, payload, headers=headers, key=key)
+            return long_way(find(), subject, payload, headers=headers, key=key, message_id=message_id)
 
         return publish
 

@@ -6,14 +6,20 @@ from typing import Any
 
 import zmq
 
-from oz.wire.batch import HEADERS, REPLY_TO
+from oz.errors import ProtocolError
+from oz.wire.batch import HEADERS, MESSAGE_ID, REPLY_TO, check_id
 
 
-def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> dict[str, Any]:
+def extras_of(
+    headers: dict[str, Any] | None,
+    message_id: bytes | tuple[bytes, int] | None = None,
+    reply_to: str | None = None,
+) -> dict[str, Any]:
     """Put the extras of a message together.
 
     Raises:
         TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None.
+        ValueError: a header or the id has no form on the wire.
     """
     extras: dict[str, Any] = {}
     if headers is not None and not isinstance(headers, dict):
@@ -31,6 +37,12 @@ def extras_of(headers: dict[str, Any] | None, reply_to: str | None = None) -> di
             if not is_utf8(name) or (isinstance(value, str) and not is_utf8(value)):
                 raise ValueError(f"header {name!r} holds text that is not UTF-8: {value!r}")
         extras[HEADERS] = dict(headers)
+    if message_id is not None:
+        try:
+            check_id(message_id)
+        except ProtocolError as error:
+            raise ValueError(str(error)) from None
+        extras[MESSAGE_ID] = message_id
     if reply_to is not None:
         extras[REPLY_TO] = reply_to
     return extras

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import time
 import weakref
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any
 
 import zmq
 
-from oz.errors import ClosedError, PatternError, ProtocolError, Timeout
+from oz.errors import PatternError
 from oz.message import Message
 from oz.protocol.declarations import Wishes
 from oz.protocol.intake import Intake
@@ -23,10 +21,11 @@ from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Handler, Subscription
 from oz.protocol.unpacking import OnGap, Unpacking
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
+from oz.transport.asking import Asking
 from oz.transport.frames import frame_reader
 from oz.transport.guard import StrictGuard
 from oz.transport.inlet import PATIENCE_MS, Inlet, RoutedInlet
-from oz.transport.socket import BaseSocket, check_delimiter
+from oz.transport.socket import check_delimiter
 from oz.transport.terms import Filtering, Keep, Policy, check_count, check_filtering, check_terms
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import Terms
@@ -35,28 +34,18 @@ _log = logging.getLogger("oz.subscriber")
 
 EVERYTHING = compile(b"", "zmq")
 
-GOODBYE_SECONDS = 0.5
-"""How long closing waits at most for the goodbye to be sent."""
-
 ROUTED_HIGH_WATER_MARK = 1_000
 """Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
 
-_NOBLOCK = int(zmq.NOBLOCK)
 
-
-class SubscriberBase(BaseSocket):
+class SubscriberBase(Asking):
     """A SUB socket that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting."""
 
     _kind = zmq.SUB
     _accepted_kinds = (zmq.SUB,)
-    _intake: Intake
     _inlet: Inlet
-    _streams: Streams | None
     _is_shared: bool
-    _is_drained: bool = False
-    _ready: deque[Message]
     _waiting: deque[Message]
-    _rest: deque[bytes]
 
     def __init__(
         self,
@@ -70,6 +59,7 @@ class SubscriberBase(BaseSocket):
         high_water_mark: int | None = None,
         filtering: Filtering = "prefix",
         shared: bool = False,
+        dedupe: bool = False,
         on_gap: OnGap | None = None,
     ) -> None:
         r"""Make a subscriber.
@@ -89,6 +79,9 @@ class SubscriberBase(BaseSocket):
                 does. `"publisher"` needs oz there too: it sends what matches, and no loss is silent.
             shared: with `filtering="publisher"`, for a pattern that very many subscribers have: the
                 publisher sends each message once for all of them.
+            dedupe: with `filtering="publisher"`, drop what was published with a `message_id` that a message
+                before had, and count it in `stats.repeated`. The ids of 16,384 series are remembered, each
+                with its numbers as spans, and the newest 262,144 ids that have no number.
             on_gap: with `filtering="publisher"`, called with an `oz.Gap` whenever messages were lost.
 
         Raises:
@@ -103,10 +96,10 @@ class SubscriberBase(BaseSocket):
         else:
             kind = None
         found, ends = find_codec(codec), check_delimiter(delimiter)
-        is_routed = check_filtering(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
+        is_routed = check_filtering(filtering, shared=shared, dedupe=dedupe, on_gap=on_gap, delimiter=ends)
         self._create(context, kind, dialect, StrictGuard())
         self._is_shared = shared
-        self._streams = Streams(os.urandom) if is_routed else None
+        self._streams = Streams(os.urandom, dedupe=dedupe) if is_routed else None
         if self._streams is not None:
             unpacking = Unpacking(self._streams, found, on_gap)
             self._intake = unpacking
@@ -198,26 +191,20 @@ class SubscriberBase(BaseSocket):
                 self._ask(self._streams.add(subscription, terms, last_value=last_value))
         return subscription
 
-    def _ask(self, wishes: Wishes) -> None:
-        """Tell ZeroMQ what to ask for, and what no longer."""
-        if self.closed:
-            return
-        for key in wishes.wanted:
-            super().set(zmq.SUBSCRIBE, key)
-        for key in wishes.dropped:
-            super().set(zmq.UNSUBSCRIBE, key)
+    def mark_seen(self, message_ids: Iterable[bytes | tuple[bytes, int]]) -> None:
+        """Take messages with these ids for delivered: the subscriptions that stand drop their repeats.
 
-    def _declare_gathered(self) -> None:
-        if self._streams is not None and self._streams.is_gathering:
-            with self._guard:
-                self._ask(self._streams.flush())
+        For those who keep in a file or a database what they have handled already.
 
-    def _declare_overdue(self) -> None:
-        """Declare what was gathered, and again what nobody answered."""
-        if self._streams is not None:
-            self._declare_gathered()
-            with self._guard:
-                self._ask(self._streams.renew(time.monotonic()))
+        Args:
+            message_ids: as of `Message.message_id`, the oldest first.
+
+        Raises:
+            ValueError: without `dedupe`.
+        """
+        if self._streams is None or not self._streams.dedupe:
+            raise ValueError("this subscriber does not look at ids; make it with dedupe=True")
+        self._streams.mark_seen(message_ids)
 
     def unsubscribe(self, topic: str | bytes | Pattern | Subscription | Iterable[Any]) -> None:
         """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
@@ -250,87 +237,6 @@ class SubscriberBase(BaseSocket):
         self._ready.extend(kept)
         if isinstance(self._intake, Unpacking):
             self._intake.retain(lambda message: any(one.active for one in message.subscriptions))
-
-    @staticmethod
-    def _is_kept(message: Message) -> bool:
-        """Tell whether a message that was dispatched and waits in line is still to be given."""
-        return any(one.handler is None and one.keeps for one in message.subscriptions)
-
-    @staticmethod
-    def _still_wanted(message: Message) -> bool:
-        """Tell whether a message is for whoever receives."""
-        return any(one.handler is None and one.wants(message) for one in message.subscriptions)
-
-    @staticmethod
-    def _count(message: Message) -> None:
-        """Count a message for subscriptions that end after so many."""
-        for subscription in message.subscriptions:
-            if subscription.left is not None and subscription.active:
-                subscription.count(message)
-
-    @property
-    def _has_some(self) -> bool:
-        """Whether a message is here already, taken from the socket."""
-        if self._ready or self._rest:
-            return True
-        unpacking = self._intake
-        return isinstance(unpacking, Unpacking) and (
-            bool(unpacking.waiting) or any(stream.kept for stream in unpacking.streams.kept)
-        )
-
-    def _begin_drain(self) -> None:
-        """Stop asking publishers that filter. A plain one goes on until what is here has been taken."""
-        if self._streams is not None:
-            with self._guard:
-                self._ask(self._streams.leave())
-
-    def _has_left(self) -> bool:
-        """Tell whether nothing more can be on its way from publishers that filter."""
-        return self._streams is None or self._streams.has_left()
-
-    def _end_drain(self) -> None:
-        with self._guard:
-            if self._streams is not None:
-                self._ask(Wishes(dropped=list(self._streams.by_key)))
-            else:
-                for subscription in self._intake.table:
-                    self._ask(Wishes(dropped=self._intake.table.remove(subscription)))
-        self._is_drained = True
-
-    def _check_drained(self) -> None:
-        if self._is_drained and not self._has_some:
-            raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
-
-    def _check_routed(self) -> None:
-        """Refuse a subscriber that no publisher filters for.
-
-        Raises:
-            ValueError: only publishers that filter answer.
-            ClosedError: the subscriber is closed.
-        """
-        self._check_open()
-        if self._streams is None:
-            raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
-
-    def _is_ready(self) -> bool:
-        """Tell whether every publisher has answered everything; see `wait_ready`.
-
-        Raises:
-            ProtocolError: a publisher refuses a pattern.
-        """
-        assert self._streams is not None
-        refusals = self._streams.refusals()
-        if refusals:
-            raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
-        return self._streams.is_ready(self._connections, time.time_ns())
-
-    def _not_ready(self, timeout: float | None) -> Timeout:
-        assert self._streams is not None
-        state = self._streams.unready()
-        return Timeout(
-            f"not ready within {timeout or 0:g} s: {state['publishers']} publishers were heard over "
-            f"{self._connections} connections, {state['unanswered']} declarations are unanswered"
-        )
 
     def _compile(self, pattern: Any, dialect: str) -> list[Pattern]:
         if isinstance(pattern, (bytes, bytearray, memoryview)):
@@ -406,20 +312,24 @@ class SubscriberBase(BaseSocket):
 
     # receiving -------------------------------------------------------------------------------------------
 
+    @staticmethod
+    def _is_kept(message: Message) -> bool:
+        """Tell whether a message that was dispatched and waits in line is still to be given."""
+        return any(one.handler is None and one.keeps for one in message.subscriptions)
+
+    @staticmethod
+    def _still_wanted(message: Message) -> bool:
+        """Tell whether a message is for whoever receives."""
+        return any(one.handler is None and one.wants(message) for one in message.subscriptions)
+
+    @staticmethod
+    def _count(message: Message) -> None:
+        """Count a message for subscriptions that end after so many."""
+        for subscription in message.subscriptions:
+            if subscription.left is not None and subscription.active:
+                subscription.count(message)
+
     def _log_failure(self, subscription: Subscription) -> None:
         """Report that a handler raised; the message still goes to everybody else."""
         self.stats.failed += 1
         _log.exception("the handler of %r raised", subscription)
-
-    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
-        if self._streams is not None and not self.closed and not self._guard.is_foreign:
-            with self._guard:
-                goodbye = self._streams.leave()
-                if goodbye.wanted:
-                    # What stands is not taken back: that goes by itself when the connection does. A context
-                    # that was ended under the socket allows nothing but closing.
-                    with suppress(zmq.ZMQError):
-                        self._ask(Wishes(goodbye.wanted))
-                    if not linger and timeout is None:
-                        linger = round(1000 * GOODBYE_SECONDS)
-        return super()._close_socket(linger, timeout)

@@ -39,7 +39,9 @@ def check_seconds(name: str, value: Any, most: float) -> None:
         raise ValueError(f"{name} is from 0 to {most:,g} seconds, not {value!r}")
 
 
-def check_filtering(filtering: Any, *, shared: bool, on_gap: Any, delimiter: bytes | None) -> bool:
+def check_filtering(
+    filtering: Any, *, shared: bool, dedupe: bool, on_gap: Any, delimiter: bytes | None
+) -> bool:
     """Tell whether the publisher is to filter.
 
     Raises:
@@ -49,8 +51,11 @@ def check_filtering(filtering: Any, *, shared: bool, on_gap: Any, delimiter: byt
     if filtering not in ("prefix", "publisher"):
         raise ValueError(f'filtering is "prefix" or "publisher", not {filtering!r}')
     is_routed = bool(filtering == "publisher")
-    if not is_routed and (shared or on_gap is not None):
-        raise ValueError('shared and on_gap need filtering="publisher": a plain publisher numbers nothing')
+    if not is_routed and (shared or dedupe or on_gap is not None):
+        raise ValueError(
+            'shared, dedupe and on_gap need filtering="publisher": '
+            "a plain publisher gives messages no number and no id"
+        )
     if is_routed and delimiter is not None:
         raise ValueError('a delimiter is for plain messages; filtering="publisher" needs none')
     if on_gap is not None and not callable(on_gap):

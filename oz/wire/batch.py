@@ -28,6 +28,9 @@ _KNOWN_FLAGS = CONTROL | RICH | RETAINED
 HEADERS, REPLY_TO, MESSAGE_ID = "headers", "reply_to", "id"
 """The keys of the extras of a message."""
 
+MAX_ID = 64
+"""Bytes of a message's id, or of the series that it is a number of."""
+
 MAX_COUNT = 65_535
 """Messages in one batch."""
 
@@ -208,17 +211,36 @@ def check_extras(extras: Any) -> None:
 
     Raises:
         ProtocolError: they are no map; headers are not text to text, bytes, numbers, truth values or nil;
-            or what to reply to is not text.
+            or what to reply to is not text; or an id has no form that ids have.
     """
     if type(extras) is not dict:
         raise ProtocolError("the extras of a message are no map")
     headers, reply_to = extras.get(HEADERS, {}), extras.get(REPLY_TO)
+    if MESSAGE_ID in extras:
+        check_id(extras[MESSAGE_ID])
     if not (reply_to is None or type(reply_to) is str):
         raise ProtocolError("what to reply to is not text")
     if type(headers) is not dict or not all(
         type(name) is str and type(value) in _SCALARS for name, value in headers.items()
     ):
         raise ProtocolError("headers are not a map of text to scalars")
+
+
+def check_id(message_id: Any) -> None:
+    """Check the id of a message: bytes, or a series, which is bytes too, and a number in it.
+
+    Raises:
+        ProtocolError: it is neither; says what is wrong.
+    """
+    series, number = message_id, 0
+    if type(message_id) in (list, tuple):
+        if len(message_id) != 2:
+            raise ProtocolError(f"a message id is a series and a number, not {len(message_id)} values")
+        series, number = message_id
+    if type(series) is not bytes or not 0 < len(series) <= MAX_ID:
+        raise ProtocolError(f"a message id, or its series, is 1 to {MAX_ID} bytes, not {series!r}")
+    if type(number) is not int or not 0 <= number < 1 << 63:
+        raise ProtocolError(f"the number of a message id is from 0 to 2**63 - 1, not {number!r}")
 
 
 def head_start(key: bytes, flags: int, origin: bytes, epoch: int) -> bytes:

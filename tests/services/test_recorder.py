@@ -212,3 +212,21 @@ def test_a_message_that_cannot_be_stored_becomes_a_gap_and_the_others_stay(
     records = one.end()
     assert [at for at, record in enumerate(records) if record.lost == 1] == [77, 577, 1077, 1577]
     assert len(records) == 2000
+
+
+def test_a_repeat_is_recorded_once_also_by_a_recorder_that_goes_on(recording, publisher, met):
+    pub = publisher()
+    for attempt in range(2):
+        one = recording(connect=pub.endpoint, filtering="publisher", subscriber={"dedupe": True})
+        met(pub)
+        for number in range(attempt * 50, 100):
+            pub.publish("a", b"%d" % number, message_id=(b"s", number))
+            pub.publish("b", b"%d" % number, message_id=b"single %d" % number)
+        pub.publish("end", b"")
+        one.recorded((201, 1)[attempt])
+        records = one.end()
+        waiting.until(lambda: not pub.interest("a"))
+    messages = [record for record in records if record.is_message]
+    assert [int(record.payload) for record in messages if record.subject == "a"] == list(range(100))
+    assert [int(record.payload) for record in messages if record.subject == "b"] == list(range(100))
+    assert sum(record.subject == "end" for record in messages) == 2

@@ -42,8 +42,8 @@ def test_messages_come_again_in_order_with_what_was_recorded_of_them(journal, li
     import msgpack
 
     pub, sub = listener
-    headers = msgpack.packb({"trace": "7f", "oz-more": [b"second", b""]})
-    hostile = msgpack.packb({"ok": 1, 5: "no text", "list": [1], "deep": {}})
+    headers = msgpack.packb({"trace": "7f", "oz-more": [b"second", b""], "oz-id": [b"s", 3]})
+    hostile = msgpack.packb({"ok": 1, 5: "no text", "list": [1], "deep": {}, "oz-id": [b"", -1]})
     stats = replay(
         journal(
             [
@@ -64,6 +64,7 @@ def test_messages_come_again_in_order_with_what_was_recorded_of_them(journal, li
         [b"\xff\x01", b"\x00"],
         [b"a b..c", b""],
     ]
+    assert [one.message_id for one in (first, second, third, fourth)] == [None, (b"s", 3), None, None]
     assert first.headers == {"oz-offset": 0, "oz-time-ns": 5, "oz-origin": b"o" * 16, "oz-sequence": 41}
     assert second.headers == {"trace": "7f", "oz-offset": 1, "oz-time-ns": 6, "oz-reply-to": "me"}
     assert third.headers == {"oz-offset": 3, "oz-time-ns": 7}

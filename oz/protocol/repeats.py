@@ -1,0 +1,95 @@
+"""Which messages were here before, by the ids that they were published with; in bounded memory."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+MessageId = bytes | tuple[bytes, int]
+"""An id by itself, or a series and a number in it."""
+
+SINGLES = 262_144
+"""Ids without a number that are remembered."""
+
+SERIES = 16_384
+"""Series that are remembered."""
+
+SPANS = 262_144
+"""Spans of consecutive numbers that are remembered, of all series together."""
+
+
+class Repeats:
+    """Remembers ids, the newest ones: those of a series as spans, so that a million in a row cost nothing."""
+
+    __slots__ = ("_series", "_singles", "_spans")
+
+    def __init__(self) -> None:
+        """Remember none."""
+        self._singles: dict[bytes, None] = {}
+        self._series: dict[bytes, Spans] = {}
+        self._spans = 0
+
+    def add(self, message_id: MessageId) -> bool:
+        """Take an id in; tell whether it is new."""
+        if isinstance(message_id, bytes):
+            return self._add_single(message_id)
+        series, number = message_id
+        spans = self._series.pop(series, None)
+        if spans is None:
+            spans = Spans()
+        self._spans -= len(spans)
+        is_new = spans.add(number)
+        # The series that was used last is forgotten last.
+        self._series[series] = spans
+        self._spans += len(spans)
+        while len(self._series) > SERIES or (self._spans > SPANS and len(self._series) > 1):
+            self._spans -= len(self._series.pop(next(iter(self._series))))
+        return is_new
+
+    def _add_single(self, message_id: bytes) -> bool:
+        if message_id in self._singles:
+            return False
+        self._singles[message_id] = None
+        if len(self._singles) > SINGLES:
+            del self._singles[next(iter(self._singles))]
+        return True
+
+
+class Spans:
+    """A set of numbers, as spans of consecutive ones; of more than `SPANS` spans it forgets the lowest."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __len__(self) -> int:
+        """Count the spans."""
+        return len(self._starts)
+
+    def add(self, number: int) -> bool:
+        """Take a number in; tell whether it is new."""
+        starts, ends = self._starts, self._ends
+        if ends and number == ends[-1]:
+            ends[-1] = number + 1
+            return True
+        # The spans before `at` begin at the number or below it.
+        at = bisect_right(starts, number)
+        if at and number < ends[at - 1]:
+            return False
+        joins_left = at > 0 and ends[at - 1] == number
+        joins_right = at < len(starts) and starts[at] == number + 1
+        if joins_left and joins_right:
+            ends[at - 1] = ends[at]
+            del starts[at], ends[at]
+        elif joins_left:
+            ends[at - 1] = number + 1
+        elif joins_right:
+            starts[at] = number
+        else:
+            starts.insert(at, number)
+            ends.insert(at, number + 1)
+            if len(starts) > SPANS:
+                del starts[0], ends[0]
+        return True

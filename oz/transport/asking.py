@@ -1,0 +1,134 @@
+"""What a subscriber asks of publishers, whether they have answered, and how it stops asking."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+
+import zmq
+
+from oz.errors import ClosedError, ProtocolError, Timeout
+from oz.message import Message
+from oz.protocol.declarations import Wishes
+from oz.protocol.intake import Intake
+from oz.protocol.streams import Streams
+from oz.protocol.unpacking import Unpacking
+from oz.transport.socket import BaseSocket
+
+GOODBYE_SECONDS = 0.5
+"""How long closing waits at most for the goodbye to be sent."""
+
+
+class Asking(BaseSocket):
+    """The part of a subscriber that speaks with publishers, by its subscriptions."""
+
+    _intake: Intake
+    _streams: Streams | None
+    _is_drained: bool = False
+    _ready: deque[Message]
+    _rest: deque[bytes]
+
+    def _ask(self, wishes: Wishes) -> None:
+        """Tell ZeroMQ what to ask for, and what no longer."""
+        if self.closed:
+            return
+        for key in wishes.wanted:
+            super().set(zmq.SUBSCRIBE, key)
+        for key in wishes.dropped:
+            super().set(zmq.UNSUBSCRIBE, key)
+
+    def _declare_gathered(self) -> None:
+        if self._streams is not None and self._streams.is_gathering:
+            with self._guard:
+                self._ask(self._streams.flush())
+
+    def _declare_overdue(self) -> None:
+        """Declare what was gathered, and again what nobody answered."""
+        if self._streams is not None:
+            self._declare_gathered()
+            with self._guard:
+                self._ask(self._streams.renew(time.monotonic()))
+
+    # readiness -------------------------------------------------------------------------------------------
+
+    def _check_routed(self) -> None:
+        """Refuse a subscriber that no publisher filters for.
+
+        Raises:
+            ValueError: only publishers that filter answer.
+            ClosedError: the subscriber is closed.
+        """
+        self._check_open()
+        if self._streams is None:
+            raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
+
+    def _is_ready(self) -> bool:
+        """Tell whether every publisher has answered everything; see `wait_ready`.
+
+        Raises:
+            ProtocolError: a publisher refuses a pattern.
+        """
+        assert self._streams is not None
+        refusals = self._streams.refusals()
+        if refusals:
+            raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
+        return self._streams.is_ready(self._connections, time.time_ns())
+
+    def _not_ready(self, timeout: float | None) -> Timeout:
+        assert self._streams is not None
+        state = self._streams.unready()
+        return Timeout(
+            f"not ready within {timeout or 0:g} s: {state['publishers']} publishers were heard over "
+            f"{self._connections} connections, {state['unanswered']} declarations are unanswered"
+        )
+
+    # draining --------------------------------------------------------------------------------------------
+
+    def _begin_drain(self) -> None:
+        """Stop asking publishers that filter. A plain one goes on until what is here has been taken."""
+        if self._streams is not None:
+            with self._guard:
+                self._ask(self._streams.leave())
+
+    def _has_left(self) -> bool:
+        """Tell whether nothing more can be on its way from publishers that filter."""
+        return self._streams is None or self._streams.has_left()
+
+    def _end_drain(self) -> None:
+        with self._guard:
+            if self._streams is not None:
+                self._ask(Wishes(dropped=list(self._streams.by_key)))
+            else:
+                for subscription in self._intake.table:
+                    self._ask(Wishes(dropped=self._intake.table.remove(subscription)))
+        self._is_drained = True
+
+    def _check_drained(self) -> None:
+        if self._is_drained and not self._has_some:
+            raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
+
+    @property
+    def _has_some(self) -> bool:
+        """Whether a message is here already, taken from the socket."""
+        if self._ready or self._rest:
+            return True
+        unpacking = self._intake
+        return isinstance(unpacking, Unpacking) and (
+            bool(unpacking.waiting) or any(stream.kept for stream in unpacking.streams.kept)
+        )
+
+    # closing ---------------------------------------------------------------------------------------------
+
+    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
+        if self._streams is not None and not self.closed and not self._guard.is_foreign:
+            with self._guard:
+                goodbye = self._streams.leave()
+                if goodbye.wanted:
+                    # What stands is not taken back: that goes by itself when the connection does. A context
+                    # that was ended under the socket allows nothing but closing.
+                    with suppress(zmq.ZMQError):
+                        self._ask(Wishes(goodbye.wanted))
+                    if not linger and timeout is None:
+                        linger = round(1000 * GOODBYE_SECONDS)
+        return super()._close_socket(linger, timeout)
