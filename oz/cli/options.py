@@ -35,11 +35,15 @@ def endpoint_options(default: str) -> Callable[[_F], _F]:
         for name in ("--connect", "--bind"):
             note = f"  [default: {DEFAULT_ENDPOINT}]" if name == default else ""
             text = f"{name[2:].capitalize()} to this endpoint; may be repeated.{note}"
-            option = click.option(name, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
-            command = option(command)
+            command = endpoints_option(name, text)(command)
         return command
 
     return offer
+
+
+def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
+    """Offer an option that takes an endpoint each time it is given."""
+    return click.option(name, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)
 
 
 def routed_options(command: _F) -> _F:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import signal
 import sys
 import time
@@ -16,8 +15,8 @@ import click
 
 import oz
 from oz.cli.exits import say
+from oz.cli.log_lines import log_in_lines
 from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options, parse_all, ready_line
-from oz.cli.output import printable
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.services.recorder import Recorder
@@ -127,7 +126,7 @@ def record(
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
     with (
-        _log_in_lines(ctx),
+        log_in_lines(ctx),
         Recorder(
             directory,
             compiled,
@@ -164,27 +163,6 @@ def _ended_by_signals(recorder: Recorder) -> Iterator[None]:
     finally:
         for number, action in before.items():
             signal.signal(number, action)
-
-
-class _Lines(logging.Handler):
-    """Says what is logged in one line each."""
-
-    def __init__(self, ctx: click.Context) -> None:
-        super().__init__(logging.WARNING)
-        self._ctx = ctx
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(self._ctx, printable(record.getMessage()))
-
-
-@contextmanager
-def _log_in_lines(ctx: click.Context) -> Iterator[None]:
-    handler, logger = _Lines(ctx), logging.getLogger("oz")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 class _Shown:

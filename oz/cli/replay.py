@@ -17,9 +17,15 @@ import click
 import oz
 from oz.cli.exits import INTERRUPTED, NOBODY, say
 from oz.cli.journal_export import bound
-from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options, parse_all, ready_line
+from oz.cli.options import (
+    DEFAULT_ENDPOINT,
+    dialect_option,
+    endpoint_options,
+    endpoints_option,
+    parse_all,
+    ready_line,
+)
 from oz.cli.output import console
-from oz.transport import endpoints
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal
@@ -60,19 +66,10 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
     return speed
 
 
-def _endpoints(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[str]:
-    for endpoint in given:
-        try:
-            endpoints.check(endpoint, own_context=True)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-    return list(given)
-
-
 @click.command(help=_HELP, short_help="Publish what a journal holds once more.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @endpoint_options(default="--bind")
-@click.option("--to", multiple=True, metavar="ENDPOINT", callback=_endpoints, help="The same as --bind.")
+@endpoints_option("--to", "The same as --bind.")
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,
               help="How much faster than it was recorded, or max.  [default: 1]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")

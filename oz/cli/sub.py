@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from itertools import count as counting
 from typing import Any
@@ -16,6 +15,7 @@ import click
 
 import oz
 from oz.cli.exits import TIMED_OUT, say
+from oz.cli.log_lines import log_in_lines
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     check_routed,
@@ -96,7 +96,10 @@ def sub(
     options: dict[str, Any] = (
         {"filtering": "publisher", "on_gap": partial(_say_gap, ctx)} if is_routed else {}
     )
-    with _log_in_lines(ctx), oz.Subscriber(connect, bind, dialect=dialect, **options) as subscriber:
+    with (
+        log_in_lines(ctx, "warning: "),
+        oz.Subscriber(connect, bind, dialect=dialect, **options) as subscriber,
+    ):
         subscriber.subscribe(compiled, **(terms or {}))
         ready = _Ready(ctx, subscriber, ready_line(subscriber, bind, connect), is_known=not is_routed)
         ready.await_publishers(min(timeout, READY_SECONDS), len(bind) + len(connect))
@@ -105,27 +108,6 @@ def sub(
         except oz.Timeout:
             say(ctx, f"no message for {timeout:g} s")
             ctx.exit(TIMED_OUT)
-
-
-class _Lines(logging.Handler):
-    """Says what is logged in one line each."""
-
-    def __init__(self, ctx: click.Context) -> None:
-        super().__init__(logging.WARNING)
-        self._ctx = ctx
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(self._ctx, f"warning: {printable(record.getMessage())}")
-
-
-@contextmanager
-def _log_in_lines(ctx: click.Context) -> Iterator[None]:
-    handler, logger = _Lines(ctx), logging.getLogger("oz")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
 
 
 def _say_gap(ctx: click.Context, gap: oz.Gap) -> None:

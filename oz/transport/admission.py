@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oz.errors import ProtocolError, SubjectError, SubjectWarning
-from oz.protocol.routing import UNREACHABLE
+from oz.protocol.plain import UNREACHABLE
 from oz.subjects import dialects
 from oz.transport.endpoints import is_local
 from oz.wire.keys import OWN

@@ -17,7 +17,8 @@ from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.admission import check_subject
-from oz.transport.dispatch import MAX_BATCH, Dispatch
+from oz.transport.batches import MAX_BATCH
+from oz.transport.dispatch import Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
 from oz.transport.leaving import Leaving, pauses

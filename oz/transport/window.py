@@ -16,13 +16,16 @@ import zmq
 from oz.protocol.audience import Audience
 from oz.protocol.packing import STEP, Rich
 from oz.protocol.stats import PublisherStats
-from oz.transport.dispatch import BATCH_BYTES, Dispatch
+from oz.transport.dispatch import Dispatch
 from oz.transport.guard import Guard
 from oz.wire.batch import LARGE, MAX_COUNT
 
 QUIET = 20e-6
 """Seconds between two messages, wanted or not, from which a publisher counts as quiet: the next one does not
 wait for others."""
+
+BATCH_BYTES = 65_536
+"""Size that batches are held to, by taking fewer messages when those are large."""
 
 _MOST = STEP * MAX_COUNT
 

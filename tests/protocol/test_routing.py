@@ -3,9 +3,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol import routing
+from oz.protocol import lifetimes, routing
 from oz.protocol.declared import declare
-from oz.protocol.routing import ALL_PLAIN, GRACE, WITHDRAWAL_DELAY, Router
+from oz.protocol.lifetimes import GRACE, WITHDRAWAL_DELAY
+from oz.protocol.plain import ALL_PLAIN
+from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.wire.keys import (
     DECLARATION,
@@ -197,7 +199,7 @@ def test_a_member_of_a_group_that_is_cut_off_is_forgotten_at_once(router):
 
 
 def test_streams_that_vanished_are_bounded(router, monkeypatch):
-    monkeypatch.setattr(routing, "VANISHED_KEPT", 10)
+    monkeypatch.setattr(lifetimes, "VANISHED_KEPT", 10)
     names = [b"%016d" % number for number in range(25)]
     for place, name in enumerate(names):
         keys = key(1, "a", name=name), stream_key(name)
@@ -284,7 +286,7 @@ def test_declarations_beyond_the_limit_are_malformed_until_one_is_taken_back(rou
 
 
 def test_shared_patterns_beyond_the_limit_of_streams_are_refused_whole(router, monkeypatch):
-    monkeypatch.setattr(routing, "MAX_STREAMS", 2)
+    monkeypatch.setattr(lifetimes, "MAX_STREAMS", 2)
     come(router, key(1, "a", "b", is_shared=True))
     assert list(router.streams[stream_key(NAME)].refused) == [1]
     assert router.stats.malformed == 0

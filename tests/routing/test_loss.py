@@ -5,7 +5,7 @@ import time
 import pytest
 
 import oz
-from oz.protocol import routing
+from oz.protocol import lifetimes
 from oz.transport.dispatch import HEARTBEAT
 from waiting import DEADLINE, Thread, until
 
@@ -161,7 +161,7 @@ def test_what_was_published_while_nobody_was_connected_is_a_gap_at_once_after_th
 def test_a_subscriber_that_returns_after_the_time_of_grace_is_told_of_an_unknown_loss(
     through, ledger, monkeypatch
 ):
-    monkeypatch.setattr(routing, "GRACE", 0.1)
+    monkeypatch.setattr(lifetimes, "GRACE", 0.1)
     pub, between, sub = through()
     publish(pub, 0, 10)
     ledger.settle(sub, 10)
@@ -199,7 +199,7 @@ def test_a_subscriber_that_says_goodbye_is_forgotten_at_once(through, shared):
     started = time.monotonic()
     sub.close()
     until(lambda: not pub._router.streams)
-    assert time.monotonic() - started < routing.GRACE / 10
+    assert time.monotonic() - started < lifetimes.GRACE / 10
     publish(pub, 0, 5)
     assert pub.stats.unwanted == 5
 

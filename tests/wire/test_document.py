@@ -6,7 +6,8 @@ from importlib import import_module
 import pytest
 from markdown_blocks import ROOT, blocks
 
-from oz.protocol.routing import ALL_PLAIN, Router
+from oz.protocol.plain import ALL_PLAIN
+from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.wire.keys import DIALECT_NUMBERS
 from wire_vectors import rows

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 import oz
 from oz.protocol import sources
-from oz.protocol.routing import GRACE, WITHDRAWAL_DELAY, Router
+from oz.protocol.lifetimes import GRACE, WITHDRAWAL_DELAY
+from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription

@@ -1,0 +1,314 @@
+"""Sending batches, and what becomes of those for which a subscriber has no room.
+
+Whoever calls holds the publisher's guard.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import zmq
+
+from oz.protocol.audience import Audience
+from oz.protocol.holding import Held, hold
+from oz.protocol.outgoing import OutStream
+from oz.protocol.packing import Batch, sticky_key
+from oz.protocol.packing import split as split_window
+from oz.protocol.routing import Router
+from oz.transport.frames import send_frames
+from oz.wire.batch import LARGE, head_end, pack_array
+
+_send = zmq.backend.Socket.send
+_set = zmq.backend.Socket.set
+_get = zmq.backend.Socket.get
+_EVENTS = int(zmq.EVENTS)
+_NOBLOCK = int(zmq.NOBLOCK)
+_NODROP = int(zmq.XPUB_NODROP)
+
+MAX_BATCH = 256
+"""Messages in one batch, unless said otherwise."""
+
+PLAIN, RICH, CONTROL, RETAINED, RETAINED_RICH = range(5)
+"""Places in `OutStream.heads`."""
+
+_HELD_KEEPS = ("latest", "drop_oldest")
+"""What a publisher holds messages back for; the others are dropped, or wait in the way of everybody."""
+
+
+class Batches:
+    """Sends windows of published messages to the streams of their audiences.
+
+    Attributes:
+        full: streams for which something waits until there is room.
+        is_blocked: one of them holds up the publisher.
+        size: bytes of the largest batch of the last window.
+    """
+
+    __slots__ = ("_drops", "_is_lossless", "_router", "full", "is_blocked", "size")
+
+    def __init__(self, router: Router, *, drops: bool) -> None:
+        """Start with nothing to send.
+
+        Args:
+            router: the interests.
+            drops: whether a full subscriber is passed over; otherwise it holds up the publisher.
+        """
+        self._router = router
+        self._drops = drops
+        self._is_lossless = not drops
+        self.full: dict[OutStream, None] = {}
+        self.is_blocked = False
+        self.size = 0
+
+    def send(self, socket: Any, window: list[Any], *, is_rich: bool) -> None:
+        """Send what was published; see `packing.STEP`.
+
+        Args:
+            socket: the publisher.
+            window: audience, subject and payload in turn.
+            is_rich: whether some payload is not plain bytes.
+        """
+        self.make_lossless(socket)
+        self.size = 0
+        for batch in split_window(window):
+            self._send_batch(socket, batch, is_rich=is_rich)
+
+    def lose_count(self) -> None:
+        """Count anew on every stream: subscribers learn that something is lost, but not how much."""
+        for stream in list(self._router.streams.values()):
+            self._router.renumber(stream)
+        self.full.clear()
+        self.is_blocked = False
+
+    def send_alone(self, socket: Any, audience: Audience, subject: bytes, payload: bytes) -> None:
+        """Send one message: what `send` does, the short way."""
+        if not audience.is_simple:
+            self.send(socket, [audience, subject, payload], is_rich=False)
+            return
+        if not self._is_lossless:
+            self.make_lossless(socket)
+        items = [subject, payload]
+        body = pack_array(items)
+        for stream in audience.streams:
+            sequence = stream.sequence
+            if stream.vanished_at is None and not stream.is_full:
+                stream.sequence = sequence + 1
+                try:
+                    _send(socket, stream.heads[0] + head_end(sequence, 1) + body, _NOBLOCK)
+                except zmq.Again:
+                    stream.sequence = sequence
+                else:
+                    continue
+            self._send_batch(socket, Batch(stream).whole(body, items), is_rich=False)
+
+    def send_large(self, socket: Any, window: list[Any]) -> None:
+        """Send one message whose payload is large, as a frame of its own and without copying it."""
+        audience, subject, payload = window
+        self.make_lossless(socket)
+        attached = payload[0] if isinstance(payload, list) else payload
+        item = [subject, [None, payload[1]] if isinstance(payload, list) else None]
+        body = pack_array(item)
+        streams = [*audience.streams, *(one.pick(sticky_key(subject, payload)) for one in audience.choices)]
+        for stream in streams:
+            if stream.is_full:
+                self._retry(socket, stream)
+            frames = (self._head(stream, RICH, stream.sequence, 1) + body, attached)
+            if not stream.is_full and self._try(socket, stream, frames):
+                stream.sequence += 1
+            elif stream.terms.group or stream.terms.keep in _HELD_KEEPS:
+                # Within a batch, which can be held back or passed on.
+                whole = [subject, payload]
+                self._send_batch(socket, Batch(stream).whole(pack_array(whole), whole), is_rich=True)
+            else:
+                stream.sequence += 1
+                self._overflow(stream, 1, frames)
+
+    @staticmethod
+    def _head(stream: OutStream, kind: int, sequence: int, count: int) -> bytes:
+        return stream.heads[kind] + head_end(sequence, count)
+
+    def make_lossless(self, socket: Any) -> None:
+        """Have ZeroMQ say when there is no room, so that whatever is dropped is known."""
+        if not self._is_lossless:
+            _set(socket, _NODROP, 1)
+            self._is_lossless = True
+
+    def make_lossy(self, socket: Any) -> None:
+        """Have ZeroMQ drop what a plain subscriber has no room for, if that is the publisher's way."""
+        if self._is_lossless and self._drops:
+            _set(socket, _NODROP, 0)
+            self._is_lossless = False
+
+    def _send_batch(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
+        stream = batch.stream
+        if stream.is_full:
+            self._retry(socket, stream)
+        if batch.items is not None and stream.is_full and self._hold(stream, batch.items):
+            return
+        if stream.terms.keep in _HELD_KEEPS:
+            self._send_or_hold(socket, batch, is_rich=is_rich)
+            return
+        frame = self._head(stream, RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
+        self.size = max(self.size, len(frame))
+        if not self._try(socket, stream, (frame,)):
+            if stream.terms.group:
+                self._send_to_others(socket, batch)
+                return
+            self._overflow(stream, batch.count, (frame,))
+        stream.sequence += batch.count
+
+    def _send_or_hold(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
+        stream = batch.stream
+        if stream.vanished_at is not None:
+            stream.sequence += batch.count
+            return
+        frame = self._head(stream, RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
+        try:
+            _send_if_it_fits(socket, (frame,))
+        except zmq.Again:
+            assert batch.items is not None
+            self._hold(stream, batch.items)
+            self._fill(stream)
+        else:
+            stream.sequence += batch.count
+
+    def _hold(self, stream: OutStream, items: list[Any]) -> bool:
+        """Hold messages back, if the stream's terms say so."""
+        held: Held | None = hold(stream)
+        if held is None:
+            return False
+        self._router.stats.missed += held.put(stream, items)
+        return True
+
+    def _try(self, socket: Any, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
+        """Send frames that are numbered; tell whether there was room, or nobody is there to miss them."""
+        if stream.vanished_at is not None:
+            return True
+        if stream.is_gone:
+            return not stream.terms.group
+        if not stream.unsent:
+            try:
+                _send_if_it_fits(socket, frames)
+            except zmq.Again:
+                pass
+            else:
+                return True
+        self._fill(stream)
+        return False
+
+    def _overflow(
+        self, stream: OutStream, count: int, frames: tuple[bytes, ...], *, must_wait: bool = False
+    ) -> None:
+        """Do with frames that are numbered what is to be done when there is no room."""
+        if not must_wait and (self._drops or stream.terms.keep == "drop_newest"):
+            self._router.stats.missed += count
+        else:
+            stream.unsent.append(frames)
+            self.is_blocked |= not self._drops and _blocks(stream)
+
+    def _send_to_others(self, socket: Any, batch: Batch) -> None:
+        """Give what a member of a queue group has no room for to others; the rest is its own after all."""
+        stream = batch.stream
+        assert batch.items is not None
+        left = self._pass_on(socket, stream, batch.items)
+        count = len(left) // 2
+        if not count or stream.is_gone:
+            return
+        frame = self._head(stream, RICH, stream.sequence, count) + pack_array(left)
+        stream.sequence += count
+        self._overflow(stream, count, (frame,))
+
+    def _pass_on(self, socket: Any, full: OutStream, items: list[Any]) -> list[Any]:
+        """Give the messages of a member of a queue group to other members; give back those nobody takes."""
+        if full.terms.policy != "turn" and not (full.is_leaving or full.is_gone):
+            return items
+        members = [
+            one
+            for one in self._router.streams.values()
+            if one.terms.group == full.terms.group and not (one.is_full or one.is_leaving or one is full)
+        ]
+        left: list[Any] = []
+        batches: dict[OutStream, Batch] = {}
+        for at in range(0, len(items), 2):
+            item = items[at : at + 2]
+            member = next((one for one in members if _wants(one, item[0])), None)
+            if member is None:
+                left += item
+            else:
+                batches.setdefault(member, Batch(member)).add(pack_array(item)[1:], item)
+        for batch in batches.values():
+            self._send_batch(socket, batch, is_rich=True)
+        return left
+
+    def _fill(self, stream: OutStream) -> None:
+        stream.is_full = True
+        self.full[stream] = None
+
+    # when there is room again ----------------------------------------------------------------------------
+
+    def retry(self, socket: Any) -> None:
+        """Send what waits for room, as far as there is some."""
+        if not self.full:
+            return
+        self.make_lossless(socket)
+        for stream in list(self.full):
+            self._retry(socket, stream)
+
+    def _retry(self, socket: Any, stream: OutStream) -> None:
+        if stream.is_gone or stream.vanished_at is not None:
+            stream.unsent.clear()
+        try:
+            while stream.unsent:
+                send_frames(socket, stream.unsent[0], _NOBLOCK, copy=len(stream.unsent[0][-1]) < LARGE)
+                stream.unsent.popleft()
+            while stream.held and not stream.is_gone:
+                self._send_held(socket, stream)
+        except zmq.Again:
+            pass
+        else:
+            stream.is_full = False
+            self.full.pop(stream, None)
+        self.is_blocked = self.is_blocked and any(_blocks(one) for one in self.full)
+
+    def _send_held(self, socket: Any, stream: OutStream) -> None:
+        sequence, items = stream.held.take(stream, MAX_BATCH)
+        count = len(items) // 2
+        is_rich = any(type(payload) is not bytes for payload in items[1::2])
+        if stream.vanished_at is None:
+            frame = self._head(stream, RICH if is_rich else PLAIN, sequence, count) + pack_array(items)
+            _send(socket, frame, _NOBLOCK)
+        if stream.terms.keep == "latest":
+            stream.sequence += count
+        stream.held.drop(count)
+
+
+def _blocks(stream: OutStream) -> bool:
+    """Tell whether the publisher has to wait for a stream; one with a `keep` never holds anybody up."""
+    return bool(stream.unsent) and stream.terms.keep == "all"
+
+
+def _wants(stream: OutStream, subject: bytes) -> bool:
+    for pattern in stream.patterns:
+        try:
+            if pattern.matches(subject):
+                return True
+        except (ValueError, TimeoutError):
+            continue
+    return False
+
+
+def _send_if_it_fits(socket: Any, frames: tuple[bytes, ...]) -> None:
+    """Send the frames of one message.
+
+    libzmq hears of room that has come only now and then while it sends. Before anything is dropped it is
+    made to look: asking for its events does.
+
+    Raises:
+        zmq.Again: there is no room.
+    """
+    copy = len(frames[-1]) < LARGE
+    try:
+        send_frames(socket, frames, _NOBLOCK, copy=copy)
+    except zmq.Again:
+        _get(socket, _EVENTS)
+        send_frames(socket, frames, _NOBLOCK, copy=copy)
