@@ -78,6 +78,11 @@ _SECONDS = click.FloatRange(0, min_open=True)
     help="Who filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
 )
 @click.option(
+    "--dedupe",
+    is_flag=True,
+    help="Leave out what was published again with an id that is in the journal; with --filtering publisher.",
+)
+@click.option(
     "--sync",
     type=click.Choice(["batch", "interval", "never"]),
     default="batch",
@@ -115,11 +120,14 @@ def record(
     bind: list[str],
     connect: list[str],
     filtering: str,
+    dedupe: bool,
     **writer: Any,
 ) -> None:
     """Record; the text of the help is `_HELP`."""
     from oz.services.recorder import Recorder
 
+    if dedupe and filtering != "publisher":
+        raise click.UsageError("--dedupe needs --filtering publisher: only then do messages have ids")
     compiled = parse_all(patterns, dialect)
     # Messages refer to nothing that refers to them: looking for such circles among them is in vain.
     gc.set_threshold(100_000, 20, 100)
@@ -133,6 +141,7 @@ def record(
             connect=connect,
             bind=bind,
             filtering="publisher" if filtering == "publisher" else "prefix",
+            subscriber={"dedupe": True} if dedupe else None,
             **writer,
         ) as recorder,
     ):

@@ -49,6 +49,20 @@ def test_a_signal_ends_it_with_all_recorded_and_a_summary(oz_start, publisher, t
     assert [record.payload for record in Journal(directory).read()] == [b"%d" % at for at in range(3000)]
 
 
+def test_what_is_published_again_is_recorded_once(oz_start, publisher, tmp_path):
+    directory = tmp_path / "recorded"
+    arguments = ("--journal", str(directory), "--connect", publisher.endpoint, "--filtering", "publisher")
+    running = oz_start("record", "a", "--dedupe", *arguments)
+    running.ready_line()
+    publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
+    for number in (0, 1, 0, 1, 2):
+        publisher.publish("a", b"%d" % number, message_id=(b"run", number))
+    publisher.flush()
+    running.interrupt()
+    assert running.end().code == 0
+    assert [record.payload for record in Journal(directory).read()] == [b"0", b"1", b"2"]
+
+
 def test_it_binds_and_goes_on_with_a_journal_that_is_there(oz_start, tmp_path):
     directory = tmp_path / "recorded"
     with Writer(directory) as writer:
@@ -117,6 +131,7 @@ def test_a_journal_that_somebody_writes_is_refused_in_one_line(oz_run, tmp_path)
         (("a", "--journal", "x", "--retain-seconds", "0"), "0"),
         (("a", "--journal", "x", "--connect", "nowhere"), "nowhere"),
         (("a", "--journal", "x", "--sync", "often"), "batch"),
+        (("a", "--journal", "x", "--dedupe"), "--filtering publisher"),
     ],
 )
 def test_wrong_usage_exits_2(oz, tmp_path, monkeypatch, arguments, word):
