@@ -16,6 +16,9 @@
     ├── JournalMissing (ImportError)     pyarrow is not installed
     ├── SparkMissing (ImportError)       PySpark is not installed
     ├── JavaMissing                      Spark finds no Java, or one that is too old
+    ├── OptionError (ValueError)         an option of the Spark source or sink that makes no sense
+    ├── LakeError                        a lake that cannot be archived to or read as asked
+    ├── SinkError                        rows that the Spark sink cannot publish as asked
     ├── Undecidable                      how two patterns relate cannot be told
     └── ClosedError                      the socket is closed
 """
@@ -182,9 +185,38 @@ class JavaMissing(OzError):
 
     def __str__(self) -> str:
         return (
-            f"{self.found}: Spark needs Java 17 or newer; install one, as with "
-            "`apt-get install openjdk-17-jre-headless`, and set JAVA_HOME if it is not the first in PATH"
+            f"{self.found}: Spark needs Java 17 or newer; in a checkout `pip install '.[spark-java]'` brings "
+            "one, or install one as with `apt-get install openjdk-17-jre-headless`, and set JAVA_HOME if it is "
+            "not the first in PATH"
         )
+
+
+class SinkError(OzError):
+    """Rows that the Spark sink cannot publish as asked: wrong columns, options, rows, or nobody to send to."""
+
+
+class LakeError(OzError):
+    """A lake that cannot be archived to or read as asked: in use, damaged, or of another journal."""
+
+
+class OptionError(OzError, ValueError):
+    """An option of the Spark source or sink that is unknown or makes no sense.
+
+    Attributes:
+        option: its name.
+        value: what was given; None when the name alone is wrong.
+        rule: what is wrong with it, and what to do.
+    """
+
+    def __init__(self, option: str, value: object, rule: str) -> None:
+        super().__init__(option, value, rule)
+        self.option = option
+        self.value = value
+        self.rule = rule
+
+    def __str__(self) -> str:
+        given = "" if self.value is None else f"={self.value!r}"
+        return f"option {self.option}{given}: {self.rule}"
 
 
 class ClosedError(OzError):

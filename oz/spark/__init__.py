@@ -13,7 +13,39 @@ except ImportError as error:
     raise SparkMissing(error.name or "pyspark") from None
 
 from oz.spark.columns import PythonWarning, depth, matches, prefix, token
+from oz.spark.gaps import gaps
+from oz.spark.jobs.archive import Archived, archive
+from oz.spark.jobs.archiving.lake import lake_files
+from oz.spark.jobs.archiving.layout import LakeLayout
+from oz.spark.jobs.explain import Explanation, explain
+from oz.spark.jobs.replay import Replayed, replay
+from oz.spark.jobs.report import Report, report
 from oz.spark.many import join_patterns, match_all
+from oz.spark.payloads import from_msgpack, from_payload
+from oz.spark.registration import register
 from oz.spark.session import session
 
-__all__ = ["PythonWarning", "depth", "join_patterns", "match_all", "matches", "prefix", "session", "token"]
+__all__ = [
+    "Archived",
+    "Explanation",
+    "LakeLayout",
+    "PythonWarning",
+    "Replayed",
+    "Report",
+    "archive",
+    "depth",
+    "explain",
+    "from_msgpack",
+    "from_payload",
+    "gaps",
+    "join_patterns",
+    "lake_files",
+    "match_all",
+    "matches",
+    "prefix",
+    "register",
+    "replay",
+    "report",
+    "session",
+    "token",
+]

@@ -1,0 +1,199 @@
+"""The source of journals beside Spark's own: batches beside Parquet and beside tuples, streams beside Parquet.
+
+    python benchmarks/spark_source.py [--rows 2000000] [--runs 5] [--directory DIR]
+
+A journal of JSON payloads (about 85 bytes, no two alike) is read, and the very same rows as Spark has written
+them to Parquet with its defaults. All sides run in turn on two cores:
+
+- batch: all columns to Spark's `noop` sink, beside Parquet read by Spark's native reader
+- tuples: the same beside a Python source that yields the same rows as tuples, on a tenth of them
+- stream: into Parquet with `availableNow`, beside Spark's stream from Parquet, in as many micro-batches
+
+A ratio is what the source reads in a second, divided by what the other side does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import machine
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+import oz.spark
+from oz.journal import Journal, Writer
+from oz.spark.source.rows import DDL
+
+WANTED = {"batch": 0.5, "tuples": 5.0, "stream": 0.5}
+GROUP = 8000
+SUBJECTS = [f"md.{market}.{symbol}" for market in range(40) for symbol in range(25)]
+
+
+def write_journal(directory: str, rows: int) -> None:
+    """Record messages that are like those of a market."""
+    chance = random.Random(1)
+    with Writer(directory, sync="never") as writer:
+        for first in range(0, rows, GROUP):
+            numbers = range(first, min(first + GROUP, rows))
+            writer.append_columns(
+                {
+                    "subject": [chance.choice(SUBJECTS) for _ in numbers],
+                    "payload": [payload(chance, number) for number in numbers],
+                    "origin": b"0123456789abcdef",
+                    "sequence": list(numbers),
+                }
+            )
+
+
+def payload(chance: random.Random, number: int) -> bytes:
+    """Make one payload."""
+    fields = {
+        "price": chance.randrange(10**6) / 100,
+        "size": chance.randrange(1000),
+        "id": number,
+        "venue": chance.choice("ABCDEF"),
+        "note": chance.getrandbits(64),
+    }
+    return json.dumps(fields).encode()
+
+
+class Tuples(DataSource):
+    """What a Python source looks like that knows nothing of Arrow."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "tuples"
+
+    def schema(self) -> str:
+        """The same columns."""
+        return ", ".join(f"`{name}` {kind}" for name, kind in DDL.items())
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """Make its reader."""
+        return TupleReader(self.options["journal"], int(self.options["end"]))
+
+
+class TupleReader(DataSourceReader):
+    """Yields records one by one."""
+
+    def __init__(self, directory: str, end: int) -> None:
+        """Prepare."""
+        self._directory = directory
+        self._end = end
+
+    def partitions(self) -> list[InputPartition]:
+        """Two halves."""
+        middle = self._end // 2
+        return [InputPartition((0, middle)), InputPartition((middle, self._end))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Read one half."""
+        import datetime
+
+        first, end = partition.value
+        for one in Journal(self._directory).read(start=first, end=end):
+            moment = datetime.datetime.fromtimestamp(one.time_ns / 1e9, datetime.UTC)
+            text = one.subject if isinstance(one.subject, str) else one.subject.decode(errors="replace")
+            yield (
+                *(one.offset, moment, one.time_ns, one.kind, one.lost, one.origin, one.sequence, text),
+                *(None, one.reply_to, one.headers, one.payload),
+            )
+
+
+def to_nowhere(frame: DataFrame) -> None:
+    """Read all of it."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def to_parquet(frame: DataFrame, directory: str) -> None:
+    """Stream what there is into Parquet."""
+    shutil.rmtree(directory, ignore_errors=True)
+    writing = frame.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")
+    query = writing.trigger(availableNow=True).start(f"{directory}/rows")
+    query.awaitTermination()
+
+
+def timed(action: Callable[[], object]) -> float:
+    """Run once; give the seconds."""
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def compare(
+    name: str, ours: Callable[[], object], theirs: Callable[[], object], rows: int, runs: int
+) -> bool:
+    """Run both in turn, and print rates and the ratio; whether it is as it should be."""
+    for warm_up in (ours, theirs):
+        warm_up()
+    pairs = [(timed(ours), timed(theirs)) for _ in range(runs)]
+    ratio = statistics.median(theirs / ours for ours, theirs in pairs)
+    rates = [f"{rows / statistics.median(side):,.0f}" for side in zip(*pairs, strict=True)]
+    spread = machine.spread([theirs / ours for ours, theirs in pairs])
+    said = "as wanted" if ratio >= WANTED[name] else "TOO LITTLE"
+    print(
+        f"{name}: {rates[0]} rows/s beside {rates[1]} rows/s, ratio {spread}; {WANTED[name]:g} is wanted: {said}",
+        flush=True,
+    )
+    return ratio >= WANTED[name]
+
+
+def compare_all(spark: SparkSession, directory: str, rows: int, runs: int, batches: int) -> bool:
+    """Compare what there is to compare."""
+    journal, parquet = f"{directory}/journal", f"{directory}/parquet"
+    write_journal(journal, rows)
+    reading = spark.read.format("oz").option("journal", journal)
+    ours = reading.load()
+    ours.repartition(2 * batches).write.parquet(parquet)
+    theirs = spark.read.parquet(parquet)
+    if ours.count() != rows or theirs.count() != rows:
+        raise SystemExit("the rows are not there")
+    good = compare("batch", lambda: to_nowhere(ours), lambda: to_nowhere(theirs), rows, runs)
+
+    some = max(1, rows // 10)
+    few = reading.option("endingOffset", some).option("numPartitions", 2).load()
+    spark.dataSource.register(Tuples)
+    tuples = spark.read.format("tuples").option("journal", journal).option("end", some).load()
+    good &= compare("tuples", lambda: to_nowhere(few), lambda: to_nowhere(tuples), some, runs)
+
+    stream = spark.readStream.format("oz").option("journal", journal)
+    stream = stream.option("maxRowsPerTrigger", -(-rows // batches)).option("numPartitions", 2).load()
+    files = spark.readStream.schema(theirs.schema).option("maxFilesPerTrigger", 2).parquet(parquet)
+    return good & compare(
+        "stream",
+        lambda: to_parquet(stream, f"{directory}/ours"),
+        lambda: to_parquet(files, f"{directory}/theirs"),
+        rows,
+        runs,
+    )
+
+
+def main() -> None:
+    """Compare, and say whether the source is as fast as it should be."""
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--rows", type=int, default=2_000_000)
+    options.add_argument("--runs", type=int, default=5)
+    options.add_argument("--batches", type=int, default=4, help="micro-batches of a stream")
+    options.add_argument("--directory", help="where to write; the system's temporary directory")
+    chosen = options.parse_args()
+    print(machine.describe(), flush=True)
+    spark = oz.spark.session("local[2]", **{"spark.driver.memory": "3g"})
+    with tempfile.TemporaryDirectory(dir=chosen.directory and Path(chosen.directory)) as directory:
+        good = compare_all(spark, directory, chosen.rows, chosen.runs, chosen.batches)
+    print(machine.describe())
+    spark.stop()
+    raise SystemExit(0 if good else 1)
+
+
+if __name__ == "__main__":
+    main()

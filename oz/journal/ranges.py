@@ -1,0 +1,201 @@
+"""Ranges of offsets: what there is to plan with, and how one range is read without a look at the manifest.
+
+For readers that share a journal out among themselves. What such a range holds never changes: it ends where
+the journal was acknowledged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from oz.errors import JournalError
+from oz.journal import files
+from oz.journal.manifest import Entry, Manifest
+from oz.journal.schema import COLUMNS
+from oz.journal.segment import OpenSegment, damage, open_segment, runs
+from oz.journal.stamp import Stamp
+from oz.journal.walk import Frame, Hole
+
+
+class Span(NamedTuple):
+    """The part of a range that one segment holds.
+
+    Attributes:
+        first: the first offset of the part.
+        end: the offset after its last.
+        bytes: the size of its share of the segment's file.
+        entry: what the manifest says of the segment; None when it says nothing.
+    """
+
+    first: int
+    end: int
+    bytes: float
+    entry: Entry | None
+
+    @property
+    def rows(self) -> int:
+        """How many records it has."""
+        return self.end - self.first
+
+
+class RangeGone(JournalError):
+    """The beginning of a range has been removed by retention.
+
+    Attributes:
+        first: the offset that was asked for.
+        there: the first offset that is there, or the end of the range when nothing of it is.
+    """
+
+    def __init__(self, directory: Path, first: int, there: int) -> None:
+        super().__init__(directory, first, there)
+        self.directory = directory
+        self.first = first
+        self.there = there
+
+    def __str__(self) -> str:
+        return (
+            f"{self.directory}: the records from offset {self.first} to {self.there - 1} are no longer "
+            "there: retention has removed them"
+        )
+
+
+def identity_of(directory: Path) -> str:
+    """Read the id of a journal: 32 hexadecimal digits, made when the journal was.
+
+    Raises:
+        JournalError: there is no journal, its head is damaged, or it is of a newer version.
+    """
+    while directory.is_dir() and (present := files.segments(directory)):
+        opened = open_segment(directory, present[-1])
+        if opened is not None:
+            with opened:
+                return opened.journal
+    raise JournalError(f"{directory}: there is no journal here")
+
+
+def spans_of(directory: Path, known: Manifest | None, first: int, end: int) -> list[Span]:
+    """Say which segments hold a range, in order; where segments are missing there are no spans.
+
+    Args:
+        directory: the journal.
+        known: its manifest, which may be an older one.
+        first: the first offset.
+        end: the offset after the last, at most the end of the journal.
+    """
+    present = files.segments(directory)
+    ends = [segment.base for segment in present[1:]] + [max(end, present[-1].base)] if present else []
+    found = []
+    for segment, after in zip(present, ends, strict=True):
+        if after <= first or segment.base >= end or after == segment.base:
+            continue
+        entry = known.entry_of(directory, segment) if known else None
+        low, high = max(first, segment.base), min(end, after)
+        size = entry.bytes if entry else _size(directory / segment.name)
+        found.append(Span(low, high, size * (high - low) / (after - segment.base), entry))
+    return found
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:  # sealed or removed just now
+        return 0
+
+
+def read_range(
+    directory: Path,
+    first: int,
+    end: int,
+    columns: Sequence[str] = COLUMNS,
+    wants: Callable[[Stamp], bool] = lambda _: True,
+    journal: str | None = None,
+) -> Iterator[pa.Table]:
+    """Read all records of a range, those that are no messages too, in the order of their offsets.
+
+    While it goes on, retention removes nothing from where it is on.
+
+    Args:
+        directory: the journal.
+        first: the first offset.
+        end: the offset after the last; the journal was acknowledged up to it.
+        columns: what to read.
+        wants: whether a batch is wanted; the records of others are left out.
+        journal: the id that the journal must have; None for any.
+
+    Yields:
+        Tables of bounded size, none of them empty, in chunks as they were written.
+
+    Raises:
+        RangeGone: before anything else: retention was there first.
+        JournalError: something is damaged or missing, or it is another journal.
+    """
+    at, current = first, _enter(directory, first, end)
+    try:
+        if journal not in (None, current.journal):
+            raise JournalError(f"{directory}: journal {current.journal} is here, and not journal {journal}")
+        while True:
+            frames = _Frames(current, at, end, wants)
+            for run in runs(iter(frames)):
+                table = current.decode(run, columns)
+                low = run[0].stamp.first
+                skip = max(0, first - low)
+                yield table.slice(skip, max(0, end - low - skip))
+            at = frames.at
+            if at >= end:
+                return
+            following = _following(directory, current, at)
+            current.close()
+            current = following
+    finally:
+        current.close()
+
+
+class _Frames:
+    """Goes through the wanted batches of a segment, and knows how far it came."""
+
+    def __init__(self, current: OpenSegment, at: int, end: int, wants: Callable[[Stamp], bool]) -> None:
+        self._current = current
+        self._first = at
+        self._end = end
+        self._wants = wants
+        self.at = current.segment.base
+
+    def __iter__(self) -> Iterator[Frame]:
+        for piece in self._current.frames(self._current.first_batch, self.at):
+            if isinstance(piece, Hole):
+                raise damage(self._current.path, piece.position, piece.reason)
+            self.at = piece.stamp.end
+            if self.at > self._first and self._wants(piece.stamp):
+                yield piece
+            if self.at >= self._end:  # what follows may be in the making
+                return
+
+
+def _enter(directory: Path, first: int, end: int) -> OpenSegment:
+    while True:
+        present = files.segments(directory) if directory.is_dir() else []
+        if not present:
+            raise JournalError(f"{directory}: there is no journal here")
+        segment = max((one for one in present if one.base <= first), default=None)
+        if segment is None:
+            raise RangeGone(directory, first, min(end, present[0].base))
+        opened = open_segment(directory, segment)
+        if opened is not None:
+            return opened
+
+
+def _following(directory: Path, current: OpenSegment, at: int) -> OpenSegment:
+    """Open the segment that begins at an offset; one after the current one, which is held."""
+    for _ in range(2):  # between two looks it may have been sealed
+        for suffix in (files.SEALED, files.STREAM):
+            opened = open_segment(directory, files.Segment(at, suffix)) if at > current.segment.base else None
+            if opened is not None:
+                return opened
+    raise JournalError(
+        f"{directory}: the records from offset {at} on are missing, though they were acknowledged; "
+        "`oz journal repair` puts records in their place that say so"
+    )

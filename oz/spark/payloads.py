@@ -1,0 +1,149 @@
+"""Payloads decoded to typed columns: msgpack as the sockets' codec reads it, JSON, or text.
+
+A payload decodes, or the result is null: bytes that are no value of the format, or a value that does not fit
+the schema, fail no query. So what was broken is where the payload is not null and the result is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.types import DataType, StringType, StructType
+
+from oz.spark.fitting import fit
+from oz.wire.codec import MsgpackCodec
+
+FORMATS = ("binary", "string", "json", "msgpack")
+"""What `from_payload` reads; `binary` is the payload as it is."""
+
+_CORRUPT = "__oz_corrupt"
+
+
+def from_msgpack(column: Column | str, schema: DataType | str) -> Column:
+    """Decode MessagePack, as `codec="msgpack"` of the sockets does, to a struct or whatever the schema is.
+
+    Args:
+        column: payloads, binary.
+        schema: a type, or DDL: `"price double, size int"`, `"array<double>"`. Fields that a payload lacks are
+            null, fields that the schema lacks are passed by.
+
+    Returns:
+        A column of that type; null where the payload is null, is not MessagePack, or does not fit the schema.
+
+    Raises:
+        TypeError: nothing decodes to one of the types.
+        ParseException: Spark's own: the schema is no DDL.
+    """
+    kind = _data_type(schema)
+    arrow = arrow_kind(kind)
+    fit([], arrow)  # refuses now what it would refuse in the query
+
+    def batch(payloads: pa.Array) -> pa.Array:
+        return decode_msgpack(payloads, arrow)
+
+    batch.__name__ = "from_msgpack"  # which Spark shows in plans, and as the name of the column
+    vectorise: Any = (
+        arrow_udf  # its types ask for the number of the kind, which it finds from the annotations
+    )
+    decoded: Column = vectorise(batch, kind)(_column(column))
+    return decoded
+
+
+def from_payload(column: Column | str, format: str, schema: DataType | str | None = None) -> Column:
+    """Decode payloads by the name of their format.
+
+    Args:
+        column: payloads, binary.
+        format: one of `FORMATS`. `string` gives text, and null where the payload is not UTF-8; `json` is
+            Spark's own `from_json`, but null where any of it is malformed; `msgpack` is `from_msgpack`.
+        schema: for `json` and `msgpack`, a type or DDL; the others take none.
+
+    Raises:
+        ValueError: no such format, or a schema where none belongs, or none where one is needed.
+        TypeError: nothing decodes to one of the types.
+    """
+    if format not in FORMATS:
+        raise ValueError(f"no payload format is called {format!r}; there are {', '.join(FORMATS)}")
+    payload = _column(column)
+    if format in ("binary", "string"):
+        if schema is not None:
+            raise ValueError(f"a schema is for json and msgpack; {format} has none")
+        text = payload.cast("string")
+        return payload if format == "binary" else F.when(F.is_valid_utf8(text), text)
+    if schema is None:
+        raise ValueError(f"{format} needs a schema, such as 'price double, size int'")
+    return from_msgpack(payload, schema) if format == "msgpack" else _from_json(payload, _data_type(schema))
+
+
+def _from_json(payload: Column, kind: DataType) -> Column:
+    text = payload.cast("string")
+    if not isinstance(kind, StructType):
+        return F.when(F.is_valid_utf8(text), F.from_json(text, kind))
+    # Spark gives a row of nulls for what is broken, and says so in a field that is asked for by name.
+    watched = StructType([*kind.fields]).add(_CORRUPT, StringType())
+    read = F.from_json(text, watched, {"columnNameOfCorruptRecord": _CORRUPT})
+    is_whole = F.is_valid_utf8(text) & read[_CORRUPT].isNull()
+    return F.when(is_whole & read.isNotNull(), read.dropFields(_CORRUPT))
+
+
+def decode_msgpack(payloads: pa.Array, kind: pa.DataType | DataType) -> pa.Array:
+    """Decode MessagePack, a batch at a time; a plain function, for executors.
+
+    Args:
+        payloads: binary.
+        kind: the type to decode to, Arrow's or Spark's; `oz.spark.fitting.fit` says what fits. Fields that a
+            payload lacks are null, fields that `kind` lacks are passed by.
+
+    Returns:
+        An array of that type and that length; null where the payload is null, is not one whole value, or does
+        not fit. Never raises for a payload.
+
+    Raises:
+        TypeError: nothing decodes to one of the types.
+    """
+    return _decode(payloads, kind, MsgpackCodec().decode)
+
+
+def decode_json(payloads: pa.Array, kind: pa.DataType | DataType) -> pa.Array:
+    """Decode JSON in UTF-8, a batch at a time; arguments, result and errors are those of `decode_msgpack`."""
+    return _decode(payloads, kind, json.loads)
+
+
+def decode_string(payloads: pa.Array) -> pa.Array:
+    """Decode text, a batch at a time; null where it is not UTF-8."""
+    try:
+        return payloads.cast(pa.string())
+    except pa.ArrowInvalid:
+        return _decode(payloads, pa.string(), bytes.decode)
+
+
+def arrow_kind(kind: pa.DataType | DataType) -> pa.DataType:
+    """Give the Arrow type of a Spark type, as Spark itself transfers it; Arrow's own is returned as it is."""
+    return kind if isinstance(kind, pa.DataType) else to_arrow_type(kind, timezone="UTC")
+
+
+def _decode(payloads: pa.Array, kind: pa.DataType | DataType, decode: Callable[[bytes], Any]) -> pa.Array:
+    def read(payload: bytes | None) -> Any:
+        if payload is None:
+            return None
+        try:
+            return decode(payload)
+        except Exception:  # a codec's way to say that it is malformed; deep nesting is a RecursionError
+            return None
+
+    return fit([read(payload) for payload in payloads.to_pylist()], arrow_kind(kind))[0]
+
+
+def _data_type(schema: DataType | str) -> DataType:
+    return DataType.fromDDL(schema) if isinstance(schema, str) else schema
+
+
+def _column(column: Column | str) -> Column:
+    return F.col(column) if isinstance(column, str) else column

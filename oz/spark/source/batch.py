@@ -1,0 +1,105 @@
+"""Reading a journal once, as it is when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter
+from pyspark.sql.types import StructType
+
+from oz.errors import OptionError
+from oz.spark.source.fetch import Fetcher
+from oz.spark.source.filters import Bounds, bounds_of
+from oz.spark.source.journal import PlannedJournal
+from oz.spark.source.options import LATEST, Options
+from oz.spark.source.planning import Share
+from oz.spark.source.rows import Rows
+from oz.spark.source.wanted import Wanted
+
+_FOR_STREAMS = ("maxRowsPerTrigger",)
+
+
+class JournalReader(DataSourceReader):  # type: ignore[misc]
+    """Reads what the journal has when the query is planned."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        """Look at the journal.
+
+        Args:
+            options: the options.
+            schema: the columns that Spark expects.
+
+        Raises:
+            JournalError: there is none, it is damaged, or of a newer version.
+            OptionError: an option or a column makes no sense for a batch.
+        """
+        _refuse_what_is_for_streams(options)
+        self._options = options
+        self._rows = Rows(schema, options.payload)
+        self._bounds = Bounds()
+        PlannedJournal(options, wanted_of(options))
+
+    def partitions(self) -> Sequence[Share]:
+        """Share out what is wanted.
+
+        Raises:
+            JournalError: what the options ask for is no longer there, and that is an error.
+            OptionError: it is not there yet.
+        """
+        planned = PlannedJournal(self._options, wanted_of(self._options, self._bounds))
+        first, end = planned.beginning(), planned.end
+        wanted_end = self._options.end
+        if wanted_end is not None:
+            if wanted_end > end:
+                raise OptionError("endingOffset", wanted_end, f"the journal ends at offset {end}")
+            end = wanted_end
+        low, high = self._bounds.offsets
+        return planned.shares(max(first, low), min(end, high)) or [Share(planned.id, [])]
+
+    def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
+        """Read one partition; an executor calls it.
+
+        Raises:
+            JournalError: something is damaged or missing.
+            PatternTimeout: a pattern ran out of time on a subject.
+        """
+        options = self._options
+        fetcher = Fetcher(options.journal, partition.journal, fails_on_loss=options.fails_on_loss)
+        return read_share(partition, fetcher, wanted_of(options, self._bounds), self._rows)
+
+
+class FilteringReader(JournalReader):
+    """Takes Spark's filters too. A reader that can do so fails where Spark is set not to hand them over."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take filters as hints; Spark is to evaluate all of them again."""
+        self._bounds = bounds_of(filters)
+        return filters
+
+
+def wanted_of(options: Options, bounds: Bounds | None = None) -> Wanted:
+    """Say what a query wants."""
+    return Wanted(options.patterns(), options.start_ns, options.end_ns, options.gaps, bounds or Bounds())
+
+
+def read_share(share: Share, fetcher: Fetcher, wanted: Wanted, rows: Rows) -> Iterator[pa.RecordBatch]:
+    """Read what one partition has, in the order of the offsets."""
+    for each in share.ranges:
+        for records in fetcher.fetch(each, wanted):
+            yield from rows.of(wanted.of(records))
+
+
+def _refuse_what_is_for_streams(options: Options) -> None:
+    if options.endpoints:
+        raise OptionError(
+            "endpoint",
+            ",".join(options.endpoints),
+            "what is published from now on is a stream: use spark.readStream, or record it with `oz record` "
+            "and read that journal",
+        )
+    if options.start == LATEST:
+        raise OptionError("startingOffset", LATEST, "it is for streams: a batch would be empty")
+    for name in _FOR_STREAMS:
+        if name in options.written:
+            raise OptionError(name, None, "it is for streams")

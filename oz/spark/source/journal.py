@@ -1,0 +1,150 @@
+"""A journal as the driver's side sees it while a query is planned."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from oz.errors import JournalError, OptionError
+from oz.journal import files, manifest
+from oz.journal.manifest import Manifest
+from oz.journal.ranges import Span, identity_of, spans_of
+from oz.journal.reading import end_of
+from oz.spark.source.options import LATEST, Options
+from oz.spark.source.planning import Share, share_out
+from oz.spark.source.position import Position
+from oz.spark.source.wanted import Wanted
+
+_log = logging.getLogger("oz.spark.source")
+
+
+class PlannedJournal:
+    """A journal, and what a query wants of it.
+
+    Attributes:
+        id: the journal's id.
+    """
+
+    def __init__(self, options: Options, wanted: Wanted) -> None:
+        """Look at it.
+
+        Raises:
+            JournalError: there is none, it is damaged, or of a newer version.
+        """
+        self._directory = options.journal
+        self._options = options
+        self._wanted = wanted
+        self._seen: tuple[int, int] | None = None
+        self._manifest: Manifest | None = None
+        self.id = found_at(self._directory)
+
+    @property
+    def end(self) -> int:
+        """The offset after the last acknowledged record.
+
+        Raises:
+            JournalError: the head of the last segment is damaged.
+        """
+        return end_of(self._directory)
+
+    @property
+    def first(self) -> int:
+        """The offset of the first record that is kept; the end when there is none."""
+        return min((segment.base for segment in files.segments(self._directory)), default=0)
+
+    def beginning(self) -> int:
+        """Where the options have a new query begin.
+
+        Raises:
+            JournalError: what they ask for has been removed by retention, and that is an error.
+            OptionError: it is after the end.
+        """
+        start, end = self._options.start, self.end
+        if isinstance(start, str):
+            return end if start == LATEST else self.first
+        if start > end:
+            raise OptionError("startingOffset", start, f"the journal ends at offset {end}")
+        self.pass_by(start)
+        return max(start, self.first)
+
+    def pass_by(self, offset: int) -> int:
+        """Tell how many records from an offset on are no longer there.
+
+        Raises:
+            JournalError: there are some, and that is an error.
+        """
+        where, first, end = self._directory, self.first, self.end
+        if offset > end:
+            raise JournalError(
+                f"{where}: the query has read up to offset {offset}, and the journal ends at {end}: it "
+                "has lost its end, as without sync='batch' when the machine fails. What is appended now has "
+                "the offsets of what was read: begin anew with another checkpointLocation"
+            )
+        lost = max(0, first - offset)
+        if lost and self._options.fails_on_loss:
+            raise JournalError(
+                f"{where}: the query goes on at offset {offset}, and retention has removed all before "
+                f"{first}: {lost} records are lost to it. Keep more with retain_bytes or retain_seconds; "
+                "option failOnDataLoss=false passes them by, and counts them"
+            )
+        if lost:
+            _log.warning(
+                "%s: retention has removed %d records, from offset %d on, before they were read",
+                where,
+                lost,
+                offset,
+            )
+        return lost
+
+    def limited(self, first: int, end: int, most: int) -> int:
+        """Find where to stop so that at most so many records are looked at; at least one is."""
+        at = first
+        for span in self._spans(first, end):
+            if span.rows > most:
+                return span.first + most
+            most -= span.rows
+            at = span.end
+            if not most:
+                return at
+        return end
+
+    def shares(self, first: int, end: int) -> list[Share]:
+        """Share out a range among partitions; what holds nothing wanted is in none of them."""
+        spans = list(self._spans(first, end))
+        shares = share_out(spans, self._options.partitions, self._options.partition_rows)
+        return [Share(self.id, ranges) for ranges in shares]
+
+    def _spans(self, first: int, end: int) -> Iterator[Span]:
+        spans = spans_of(self._directory, self._known(), first, end)
+        return (span for span in spans if self._wanted.may_be_in(span.entry))
+
+    def _known(self) -> Manifest | None:
+        """The manifest; read again when it has changed."""
+        try:
+            status = (self._directory / files.MANIFEST).stat()
+        except FileNotFoundError:
+            return None
+        seen = status.st_mtime_ns, status.st_ino
+        if seen != self._seen:
+            self._manifest = manifest.load(self._directory)
+            self._seen = seen
+        return self._manifest
+
+    def position(self, offset: int, lost: int = 0) -> Position:
+        """Make a position in it."""
+        return Position(self.id, offset, lost)
+
+
+def found_at(directory: Path) -> str:
+    """Give the id of a journal.
+
+    Raises:
+        JournalError: there is none, it is damaged, or of a newer version.
+    """
+    try:
+        return identity_of(directory)
+    except JournalError as error:
+        if directory.is_dir() and files.segments(directory):
+            raise
+        raise JournalError(f"{error}; `oz record` or oz.journal.Writer makes one") from None

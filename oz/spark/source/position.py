@@ -1,0 +1,48 @@
+"""A place in a journal, as Spark keeps it in checkpoints."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from oz.errors import JournalError
+
+
+class Position(NamedTuple):
+    """A place in a journal.
+
+    Attributes:
+        journal: the journal's id, so that a checkpoint is not taken for one of another journal.
+        offset: the offset of the record that comes next.
+        lost: how many records retention had removed before the query came to them, since it began.
+    """
+
+    journal: str
+    offset: int
+    lost: int = 0
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as JSON can hold it."""
+        return self._asdict()
+
+    @classmethod
+    def from_data(cls, data: dict[str, Any], directory: object, journal: str) -> Position:
+        """Read what `as_data` returned.
+
+        Args:
+            data: what was returned.
+            directory: the journal that is read, for the error.
+            journal: its id.
+
+        Raises:
+            JournalError: it is a place in another journal, or none at all.
+        """
+        try:
+            position = cls(str(data["journal"]), int(data["offset"]), int(data.get("lost", 0)))
+        except (KeyError, TypeError, ValueError):
+            raise JournalError(f"a checkpoint of another source, or a damaged one: {data!r}") from None
+        if position.journal != journal:
+            raise JournalError(
+                f"{directory}: this journal has the id {journal}, and the checkpoint is one of journal "
+                f"{position.journal}: give the journal that the query began with, or a new checkpointLocation"
+            )
+        return position

@@ -1,0 +1,138 @@
+"""Records as Spark's rows: the columns, and Arrow batches of exactly the types that Spark expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from oz.errors import OptionError
+from oz.spark.payloads import decode_json, decode_msgpack, decode_string
+
+DDL = {
+    "offset": "BIGINT NOT NULL",
+    "time": "TIMESTAMP",
+    "time_ns": "BIGINT",
+    "kind": "TINYINT",
+    "lost": "BIGINT",
+    "origin": "BINARY",
+    "sequence": "BIGINT",
+    "subject": "STRING",
+    "subject_raw": "BINARY",
+    "reply_to": "BINARY",
+    "headers": "BINARY",
+    "payload": "BINARY",
+}
+"""The columns; docs/spark-source.md explains each."""
+
+PAYLOAD_RAW = "payload_raw"
+"""The column for payloads that do not decode."""
+
+_ARROW = {
+    "BIGINT NOT NULL": pa.int64(),
+    "BIGINT": pa.int64(),
+    "TIMESTAMP": pa.timestamp("us", "UTC"),
+    "TINYINT": pa.int8(),
+    "BINARY": pa.binary(),
+    "STRING": pa.string(),
+}
+_NANO, _MICRO = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
+_FEW_ROWS = 2048  # rows of a chunk; smaller ones are put together
+
+
+def ddl(payload: str, payload_schema: str | None) -> str:
+    """Write down the columns as Spark reads them.
+
+    Args:
+        payload: how payloads are decoded, one of `options.PAYLOADS`.
+        payload_schema: the columns of a payload, for those that have such.
+
+    Raises:
+        OptionError: it is missing.
+    """
+    columns = dict(DDL)
+    if payload in ("json", "msgpack"):
+        if payload_schema is None or not payload_schema.strip():
+            wanted = "payloadSchema, the columns of a payload as in 'price DOUBLE, size BIGINT'"
+            raise OptionError("payload", payload, f"it needs the option {wanted}")
+        columns["payload"] = f"STRUCT<{payload_schema}>"
+    if payload == "string":
+        columns["payload"] = "STRING"
+    if payload != "raw":
+        columns[PAYLOAD_RAW] = "BINARY"
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+class Rows:
+    """Makes rows of records."""
+
+    def __init__(self, schema: StructType, payload: str) -> None:
+        """Prepare.
+
+        Args:
+            schema: the columns that Spark expects: these ones, or some of them.
+            payload: how payloads are decoded.
+
+        Raises:
+            OptionError: there is no such column, or it has another type.
+        """
+        self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
+        self._payload = payload
+        self._check()
+
+    def _check(self) -> None:
+        known = {name: _ARROW[kind] for name, kind in DDL.items()}
+        if self._payload != "raw":
+            known[PAYLOAD_RAW] = pa.binary()
+        for field in self._schema:
+            if field.name not in known:
+                raise OptionError("schema", field.name, f"there are the columns {', '.join(known)}")
+            wanted = known[field.name]
+            if field.name == "payload" and self._payload != "raw":
+                wanted = pa.string() if self._payload == "string" else field.type
+            if field.type != wanted:
+                raise OptionError("schema", f"{field.name}: {field.type}", f"its type is {wanted}")
+
+    def of(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Make batches of the records of a table that has all columns of the journal."""
+        if records.num_rows < _FEW_ROWS * records["offset"].num_chunks:
+            records = records.combine_chunks()
+        for batch in records.to_batches():
+            if batch.num_rows:
+                yield pa.RecordBatch.from_arrays(self._columns(batch), schema=self._schema)
+
+    def _columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        made: dict[str, pa.Array] = {}
+        if self._payload != "raw" and {"payload", PAYLOAD_RAW} & set(self._schema.names):
+            made = self._decoded(batch.column("payload"))
+        if "time" in self._schema.names:
+            made["time"] = microseconds(batch.column("time_ns"))
+        return [made[name] if name in made else batch.column(name) for name in self._schema.names]
+
+    def _decoded(self, payloads: pa.Array) -> dict[str, pa.Array]:
+        decoded = self._decoder()(payloads)
+        failed = pc.is_null(decoded)
+        if failed.true_count == 0:
+            return {"payload": decoded, PAYLOAD_RAW: pa.nulls(len(payloads), pa.binary())}
+        raw = pc.if_else(failed, payloads, pa.scalar(None, pa.binary()))
+        return {"payload": decoded, PAYLOAD_RAW: raw}
+
+    def _decoder(self) -> Any:
+        if self._payload == "string" or "payload" not in self._schema.names:
+            return decode_string
+        kind = self._schema.field("payload").type
+        return partial(decode_json if self._payload == "json" else decode_msgpack, kind=kind)
+
+
+def microseconds(times: pa.Array) -> pa.Array:
+    """Cast times in nanoseconds since 1970 to Spark's timestamps, which are earlier by the rest."""
+    moments = times.view(_NANO)
+    made = moments.cast(_MICRO, safe=False)  # towards 1970
+    if (pc.min(times).as_py() or 0) >= 0:
+        return made
+    return pc.floor_temporal(moments, unit="microsecond").cast(_MICRO)

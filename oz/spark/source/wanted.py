@@ -1,0 +1,141 @@
+"""Which records a query wants, and which segments and batches cannot hold any of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oz.errors import OzError, SubjectError
+from oz.journal.manifest import Entry
+from oz.journal.record import Kind
+from oz.journal.sealing import subject_bytes
+from oz.journal.stamp import Stamp
+from oz.spark.source.filters import Bounds
+from oz.subjects.pattern import Pattern, parse
+
+_MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
+_MOST = (1 << 63) - 1
+_MOST_PREFIXES = 16  # more, and asking for each of them takes longer than trying every subject
+_MOST_VERDICTS = 1 << 16
+
+
+class Wanted:
+    """What a query wants of a journal, its offsets apart."""
+
+    def __init__(
+        self,
+        patterns: Sequence[Pattern],
+        start_ns: int | None,
+        end_ns: int | None,
+        gaps: bool,
+        bounds: Bounds,
+    ) -> None:
+        """Say what.
+
+        Args:
+            patterns: subjects that one of them matches; none of them: all subjects.
+            start_ns: the earliest time, in nanoseconds since 1970.
+            end_ns: the time to stop before.
+            gaps: also records that are no messages, as far as they may have to do with a pattern.
+            bounds: what Spark's filters leave.
+        """
+        self._patterns = patterns
+        self._gaps = gaps
+        self._bounds = bounds
+        lows = [time for time in (start_ns, bounds.min_ns) if time is not None]
+        highs = [time for time in (end_ns, bounds.end_ns) if time is not None]
+        # As far as the column goes: in the years before 1677 and from 2263 on there is nothing.
+        self._low = min(max(lows), _MOST) if lows else None
+        self._high = max(min(highs), -_MOST) if highs else None
+        self._verdicts: dict[bytes, bool] = {}
+
+    def may_be_in(self, entry: Entry | None) -> bool:
+        """Tell whether a segment may hold something that is wanted; False is certain."""
+        if entry is None:
+            return True
+        if not self._wants_times(entry.min_time_ns, entry.max_time_ns):
+            return False
+        if entry.gaps and self._gaps:
+            return True
+        if self._patterns and not any(entry.subjects.may_match(pattern) for pattern in self._patterns):
+            return False
+        return self._bounds.may_be_in(entry.subjects)
+
+    def wants_batch(self, stamp: Stamp) -> bool:
+        """Tell whether a batch may hold something that is wanted."""
+        return self._wants_times(stamp.min_ns, stamp.max_ns)
+
+    def _wants_times(self, low: int, high: int) -> bool:
+        return (self._low is None or high >= self._low) and (self._high is None or low < self._high)
+
+    def of(self, records: pa.Table) -> pa.Table:
+        """Pick what is wanted of records that have all columns.
+
+        Raises:
+            PatternTimeout: a pattern ran out of time on a subject.
+        """
+        masks = list(self._masks(records))
+        return records.filter(functools.reduce(pc.and_, masks)) if masks else records
+
+    def _masks(self, records: pa.Table) -> list[pa.ChunkedArray]:
+        masks = self._bounds.masks(records)
+        times = records["time_ns"]
+        if self._low is not None:
+            masks.append(pc.greater_equal(times, self._low))
+        if self._high is not None and self._high <= _MOST:
+            masks.append(pc.less(times, self._high))
+        is_message = pc.equal(records["kind"], _MESSAGE)
+        is_plain = pc.all(is_message).as_py() is not False
+        if not is_plain and not self._gaps:
+            masks.append(is_message)
+        if self._patterns:
+            subjects = subject_bytes(records)
+            matching = self._matching(subjects)
+            masks.append(matching if is_plain else self._or_near(subjects, is_message, matching))
+        return masks
+
+    def _or_near(
+        self, subjects: pa.ChunkedArray, is_message: pa.ChunkedArray, matching: pa.ChunkedArray
+    ) -> pa.ChunkedArray:
+        """Let pass messages that match, and what may have to do with a pattern of what is no message."""
+        others = pc.unique(subjects.filter(pc.invert(is_message))).to_pylist()
+        near = pa.array([one for one in others if self._may_concern(one)], pa.binary())
+        return pc.if_else(is_message, matching, pc.is_in(subjects, value_set=near))
+
+    def _matching(self, subjects: pa.ChunkedArray) -> pa.ChunkedArray:
+        literals = [pattern.literal for pattern in self._patterns]
+        if None not in literals:
+            return pc.is_in(subjects, value_set=pa.array(literals, pa.binary()))
+        candidates = subjects
+        prefixes = {prefix for pattern in self._patterns for prefix in pattern.prefixes}
+        if b"" not in prefixes and len(prefixes) <= _MOST_PREFIXES:
+            begins = (pc.starts_with(subjects, pattern=prefix) for prefix in prefixes)
+            candidates = subjects.filter(functools.reduce(pc.or_, begins))
+        matching = [subject for subject in pc.unique(candidates).to_pylist() if self._matches(subject)]
+        return pc.is_in(subjects, value_set=pa.array(matching, pa.binary()))
+
+    def _matches(self, subject: bytes) -> bool:
+        verdict = self._verdicts.get(subject)
+        if verdict is None:
+            if len(self._verdicts) >= _MOST_VERDICTS:
+                self._verdicts.clear()
+            verdict = self._verdicts[subject] = any(_matches(pattern, subject) for pattern in self._patterns)
+        return verdict
+
+    def _may_concern(self, lost: bytes) -> bool:
+        """Tell whether messages that matched a gap's pattern may have matched one of these too."""
+        try:
+            heard = parse(lost) if lost else None
+            return heard is None or any(heard.overlaps(pattern) for pattern in self._patterns)
+        except OzError:  # it cannot be told
+            return True
+
+
+def _matches(pattern: Pattern, subject: bytes) -> bool:
+    try:
+        return pattern.matches(subject)
+    except SubjectError:  # not UTF-8, in a dialect of text
+        return False

@@ -1,0 +1,69 @@
+"""Journals to read with Spark, and queries that end by themselves."""
+
+from pyspark.errors import StreamingQueryException
+
+from oz.journal import Writer
+from waiting import until
+
+SEGMENT = 20_000  # bytes: some hundreds of records
+
+
+def fill(directory, groups, **options):
+    """Write groups of records, each one append; gives the end offset."""
+    end = 0
+    with Writer(directory, **{"segment_bytes": SEGMENT, "sync": "never", **options}) as writer:
+        for group in groups:
+            end = writer.append(group)
+    return end
+
+
+def numbered(count, first=0, subject="n.{}"):
+    return [(subject.format(number % 7), b"%d" % number) for number in range(first, first + count)]
+
+
+def loaded(spark, directory, **options):
+    return spark.read.format("oz").option("journal", str(directory)).options(**options).load()
+
+
+def streamed(spark, directory, **options):
+    return spark.readStream.format("oz").option("journal", str(directory)).options(**options).load()
+
+
+def run_to_the_end(frame, directory, timeout=100):
+    """Read what is there into Parquet under a directory; the query when it is over."""
+    writing = frame.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
+
+    def run():
+        query = writing.trigger(availableNow=True).start(str(directory / "rows"))
+        assert query.awaitTermination(timeout)
+        return query
+
+    return patiently(run)
+
+
+def begun(writing):
+    """Start a query that goes on; it when its first progress is there."""
+
+    def run():
+        query = writing.start()
+        until(lambda: query.lastProgress or query.exception(), 100)
+        if query.exception():
+            raise query.exception()
+        return query
+
+    return patiently(run)
+
+
+def patiently(run):
+    """Try again where a busy machine took more than the 10 s that Spark gives its own process to start."""
+    for _ in range(4):
+        try:
+            return run()
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error):
+                raise
+    return run()
+
+
+def rows_of(spark, directory, *columns):
+    return spark.read.parquet(str(directory / "rows")).select(*columns).collect()

@@ -1,0 +1,27 @@
+"""A streaming query from a journal into Parquet, in a process that a test kills.
+
+Arguments: Spark's master, the journal, the directory of checkpoint and rows, records of a batch. It ends when
+the file `written` is in that directory and all is read.
+"""
+
+import sys
+from pathlib import Path
+
+import oz.spark
+
+
+def main(master, journal, directory, rows):
+    spark = oz.spark.session(master, **{"spark.executor.memory": "1g", "spark.task.maxFailures": 8})
+    source = spark.readStream.format("oz").option("journal", journal).option("subject", "number.*")
+    frame = source.option("maxRowsPerTrigger", rows).option("numPartitions", 2).load()
+    sink = frame.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")
+    query = sink.start(f"{directory}/rows")
+    while not Path(directory, "written").exists():
+        if query.awaitTermination(1):
+            raise SystemExit("the query has ended")
+    query.processAllAvailable()
+    query.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

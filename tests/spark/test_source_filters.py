@@ -1,0 +1,63 @@
+"""Filters that Spark hands over: they prune where asked for, and frames that share one load stay right."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+from pyspark.sql import functions as F
+from source_journals import fill, loaded, numbered
+
+import oz.spark
+
+FLAG = "spark.sql.python.filterPushdown.enabled"
+
+pytestmark = pytest.mark.timeout(180)
+
+
+@pytest.fixture(scope="module")
+def by_letter(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("letters") / "journal"
+    fill(directory, [numbered(1000, 1000 * at, f"{letter}." + "{}") for at, letter in enumerate("abcdef")])
+    return directory
+
+
+@pytest.fixture
+def pushing(spark):
+    spark.conf.set(FLAG, "true")
+    yield spark
+    spark.conf.unset(FLAG)
+
+
+def scanned(frame):
+    """How many rows match, and how many the source gave."""
+    plan = frame._jdf.queryExecution().executedPlan()
+    count, waiting = len(plan.executeCollect()), [plan]
+    while waiting:
+        node = waiting.pop()
+        if "BatchScanExec" in node.getClass().getName():
+            return count, node.metrics().apply("numOutputRows").value()
+        children = node.children()
+        waiting += [children.apply(at) for at in range(children.size())]
+    raise AssertionError("no scan")
+
+
+def test_matches_prunes_segments_and_rows(pushing, by_letter):
+    frame = loaded(pushing, by_letter, pushFilters="true")
+    matching = frame.where(oz.spark.matches("subject", "c.1"))
+    assert scanned(matching) == (143, 143)
+    frame = loaded(pushing, by_letter, pushFilters="true")
+    assert scanned(frame.where(oz.spark.matches("subject", "redis:c.*[12]"))) == (286, 1000)
+
+
+def test_without_the_flag_of_spark_all_is_read_and_right(spark, by_letter):
+    frame = loaded(spark, by_letter, pushFilters="true")
+    assert scanned(frame.where(oz.spark.matches("subject", "c.1"))) == (143, 6000)
+
+
+def test_frames_of_one_load_are_right_with_the_flag_of_spark_on(pushing, by_letter):
+    """PySpark 4.3 gives all queries of one load() what it planned with the filters of the last."""
+    frame = loaded(pushing, by_letter)
+    assert frame.where("subject = 'c.1'").count() == 143
+    assert frame.count() == 6000
+    both = frame.where("subject = 'a.1'").union(frame.where("subject = 'b.1'"))
+    assert {row[0] for row in both.groupBy("subject").agg(F.count("*")).collect()} == {"a.1", "b.1"}

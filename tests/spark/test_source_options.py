@@ -1,0 +1,141 @@
+"""What the options say, and how those that are wrong are refused. No session is needed."""
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+from pyspark.sql.types import LongType, StructField, StructType
+
+import oz
+from oz.errors import OptionError
+from oz.spark.source.batch import JournalReader
+from oz.spark.source.options import NAMES, read_options
+from oz.spark.source.position import Position
+from oz.spark.source.rows import ddl
+from oz.spark.source.stream import JournalStreamReader
+
+SCHEMA = StructType([StructField("offset", LongType(), False)])
+
+
+def read(**options):
+    return read_options({"journal": "/j", **options})
+
+
+def test_names_are_read_in_any_case():
+    for name, value in {"maxRowsPerTrigger": 5, "maxrowspertrigger": 5, "MAXROWSPERTRIGGER": "5"}.items():
+        assert read(**{name: value}).most_rows == 5
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [
+        ("subjects", "subject"),
+        ("maxRows", "maxRowsPerTrigger"),
+        ("startOffset", "startingOffset"),
+        ("path", "journal"),
+    ],
+)
+def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
+    with pytest.raises(
+        OptionError, match=f"there is no such option; did you mean {meant}\\? There are {NAMES[0]}"
+    ):
+        read(**{option: "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("startingOffset", "first"),
+        ("startingOffset", "-1"),
+        ("startingTime", "yesterday"),
+        ("startingTime", "1772366400123456789"),
+        ("endingTime", "nan"),
+        ("endingOffset", "1.5"),
+        ("maxRowsPerTrigger", "0"),
+        ("maxRowsPerTrigger", str(1 << 63)),
+        ("failOnDataLoss", "no"),
+        ("gaps", "1"),
+        ("payload", "avro"),
+        ("numPartitions", "none"),
+        ("filtering", "both"),
+        ("retainSeconds", "-1"),
+        ("payloadSchema", "a INT"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_refused_by_name(name, value):
+    given = {"endpoint": "tcp://127.0.0.1:1"} if name in ("filtering", "retainSeconds") else {}
+    with pytest.raises(OptionError, match=f"option {name}='"):
+        read(**given, **{name: value})
+
+
+def test_options_that_contradict_each_other_are_refused():
+    with pytest.raises(OptionError, match="give it or rowsPerPartition, not both"):
+        read(numPartitions=2, rowsPerPartition=5)
+    with pytest.raises(
+        OptionError, match="retainBytes: it is for the recorder that the option endpoint starts"
+    ):
+        read(retainBytes=5)
+    with pytest.raises(OptionError, match="give the directory of a journal, or the endpoint of a publisher"):
+        read_options({"subject": "a"})
+    with pytest.raises(oz.PatternError):
+        read(subject="a\nb..c")
+
+
+def test_options_for_the_other_kind_of_read_are_refused():
+    for options in (
+        {"startingOffset": "latest"},
+        {"maxRowsPerTrigger": 1},
+        {"endpoint": "tcp://127.0.0.1:1"},
+    ):
+        with pytest.raises(OptionError):
+            JournalReader(read(**options), SCHEMA)
+    for options in ({"endingOffset": 5}, {"pushFilters": "true"}):
+        with pytest.raises(OptionError, match="it is for a batch"):
+            JournalStreamReader(read(**options), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ns"),
+    [
+        ("0", 0),
+        ("1772366400.123456789", 1_772_366_400_123_456_789),
+        ("-1.5", -1_500_000_000),
+        ("2026-03-01T12:00:00", 1_772_366_400_000_000_000),
+        ("2026-03-01 13:00:00.000001+01:00", 1_772_366_400_000_001_000),
+        ("2026-03-01", 1_772_323_200_000_000_000),
+    ],
+)
+def test_times_are_iso_or_seconds_and_without_a_zone_utc(text, time_ns):
+    assert read(startingTime=text).start_ns == time_ns
+
+
+def test_several_patterns_are_one_a_line():
+    assert [each.text for each in read(subject="a.*\n\nrv:b.>\n").patterns()] == ["a.*", "b.>"]
+
+
+def test_without_a_journal_each_read_has_a_private_one():
+    first, second = (read_options({"endpoint": "tcp://a:1, tcp://b:2"}) for _ in range(2))
+    assert first.is_private
+    assert first.endpoints == ("tcp://a:1", "tcp://b:2")
+    assert first.journal != second.journal
+
+
+def test_columns_of_decoded_payloads():
+    assert ddl("raw", None).endswith("`payload` BINARY")
+    assert ddl("string", None).endswith("`payload` STRING, `payload_raw` BINARY")
+    assert ddl("json", "a INT").endswith("`payload` STRUCT<a INT>, `payload_raw` BINARY")
+    for schema in (None, " "):
+        with pytest.raises(OptionError, match="payloadSchema"):
+            ddl("msgpack", schema)
+
+
+def test_a_position_of_another_journal_is_refused():
+    position = Position("a" * 32, 7, 2)
+    assert Position.from_data(position.as_data(), "/j", "a" * 32) == position
+    with pytest.raises(
+        oz.JournalError, match=r"this journal has the id b+, and the checkpoint is one of journal a+"
+    ):
+        Position.from_data(position.as_data(), "/j", "b" * 32)
+    for data in ({}, {"journal": "a" * 32, "offset": None}, {"partition-0": {"index": 3}}):
+        with pytest.raises(oz.JournalError, match="a checkpoint of another source"):
+            Position.from_data(data, "/j", "a" * 32)

@@ -1,0 +1,208 @@
+"""What is read at all, and how it is shared out. No session is needed."""
+
+import itertools
+import random
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    EqualTo,
+    GreaterThan,
+    In,
+    LessThanOrEqual,
+    StringContains,
+    StringStartsWith,
+)
+from pyspark.sql.types import StructType
+from source_journals import fill, numbered
+
+import oz
+from oz.journal import Record, Writer
+from oz.journal.ranges import RangeGone, Span, identity_of, read_range
+from oz.spark.source.batch import FilteringReader, JournalReader
+from oz.spark.source.filters import Bounds, bounds_of
+from oz.spark.source.journal import PlannedJournal
+from oz.spark.source.options import read_options
+from oz.spark.source.planning import share_out
+from oz.spark.source.rows import DDL
+from oz.spark.source.wanted import Wanted
+
+TYPES = {
+    "BIGINT": "long",
+    "TIMESTAMP": "timestamp",
+    "TINYINT": "byte",
+    "BINARY": "binary",
+    "STRING": "string",
+}
+SCHEMA = StructType.fromJson(
+    {
+        "type": "struct",
+        "fields": [
+            {
+                "name": name,
+                "type": TYPES[kind.split()[0]],
+                "nullable": "NOT" not in kind,
+                "metadata": {},
+            }
+            for name, kind in DDL.items()
+        ],
+    }
+)
+
+
+def reader(directory, kind=JournalReader, **options):
+    return kind(read_options({"journal": str(directory), **options}), SCHEMA)
+
+
+def ranges(made):
+    return [tuple(each) for share in made.partitions() for each in share.ranges]
+
+
+def rows(made):
+    batches = [batch for share in made.partitions() for batch in made.read(share)]
+    return pa.Table.from_batches(batches).to_pylist() if batches else []
+
+
+@pytest.fixture
+def by_letter(tmp_path):
+    """Six sealed segments of 1000 records, each with a letter of its own, and one that grows."""
+    groups = [numbered(1000, 1000 * at, f"{letter}." + "{}") for at, letter in enumerate("abcdefg")]
+    fill(tmp_path / "journal", groups)
+    return tmp_path / "journal"
+
+
+def test_segments_without_a_match_are_never_planned(by_letter):
+    assert ranges(reader(by_letter)) == [(0, 7000)]
+    assert ranges(reader(by_letter, subject="c.*")) == [(2000, 3000), (6000, 7000)]  # the last grows
+    assert ranges(reader(by_letter, subject="rv:a.3\nf.>", endingOffset=6000)) == [(0, 1000), (5000, 6000)]
+    assert ranges(reader(by_letter, subject="x", endingOffset=6000)) == []
+    assert ranges(reader(by_letter, startingOffset=1500, endingOffset=1600)) == [(1500, 1600)]
+
+
+def test_segments_of_other_times_are_never_planned(tmp_path):
+    second = 1_000_000_000
+    groups = [[Record("a", time_ns=at * second) for _ in range(500)] for at in range(1, 6)]
+    fill(tmp_path / "journal", groups)
+    made = reader(tmp_path / "journal", startingTime=2, endingTime=4, endingOffset=2000)
+    assert ranges(made) == [(500, 1500)]
+    assert {row["time_ns"] for row in rows(made)} == {2 * second, 3 * second}
+
+
+def test_pushed_filters_prune_segments_and_rows(by_letter):
+    def left(*filters):
+        made = reader(by_letter, FilteringReader, endingOffset=6000)
+        assert list(made.pushFilters(filters)) == list(filters)  # Spark evaluates all of them again
+        return ranges(made), len(rows(made))
+
+    assert left(StringStartsWith(("subject",), "c.")) == ([(2000, 3000)], 1000)
+    assert left(StringStartsWith(("subject",), "c.1")) == ([(2000, 3000)], 143)
+    assert left(EqualTo(("subject",), "d.2")) == ([(3000, 4000)], 143)
+    assert left(In(("subject",), ("a.1", "e.2", "zz"))) == ([(0, 1000), (4000, 5000)], 285)
+    assert left(GreaterThan(("subject",), "e.6"), LessThanOrEqual(("subject",), "f.0"))[0] == [(4000, 6000)]
+    assert left(GreaterThan(("offset",), 10), LessThanOrEqual(("offset",), 20)) == ([(11, 21)], 10)
+    assert left(StringContains(("subject",), "x")) == ([(0, 6000)], 6000)
+    assert left(EqualTo(("time_ns",), 5)) == ([], 0)
+
+
+def test_filters_never_lose_what_spark_would_keep(tmp_path):
+    """Subjects that are not UTF-8 are U+FFFD to Spark, and bytes in the manifest."""
+    subjects = [b"a", b"a\xff", b"a\xffb", "a\ufffdc".encode(), "aé".encode(), b"a\xc3", b"b", b"\xffz", b""]
+    fill(tmp_path / "journal", [[Record(each) for _ in range(300)] for each in subjects])
+    texts = [each.decode(errors="replace") for each in subjects]
+    for text in sorted({one[:end] for one in texts for end in range(1, len(one) + 1)}):
+        for each, keeps in (
+            (StringStartsWith(("subject",), text), lambda one, text=text: one.startswith(text)),
+            (EqualTo(("subject",), text), lambda one, text=text: one == text),
+            (GreaterThan(("subject",), text), lambda one, text=text: one.encode() > text.encode()),
+            (LessThanOrEqual(("subject",), text), lambda one, text=text: one.encode() <= text.encode()),
+        ):
+            made = reader(tmp_path / "journal", FilteringReader)
+            made.pushFilters([each])
+            found = {row["subject"] for row in rows(made)}
+            assert {one for one in texts if keeps(one)} <= found, each
+
+
+def test_bounds_beyond_64_bits_are_harmless(by_letter):
+    for value in (1 << 63, -(1 << 70), (1 << 63) - 1):
+        for column in ("offset", "time_ns"):
+            made = reader(by_letter, FilteringReader)
+            made.pushFilters([LessThanOrEqual((column,), value)])
+            assert len(rows(made)) == (7000 if value > 0 else 0)
+    assert bounds_of([EqualTo(("time",), None), EqualTo(("a", "subject"), "x")]) == Bounds()
+
+
+def test_shares_are_even_whole_and_in_order():
+    chance = random.Random(3)
+    for _ in range(300):
+        spans, at = [], 0
+        for _ in range(chance.randrange(1, 8)):
+            at += chance.choice([0, 5])
+            length = chance.choice([1, 2, 10, 1000])
+            spans.append(Span(at, at + length, float(chance.choice([0, 10, 10_000])), None))
+            at += length
+        total, count = sum(span.rows for span in spans), chance.randrange(1, 9)
+        shares = share_out(spans, count, None)
+        offsets = [offset for share in shares for first, end in share for offset in range(first, end)]
+        assert offsets == [offset for span in spans for offset in range(span.first, span.end)]
+        sizes = [sum(end - first for first, end in share) for share in shares]
+        assert len(sizes) == min(count, total)
+        assert max(sizes) - min(sizes) <= 1
+        assert len(share_out(spans, None, 10)) == -(-total // 10)
+    assert share_out([], 4, None) == []
+
+
+def test_large_files_make_more_partitions_than_small_ones():
+    spans = [Span(0, 1_000_000, float(1 << 30), None), Span(1_000_000, 2_000_000, 0.0, None)]
+    shares = share_out(spans, None, None)
+    assert len(shares) == 10
+    assert sum(share[0][0] < 1_000_000 for share in shares) == 10
+
+
+def test_a_limit_counts_only_what_may_be_wanted(by_letter):
+    def limited(most, **options):
+        read = read_options({"journal": str(by_letter), **options})
+        wanted = Wanted(read.patterns(), None, None, False, Bounds())
+        return PlannedJournal(read, wanted).limited(0, 7000, most)
+
+    assert limited(10) == 10
+    assert limited(1000) == 1000
+    assert limited(99_999) == 7000
+    assert limited(10, subject="e.>") == 4010
+    assert limited(1000, subject="e.>") == 5000
+
+
+def test_a_range_reads_the_same_in_whatever_pieces(by_letter):
+    whole = pa.concat_tables(read_range(by_letter, 0, 7000))
+    chance = random.Random(5)
+    cuts = [0, *sorted(chance.sample(range(1, 7000), 40)), 7000]
+    pieces = [table for first, end in itertools.pairwise(cuts) for table in read_range(by_letter, first, end)]
+    assert pa.concat_tables(pieces).equals(whole)
+
+
+def test_a_range_that_retention_has_reached_is_refused(by_letter):
+    (by_letter / "00000000000000000000.arrow").unlink()
+    with pytest.raises(RangeGone, match="from offset 10 to 999 are no longer there"):
+        list(read_range(by_letter, 10, 2000))
+    with pytest.raises(oz.JournalError, match="and not journal 00"):
+        list(read_range(by_letter, 1000, 2000, journal="00"))
+    (by_letter / "00000000000000003000.arrow").unlink()
+    with pytest.raises(oz.JournalError, match="from offset 3000 on are missing"):
+        list(read_range(by_letter, 1000, 5000))
+
+
+def test_only_the_batch_that_is_asked_for_is_opened_past_the_end(tmp_path):
+    """What follows an acknowledged end may be half written."""
+    with Writer(tmp_path / "journal") as writer:
+        end = writer.append(numbered(10))
+        writer.append(numbered(10, 10))
+        [segment] = (tmp_path / "journal").glob("*.arrows")
+        with segment.open("r+b") as file:
+            file.truncate(segment.stat().st_size - 5)
+        assert sum(table.num_rows for table in read_range(tmp_path / "journal", 0, end)) == 10
+        with pytest.raises(oz.JournalError, match=r"ends within a message|checksum"):
+            list(read_range(tmp_path / "journal", 0, end + 10))
+    with pytest.raises(oz.JournalError, match="there is no journal here"):
+        identity_of(tmp_path)

@@ -1,0 +1,172 @@
+"""A journal read as a stream: what a query sees, where it goes on, and what stops it."""
+
+import json
+
+import pytest
+
+from waiting import until
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from source_journals import begun, fill, numbered, rows_of, run_to_the_end, streamed
+from test_source_planning import SCHEMA
+
+import oz
+from oz.journal import Writer
+from oz.spark.source.options import read_options
+from oz.spark.source.stream import JournalStreamReader
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def reader(directory, **options):
+    return JournalStreamReader(read_options({"journal": str(directory), **options}), SCHEMA)
+
+
+def test_query_takes_batches_of_a_size_and_goes_on_where_it_was(spark, tmp_path):
+    fill(tmp_path / "journal", [numbered(400), numbered(400, 400)])
+    frame = streamed(spark, tmp_path / "journal", maxRowsPerTrigger=300, subject="n.*")
+    query = run_to_the_end(frame, tmp_path)
+    progress = [each for each in query.recentProgress if each.numInputRows]
+    assert [each.numInputRows for each in progress] == [300, 300, 200]
+    assert [json.loads(each.sources[0].endOffset)["offset"] for each in progress] == [300, 600, 800]
+    latest = [json.loads(each.sources[0].latestOffset) for each in progress]
+    assert [(each["offset"], each["lag"], each["lost"]) for each in latest] == [
+        (800, 500, 0),
+        (800, 200, 0),
+        (800, 0, 0),
+    ]
+    fill(tmp_path / "journal", [numbered(100, 800)])
+    assert sum(each.numInputRows for each in run_to_the_end(frame, tmp_path).recentProgress) == 100
+    assert sorted(row.offset for row in rows_of(spark, tmp_path, "offset")) == list(range(900))
+
+
+def test_two_queries_follow_a_journal_while_it_is_written(spark, tmp_path):
+    with Writer(tmp_path / "journal", segment_bytes=5000, retain_bytes=1 << 30) as writer:
+        queries = []
+        for name, subject in (("evens", "n.0\nn.2\nn.4\nn.6"), ("all_of_them", ">")):
+            frame = streamed(spark, tmp_path / "journal", subject=subject)
+            writing = frame.select("subject", frame.payload.cast("string").alias("number")).writeStream
+            checkpoint = str(tmp_path / name)
+            memory = writing.format("memory").queryName(name).option("checkpointLocation", checkpoint)
+            queries.append(begun(memory))
+        try:
+            for at in range(10):
+                writer.append(numbered(70, 70 * at))
+            until(lambda: spark.table("evens").count() == 400, 120)
+            until(lambda: spark.table("all_of_them").count() == 700, 120)
+            numbers = [int(row.number) for row in spark.table("all_of_them").collect()]
+            assert sorted(numbers) == list(range(700))
+        finally:
+            for query in queries:
+                query.stop()
+
+
+def test_a_checkpoint_of_another_journal_is_refused(spark, tmp_path):
+    for name in ("journal", "other"):
+        fill(tmp_path / name, [numbered(10)])
+    run_to_the_end(streamed(spark, tmp_path / "journal"), tmp_path)
+    with pytest.raises(StreamingQueryException, match=r"JournalError: .*other: this journal has the id"):
+        run_to_the_end(streamed(spark, tmp_path / "other"), tmp_path)
+
+
+def test_retention_that_has_passed_the_checkpoint_is_an_error_or_counted(spark, tmp_path):
+    fill(tmp_path / "journal", [numbered(500)])
+    run_to_the_end(streamed(spark, tmp_path / "journal"), tmp_path)
+    fill(tmp_path / "journal", [numbered(500, 500 * at) for at in range(1, 9)], retain_bytes=40_000)
+    first = oz.journal.Journal(tmp_path / "journal").first_offset
+    assert first > 500
+    said = rf"goes on at offset 500, and retention has removed all before {first}: {first - 500} records"
+    with pytest.raises(StreamingQueryException, match=said):
+        run_to_the_end(streamed(spark, tmp_path / "journal"), tmp_path)
+    query = run_to_the_end(streamed(spark, tmp_path / "journal", failOnDataLoss="false"), tmp_path)
+    assert json.loads(query.lastProgress.sources[0].endOffset)["lost"] == first - 500
+    offsets = [row.offset for row in rows_of(spark, tmp_path, "offset")]
+    assert sorted(offsets) == [*range(500), *range(first, 4500)]
+
+
+def test_a_journal_that_is_not_there_ends_the_query_with_what_to_do(spark, tmp_path):
+    with pytest.raises(Exception, match=r"JournalError: .*gone: there is no journal here; `oz record` or"):
+        run_to_the_end(streamed(spark, tmp_path / "gone"), tmp_path)
+
+
+# without Spark: what the reader says when Spark asks --------------------------------------------------------
+
+
+def test_offsets_follow_the_options(tmp_path):
+    fill(tmp_path / "journal", [numbered(100)])
+
+    def begins(**options):
+        return reader(tmp_path / "journal", **options).initialOffset()["offset"]
+
+    assert begins() == 0
+    assert begins(startingOffset="latest") == 100
+    assert begins(startingOffset=42) == 42
+    with pytest.raises(oz.errors.OptionError, match="the journal ends at offset 100"):
+        begins(startingOffset=101)
+    made = reader(tmp_path / "journal", maxRowsPerTrigger=30)
+    assert made.getDefaultReadLimit() == ReadMaxRows(30)
+    start = made.initialOffset()
+    assert made.latestOffset(start, ReadMaxRows(30))["offset"] == 30
+    assert made.latestOffset(start, ReadAllAvailable())["offset"] == 100
+    assert reader(tmp_path / "journal").getDefaultReadLimit() == ReadAllAvailable()
+
+
+def test_available_now_ends_at_what_was_there(tmp_path):
+    fill(tmp_path / "journal", [numbered(100)])
+    made = reader(tmp_path / "journal")
+    made.prepareForTriggerAvailableNow()
+    fill(tmp_path / "journal", [numbered(100, 100)])
+    start = made.initialOffset()
+    end = made.latestOffset(start, ReadAllAvailable())
+    assert end["offset"] == 100
+    assert made.latestOffset(end, ReadAllAvailable()) == end
+    assert made.reportLatestOffset()["lag"] == 100
+    # A checkpoint that is further than that stays where it is.
+    further = {**end, "offset": 150}
+    assert made.latestOffset(further, ReadAllAvailable()) == further
+
+
+def test_a_range_that_was_planned_reads_the_same_after_more_came(tmp_path):
+    fill(tmp_path / "journal", [numbered(100)])
+    made = reader(tmp_path / "journal", numPartitions=3)
+    start = made.initialOffset()
+    end = made.latestOffset(start, ReadAllAvailable())
+
+    def read_again():
+        another = reader(tmp_path / "journal", numPartitions=3)  # as after a restart
+        shares = another.partitions(start, end)
+        return [batch.to_pylist() for share in shares for batch in another.read(share)]
+
+    before = read_again()
+    fill(tmp_path / "journal", [numbered(500, 100 + 500 * at) for at in range(4)])  # seals what was open
+    assert sum(map(len, before)) == 100
+    assert [row for batch in read_again() for row in batch] == [row for batch in before for row in batch]
+
+
+def test_losing_the_end_of_a_journal_is_not_taken_for_new_records(tmp_path):
+    fill(tmp_path / "journal", [numbered(100)])
+    made = reader(tmp_path / "journal")
+    ahead = {**made.initialOffset(), "offset": 150}
+    for fails in ("true", "false"):
+        with pytest.raises(oz.JournalError, match="has read up to offset 150, and the journal ends at 100"):
+            reader(tmp_path / "journal", failOnDataLoss=fails).latestOffset(ahead, ReadAllAvailable())
+
+
+def test_retention_between_planning_and_reading_is_an_error_or_passed_by(tmp_path, caplog):
+    fill(tmp_path / "journal", [numbered(500, 500 * at) for at in range(6)])
+    strict, lenient = (reader(tmp_path / "journal", failOnDataLoss=fails) for fails in ("true", "false"))
+    start = strict.initialOffset()
+    end = strict.latestOffset(start, ReadAllAvailable())
+    shares = strict.partitions(start, end)
+    for base in (0, 500):
+        (tmp_path / "journal" / f"{base:020}.arrow").unlink()
+    with pytest.raises(oz.JournalError, match="after the query was planned; keep more"):
+        [each for share in shares for each in strict.read(share)]
+    assert sum(each.num_rows for share in shares for each in lenient.read(share)) == 2000
+    assert "1000 records are passed by" in caplog.text
+    # As after a restart, when the batch that was planned is run again.
+    lenient.partitions(start, end)
+    assert lenient.latestOffset(end, ReadAllAvailable())["lost"] == 1000
