@@ -1,0 +1,125 @@
+"""`oz spark replay`: a journal or a lake goes back to the bus, through Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import oz
+from oz.cli.exits import say
+from oz.cli.journal_export import bound
+from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options
+from oz.cli.output import console, printable
+from oz.cli.spark.engine import engine, engine_options
+
+if TYPE_CHECKING:  # needs PySpark, an extra
+    from oz.spark.jobs.replay import Replayed
+
+_HELP = f"""Publish SOURCE once more, as fast as subscribers take it: a journal, or a lake of Parquet files.
+
+For much data: tasks on all cores stage it, and one process publishes it, in the order of its offsets. `oz
+replay` needs no Spark and keeps the time between messages.
+
+Each message has an id, so that subscribers with dedupe drop what a run with the same --run name repeats,
+after one that was interrupted. Without --to, --connect and --bind it binds {DEFAULT_ENDPOINT}, where `oz sub`
+looks for it; the publisher is there anew for each piece of a journal, and waits for those who were there
+before. (In `oz replay`, --to binds.)
+
+\b
+Examples:
+  oz spark replay recorded --to tcp://192.0.2.7:5751 --subject 'md.xetra.>'
+  oz spark replay lake --bind tcp://*:5750 --from 2026-03-01T09:00 --until 2026-03-01T09:30
+  oz spark replay recorded --to tcp://192.0.2.7:5751 --run monday --staging /shared/staging
+"""
+
+
+@click.command(help=_HELP, short_help="Publish a journal or a lake once more.")
+@click.argument("source", metavar="SOURCE")
+@endpoint_options(default="--bind")
+@click.option("--to", multiple=True, metavar="ENDPOINT", help="The same as --connect.")
+@click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
+@dialect_option("the pattern when it names none")
+@click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")
+@click.option(
+    "--until", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before."
+)
+@click.option("--subscribers", type=click.IntRange(0), default=1, metavar="N",
+              help="Subscriptions to wait for; with 0 nobody need listen.  [default: 1]")  # fmt: skip
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=30.0, metavar="SECONDS",
+              help="Time to wait for them, and for one that does not read.  [default: 30]")  # fmt: skip
+@click.option("--staging", metavar="DIRECTORY", help="Where rows are staged; all executors must see it.")
+@click.option("--run", metavar="NAME", help="Give messages the ids of the run before with this name.")
+@click.option("--skip-invalid", is_flag=True, help="Leave out what cannot be published, and count it.")
+@engine_options
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    source: str,
+    bind: list[str],
+    connect: list[str],
+    to: tuple[str, ...],
+    subject: str | None,
+    dialect: str,
+    start: int | datetime | None,
+    end: int | datetime | None,
+    subscribers: int,
+    timeout: float,
+    staging: str | None,
+    run: str | None,
+    skip_invalid: bool,
+    master: str | None,
+    conf: dict[str, str],
+) -> None:
+    """Replay; the text of the help is `_HELP`."""
+    pattern = None if subject is None else oz.parse(subject, dialect)
+    where = {"endpoint": ",".join([*connect, *to]), "bind": ",".join(bind)}
+    if not any(where.values()):
+        where["bind"] = DEFAULT_ENDPOINT
+    options: dict[str, Any] = {name: value for name, value in where.items() if value}
+    options |= {name: value for name, value in (("staging", staging), ("run", run)) if value is not None}
+    options |= {"subscribers": subscribers, "timeout": timeout, "invalid": "skip" if skip_invalid else "fail"}
+    with engine(master, conf) as spark, _progress() as on_progress:
+        from oz.spark.jobs.replay import replay as run_replay
+
+        start, end = _local(start), _local(end)
+        done = run_replay(
+            spark, source, subject=pattern, start=start, end=end, on_progress=on_progress, **options
+        )
+    _report(ctx, done)
+
+
+def _local(bound: int | datetime | None) -> int | datetime | None:
+    """Read a time without a zone as local time, as the other commands do."""
+    return bound.astimezone() if isinstance(bound, datetime) and bound.tzinfo is None else bound
+
+
+def _report(ctx: click.Context, done: Replayed) -> None:
+    rate = done.published / done.seconds if done.seconds else 0.0
+    line = f"published {done.published:,} messages in {done.seconds:.1f} s, {rate:,.0f} a second"
+    if done.skipped:
+        line += f"; {done.skipped:,} could not be published: {printable(done.example or '')}"
+    say(ctx, line)
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int, int | None], object] | None]:
+    """Show a bar on stderr while it lasts, if that is a terminal; gives what is to be told how it goes."""
+    screen = console(stderr=True)
+    if not screen.is_terminal:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.fields[state]}"), BarColumn(), TextColumn("{task.completed:,} messages"))
+    with Progress(*columns, console=screen) as bar:
+        task = bar.add_task("", total=None, state="staging   ")
+
+        def tell(published: int, total: int | None) -> None:
+            state = "staging   " if total is None else "publishing"
+            bar.update(task, completed=published, total=total, state=state)
+
+        yield tell

@@ -1,0 +1,1 @@
+"""Jobs over recorded traffic: each a function of `oz.spark`, and a command `oz spark …`."""

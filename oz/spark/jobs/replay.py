@@ -1,0 +1,244 @@
+"""The job `replay`: a journal, a lake or a DataFrame goes back to the bus, through the sink."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from oz import errors
+from oz.errors import JournalError, SinkError
+from oz.journal import Journal, files
+from oz.spark.columns import compiled_pattern, matches
+from oz.spark.jobs.replay_progress import OnProgress, watched
+from oz.spark.registration import register
+from oz.spark.session import session
+from oz.spark.sink.columns import find_columns
+from oz.spark.sink.settings import read_settings
+from oz.subjects.pattern import Pattern
+
+ROWS = 1_000_000
+"""Records of a journal that are staged and published at a time, unless told otherwise."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REASON = re.compile(r"^oz\.errors\.(\w+): (.*)$", re.MULTILINE)
+_TOLD = (SinkError, JournalError)
+
+
+@dataclass
+class Replayed:
+    """What a run of `replay` did.
+
+    Attributes:
+        published: messages that were published.
+        skipped: rows that cannot be published, with the option `invalid="skip"`.
+        example: what was wrong with the first of those.
+        batches: how many pieces it was published in.
+        seconds: how long it took.
+    """
+
+    published: int = 0
+    skipped: int = 0
+    example: str | None = None
+    batches: int = 0
+    seconds: float = 0.0
+
+
+def replay(
+    spark: SparkSession | None,
+    source: DataFrame | str | os.PathLike[str],
+    *,
+    endpoint: str | None = None,
+    subject: str | Pattern | None = None,
+    start: int | datetime | None = None,
+    end: int | datetime | None = None,
+    rows_per_batch: int = ROWS,
+    on_progress: OnProgress | None = None,
+    **options: object,
+) -> Replayed:
+    """Publish what is on record once more, as fast as subscribers take it, in the order of its offsets.
+
+    A journal is published piece by piece; a lake is sorted as a whole, and a DataFrame taken as it is, and
+    both are staged as a whole, which takes as much room as they have rows. Records of losses are passed by.
+
+    Args:
+        spark: where to run; None makes a session on two cores of this machine.
+        source: the directory of a journal or of a lake of Parquet files, or a DataFrame with the columns
+            `subject` and `payload`.
+        endpoint: where to connect to, such as a hub's `tcp://hub:5555`; or give the option `bind`.
+        subject: only what this pattern, or spec of one, matches.
+        start: the first offset or the earliest time. A time without a zone is UTC.
+        end: the offset or time to stop before.
+        rows_per_batch: records of a journal that are staged and published at a time.
+        on_progress: called now and then with the messages published so far, and how many there are, which is
+            None until it is known.
+        options: further ones of the sink, see docs/spark-sink.md: `bind`, `subscribers`, `timeout`,
+            `staging`, `invalid`, `run`, `dialect` (here the default is `zmq`, which allows whatever was
+            recorded).
+
+    Returns:
+        What was done.
+
+    Raises:
+        SinkError: it cannot be published: no such source, wrong columns, nobody to send to, a row that cannot
+            be published.
+        OptionError: an option makes no sense.
+        JournalError, PatternError: as of the source.
+        JavaMissing: Spark finds no Java.
+    """
+    began = time.monotonic()
+    settings = {"dialect": "zmq", **{name: str(value) for name, value in options.items()}}
+    if endpoint is not None:
+        settings["endpoint"] = endpoint
+    read_settings(settings, is_streaming=False)
+    own = spark or session("local[2]")
+    register(own)
+    wanted = _Wanted(own, subject, start, end)
+    done = Replayed()
+    for name, rows in wanted.pieces(source, rows_per_batch):
+        _publish(rows, name, settings, done, on_progress)
+    done.seconds = time.monotonic() - began
+    return done
+
+
+def _publish(
+    rows: DataFrame, name: str, settings: dict[str, str], done: Replayed, on_progress: OnProgress | None
+) -> None:
+    find_columns(rows.schema)
+    more = {"run": f"{settings['run']} {name}"} if "run" in settings else {}
+    with tempfile.TemporaryDirectory(prefix="oz-replay-") as directory:
+        report = os.path.join(directory, "report")
+        with watched(report, done.published, on_progress) as facts, _told_plainly():
+            writer = rows.write.format("oz").options(**{**settings, **more, "report": report})
+            writer.mode("append").save()
+    done.published += facts.published
+    done.skipped += facts.skipped
+    done.example = done.example or facts.example
+    done.batches += 1
+
+
+@contextmanager
+def _told_plainly() -> Iterator[None]:
+    """Raise what oz said in another process, without the traces of two languages around it."""
+    try:
+        yield
+    except PySparkException as error:
+        said = _REASON.findall(str(error))
+        if not said:
+            raise
+        kind, text = said[-1]
+        found = getattr(errors, kind, SinkError)
+        raise (found if found in _TOLD else SinkError)(text) from None
+
+
+class _Wanted:
+    """What of a source is to be published."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        subject: str | Pattern | None,
+        start: int | datetime | None,
+        end: int | datetime | None,
+    ) -> None:
+        self._spark, self._subject, self._start, self._end = spark, subject, start, end
+        self._pattern = None if subject is None else compiled_pattern(subject)
+
+    def pieces(
+        self, source: DataFrame | str | os.PathLike[str], rows: int
+    ) -> Iterator[tuple[str, DataFrame]]:
+        """Give the rows in pieces that each are published at once, with a name for each."""
+        if isinstance(source, DataFrame):
+            yield "", self._of_frame(source)
+            return
+        path = os.fspath(source)
+        if is_journal(path):
+            yield from self._of_journal(os.path.abspath(path), rows)
+            return
+        try:
+            frame = self._spark.read.parquet(path)
+        except PySparkException as error:
+            reason = str(error).splitlines()[0]
+            raise SinkError(f"{path} is neither a journal nor a lake of Parquet files: {reason}") from None
+        kept = self._of_frame(frame)
+        yield "", kept.orderBy("offset") if "offset" in frame.columns else kept
+
+    def _of_journal(self, path: str, rows: int) -> Iterator[tuple[str, DataFrame]]:
+        journal = Journal(path)
+        first, last = journal.first_offset, journal.end_offset
+        if isinstance(self._start, int):
+            first = max(first, self._start)
+        if isinstance(self._end, int):
+            last = min(last, self._end)
+        reader = self._spark.read.format("oz").option("journal", path)
+        for name, time_ in (("startingTime", self._start), ("endingTime", self._end)):
+            if isinstance(time_, datetime):
+                reader = reader.option(name, _aware(time_).isoformat())
+        spec = self._subject if isinstance(self._subject, str) and "\n" not in self._subject else None
+        if spec is not None:
+            reader = reader.option("subject", spec)
+        while first < last:
+            # Where pieces end does not hang on where the journal begins, which retention changes.
+            end = min(last, (first // rows + 1) * rows)
+            frame = reader.option("startingOffset", first).option("endingOffset", end).load()
+            if spec is None and self._pattern is not None:
+                frame = frame.where(_matching(frame, self._pattern))
+            yield str(end), _with_raw_subject(frame)
+            first = end
+
+    def _of_frame(self, frame: DataFrame) -> DataFrame:
+        kept = frame.where("kind = 0") if "kind" in frame.columns else frame
+        for bound, is_start in ((self._start, True), (self._end, False)):
+            if bound is not None:
+                column, value = _bound(frame, bound)
+                kept = kept.where(column >= value if is_start else column < value)
+        if self._pattern is not None:
+            kept = kept.where(_matching(frame, self._pattern))
+        return _with_raw_subject(kept)
+
+
+def is_journal(path: str) -> bool:
+    """Tell whether a directory holds a journal."""
+    directory = Path(path)
+    return directory.is_dir() and (bool(files.segments(directory)) or (directory / files.MARK).exists())
+
+
+def _with_raw_subject(frame: DataFrame) -> DataFrame:
+    """Give subjects as bytes: those that are not UTF-8 are in a column of their own."""
+    if "subject_raw" not in frame.columns:
+        return frame
+    subject = F.coalesce(F.col("subject_raw"), F.col("subject").cast("binary"))
+    return frame.withColumn("subject", subject)
+
+
+def _matching(frame: DataFrame, pattern: Pattern) -> Column:
+    found = matches("subject", pattern)
+    if "subject_raw" not in frame.columns:
+        return found
+    if pattern.is_bytes:
+        raw = F.col("subject_raw")
+        return F.when(raw.isNull(), found).otherwise(matches(raw, pattern))
+    return found & F.col("subject_raw").isNull()
+
+
+def _bound(frame: DataFrame, bound: int | datetime) -> tuple[Column, int]:
+    name = "offset" if isinstance(bound, int) else "time_ns"
+    if name not in frame.columns:
+        raise SinkError(f"rows without a column {name!r} cannot be chosen by {bound!r}: choose them before")
+    if isinstance(bound, int):
+        return F.col(name), bound
+    return F.col(name), (_aware(bound) - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

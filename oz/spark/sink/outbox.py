@@ -1,0 +1,118 @@
+"""What a query is about to publish, on disk: a batch once written down keeps its rows if it runs again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from zlib import crc32
+
+import msgpack
+
+from oz.errors import SinkError
+from oz.spark.sink.staging import Staged, remove_file, sync_directory
+
+_MANIFEST = "batch.oz"
+_MAGIC = b"OZBATCH1"
+_STALE = 7 * 86_400.0
+
+
+class Outbox:
+    """The staged batches of one query, a directory with one more for each batch."""
+
+    def __init__(self, staging: str, query: str) -> None:
+        """Name it; nothing is made yet.
+
+        Args:
+            staging: the directory of all queries.
+            query: the id of the query or run.
+        """
+        self._directory = Path(staging, query)
+
+    def path(self, batch: int) -> str:
+        """Give the directory of a batch."""
+        return str(self._directory / str(batch))
+
+    def settle(self, batch: int, staged: Sequence[Staged]) -> list[Staged]:
+        """Write down durably what a batch holds, unless an earlier run of the same batch did.
+
+        A batch that runs again after a crash may have its rows in another order, or in other partitions. So
+        what was written down first is what is published, and ids mean the same rows.
+
+        Args:
+            batch: its number.
+            staged: what this run of it staged, in the order in which it is to be published.
+
+        Returns:
+            What to publish.
+
+        Raises:
+            SinkError: what an earlier run wrote is damaged.
+            OSError: the file system does not take it.
+        """
+        path = Path(self.path(batch), _MANIFEST)
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            pass
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        body: bytes = msgpack.packb([asdict(one) for one in staged])
+        begun = path.with_suffix(".begun")
+        with open(begun, "wb") as file:
+            file.write(_MAGIC + crc32(body).to_bytes(4, "big") + body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(begun, path)
+        for directory in (path.parent, self._directory, self._directory.parent):
+            sync_directory(str(directory))
+        return list(staged)
+
+    def withdraw(self, batch: int) -> None:
+        """Forget what a batch holds, of which nothing was published: what its next run stages counts."""
+        remove_file(os.path.join(self.path(batch), _MANIFEST))
+
+    def discard(self, batch: int, staged: Sequence[Staged]) -> None:
+        """Remove what was staged in vain, unless it was written down as what is to be published."""
+        directory = self.path(batch)
+        if not os.path.exists(os.path.join(directory, _MANIFEST)):
+            for one in staged:
+                if one.name is not None:
+                    remove_file(os.path.join(directory, one.name))
+
+    def forget_before(self, batch: int) -> None:
+        """Remove all batches before one: Spark starts it only when it has noted that they are done."""
+        if self._directory.is_dir():
+            for one in self._directory.iterdir():
+                if one.name.isdecimal() and int(one.name) < batch:
+                    shutil.rmtree(one, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def remove_stale(self, prefix: str) -> None:
+        """Remove what runs left behind that were killed long ago.
+
+        Args:
+            prefix: what the names of such runs begin with.
+        """
+        before = time.time() - _STALE
+        for one in self._directory.parent.glob(f"{prefix}*"):
+            with suppress(FileNotFoundError):  # another run may be at the same
+                if one != self._directory and one.stat().st_mtime < before:
+                    shutil.rmtree(one, ignore_errors=True)
+
+
+def _read(path: Path) -> list[Staged]:
+    written = path.read_bytes()
+    head, body = written[: len(_MAGIC) + 4], written[len(_MAGIC) + 4 :]
+    if not body or head != _MAGIC + crc32(body).to_bytes(4, "big"):
+        raise SinkError(
+            f"{path} is damaged: which rows of this batch may have been published is not known; remove it to "
+            "publish the batch anew, some of it perhaps for the second time"
+        )
+    return [Staged(**one) for one in msgpack.unpackb(body)]

@@ -1,0 +1,207 @@
+"""Publishes the staged rows of a batch: to all that were there when it began, and whole, or it says so."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
+from typing import Any
+
+import pyarrow as pa
+import zmq
+
+from oz.errors import SinkError, Timeout, WouldBlock
+from oz.spark.sink.encoding import unpack_headers
+from oz.spark.sink.settings import SinkSettings
+from oz.spark.sink.staging import Staged
+from oz.sync.publisher import Publisher
+
+SERIES_BYTES = 16
+
+_SETTLE = 0.1  # seconds without a new subscription after which nobody else is expected
+_RETURN = 1.0  # seconds for those to come back who were there at the end of the batch before
+_RETRY = 0.05
+
+_seen: dict[tuple[str, ...], int] = {}
+"""Subscriptions at the end of the batch before, by endpoints; Spark commits all batches in one process."""
+
+
+def series_of(query: str, batch: int, partition: int) -> bytes:
+    """Give the first half of the ids of one partition's rows; the other half is the row's number.
+
+    Args:
+        query: the id of the query, or the name of a run.
+        batch: the number of the batch.
+        partition: the number of the partition.
+    """
+    return blake2b(f"oz sink {query} {batch} {partition}".encode(), digest_size=SERIES_BYTES).digest()
+
+
+class Delivery:
+    """Publishes the rows of one batch.
+
+    Attributes:
+        published: rows published so far.
+    """
+
+    def __init__(self, settings: SinkSettings, batch: int, directory: str) -> None:
+        """Prepare it; nothing is opened yet.
+
+        Args:
+            settings: where to, and how.
+            batch: the number of the batch.
+            directory: where its rows are staged.
+        """
+        self.published = 0
+        self._settings = settings
+        self._batch = batch
+        self._directory = directory
+
+    def publish(self, staged: Sequence[Staged], on_progress: Callable[[int], object]) -> None:
+        """Publish all rows, and wait until they have gone out.
+
+        Args:
+            staged: which, in order.
+            on_progress: called with the rows published so far, at each Arrow batch.
+
+        Raises:
+            SinkError: nobody was there, or one did not take them in time, or left meanwhile.
+        """
+        settings = self._settings
+        publisher = self._opened()
+        with _closed(publisher, settings.timeout):
+            _await_subscribers(publisher, settings)
+            for one in staged:
+                series = series_of(one.query, self._batch, one.partition)
+                number = 0
+                for batch in one.batches(self._directory):
+                    self._publish_batch(publisher, batch, series, number)
+                    number += batch.num_rows
+                    on_progress(self.published)
+            publisher.flush()
+            _check_still_there(publisher, settings)
+
+    def _opened(self) -> Publisher:
+        """Open the publisher; an address may still be held by the process of a driver that was killed."""
+        deadline = time.monotonic() + self._settings.timeout
+        while True:
+            try:
+                return Publisher(
+                    self._settings.bind,
+                    self._settings.connect,
+                    dialect=self._settings.dialect,
+                    on_full="block",
+                    full_timeout=self._settings.timeout,
+                )
+            except zmq.ZMQError as error:
+                if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
+                    raise SinkError(f"{', '.join(self._settings.endpoints)}: {error}") from None
+            time.sleep(_RETRY)
+
+    def _publish_batch(self, publisher: Publisher, batch: pa.RecordBatch, series: bytes, first: int) -> None:
+        rows = zip(*(_values(batch.column(at)) for at in range(batch.num_columns)), strict=True)
+        try:
+            for number, (subject, payload, headers, key) in enumerate(rows, first):
+                publish_row(publisher, subject, payload, headers, key, (series, number))
+                self.published += 1
+        except WouldBlock as error:
+            raise SinkError(
+                f"{error}; the batch is published again, with the same ids, when the query is started again: "
+                "look after the subscriber, or give the sink's option timeout more seconds"
+            ) from None
+
+
+def _values(column: pa.Array) -> list[bytes | None]:
+    if column.null_count == len(column):
+        return [None] * len(column)
+    values: list[bytes | None] = column.to_pylist()
+    return values
+
+
+def publish_row(
+    publisher: Any,
+    subject: bytes,
+    payload: bytes,
+    headers: bytes | None,
+    key: bytes | None,
+    message_id: tuple[bytes, int],
+) -> None:
+    """Publish one row.
+
+    Args:
+        publisher: with which.
+        subject: valid in its dialect.
+        payload: the payload.
+        headers: packed headers, perhaps with the frames behind the payload.
+        key: what sticky queue groups go by.
+        message_id: series and number.
+    """
+    fields, more = unpack_headers(headers) if headers else (None, None)
+    publisher.publish(
+        subject, [payload, *more] if more else payload, headers=fields, key=key, message_id=message_id
+    )
+
+
+def _await_subscribers(publisher: Publisher, settings: SinkSettings) -> None:
+    """Wait for those who are to get the batch; a publisher is new in each batch, and they find it again."""
+    try:
+        publisher.wait_for_subscribers(settings.subscribers, timeout=settings.timeout)
+    except Timeout as error:
+        raise SinkError(
+            f"{error} at {', '.join(settings.endpoints)}: start a subscriber, or give the sink's option "
+            "timeout more seconds, or subscribers=0 to publish even if nobody listens"
+        ) from None
+    expected = _seen.get(settings.endpoints)
+    if expected and _has(publisher, expected, _RETURN):
+        return
+    while _has(publisher, _count(publisher) + 1, _SETTLE):
+        pass
+
+
+def _check_still_there(publisher: Publisher, settings: SinkSettings) -> None:
+    if not _has(publisher, settings.subscribers, 0):
+        raise SinkError(
+            f"a subscriber left while a batch was published to {', '.join(settings.endpoints)}: start the "
+            "query again, and the batch is published again with the same ids"
+        )
+    _seen[settings.endpoints] = _count(publisher)
+
+
+def _has(publisher: Publisher, count: int, seconds: float) -> bool:
+    try:
+        publisher.wait_for_subscribers(count, timeout=seconds)
+    except Timeout:
+        return False
+    return True
+
+
+def _count(publisher: Publisher) -> int:
+    """Count the subscriptions: with a few questions, since there may be ten thousand."""
+    step = 1
+    while _has(publisher, step, 0):
+        step *= 2
+    low, high = step // 2, step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _has(publisher, middle, 0) else (low, middle)
+    return low
+
+
+@contextmanager
+def _closed(publisher: Publisher, timeout: float) -> Iterator[None]:
+    """Close it so that all goes out: only ending its context tells whether it did."""
+    try:
+        yield
+    except BaseException:
+        publisher.close(timeout=_RETURN)
+        raise
+    started = time.monotonic()
+    publisher.close(timeout=timeout)
+    if time.monotonic() - started >= timeout:
+        raise SinkError(
+            f"not all of a batch went out within {timeout:g} s; it is published again, with the same ids, "
+            "when the query is started again: look after the subscriber, or give the sink's option timeout "
+            "more seconds"
+        )

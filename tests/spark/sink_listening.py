@@ -1,0 +1,67 @@
+"""A subscriber for tests of the sink."""
+
+import threading
+
+import zmq
+
+import oz
+from waiting import DEADLINE, Thread, until
+
+
+class Listening:
+    """A subscriber that a thread reads: ZeroMQ sends its subscriptions only while somebody does."""
+
+    def __init__(
+        self, *patterns, filtering="prefix", bind="tcp://127.0.0.1:*", connect=None, interval=None, **more
+    ):
+        self.sub = oz.Subscriber(bind=bind, filtering=filtering, **more)
+        if interval is not None:
+            self.sub.setsockopt(zmq.RECONNECT_IVL, interval)
+        for pattern in patterns or (">",):
+            self.sub.subscribe(pattern)
+        if connect is not None:
+            self.sub.connect(connect)
+        self.endpoint = self.sub.endpoint
+        self.messages = []
+        self._ended, self._may_read = threading.Event(), threading.Event()
+        self._may_read.set()
+        self._pause_after = None
+        self._thread = Thread(self._read)
+
+    def _read(self):
+        while True:
+            self._may_read.wait()
+            try:
+                self.messages += self.sub.receive_many(timeout=0.05)
+                if self._pause_after is not None and len(self.messages) >= self._pause_after:
+                    self._may_read.clear()
+            except oz.Timeout:
+                if self._ended.is_set():
+                    return
+
+    def received(self, count, timeout=5 * DEADLINE):
+        """Wait for so many messages."""
+        until(lambda: len(self.messages) >= count, timeout)
+        return list(self.messages)
+
+    def pause_after(self, count):
+        """Stop reading once there are so many messages."""
+        self._pause_after = count
+
+    def go_on(self):
+        """Read on."""
+        self._pause_after = None
+        self._may_read.set()
+
+    def close(self):
+        """End it, when all that has arrived is read."""
+        self.go_on()
+        self._ended.set()
+        self._thread.outcome(3 * DEADLINE)
+        self.sub.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()

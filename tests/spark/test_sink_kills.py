@@ -1,0 +1,106 @@
+"""From a journal through Spark to a subscriber, killed again and again: each message is delivered once."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+from sink_listening import Listening
+
+from oz.journal import Writer
+from scripts import ENVIRONMENT
+from waiting import until
+
+DRIVER = Path(__file__).with_name("sink_driver.py")
+IS_SOAK = bool(os.environ.get("OZ_SOAK"))
+ROWS, BATCH, KILLS = (1_000_000, 50_000, 12) if IS_SOAK else (20_000, 2_000, 3)
+SECONDS = 300.0
+
+
+def record(directory, rows):
+    with Writer(directory) as writer:
+        for first in range(0, rows, 10_000):
+            numbers = range(first, min(first + 10_000, rows))
+            writer.append((f"number.{number % 97}", b"%d" % number) for number in numbers)
+
+
+class Driver:
+    """The query, with its JVM in a process group of its own; what it complains of goes to a file."""
+
+    def __init__(self, log, *arguments):
+        self._log = log
+        with open(log, "ab") as file:
+            self._process = subprocess.Popen(
+                [sys.executable, DRIVER, *map(str, arguments)],
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                env=ENVIRONMENT,
+                start_new_session=True,
+            )
+
+    @property
+    def has_ended(self):
+        return self._process.poll() is not None
+
+    def kill(self, only_jvm):
+        """Kill it without a warning: the driver and its JVM, or the JVM alone."""
+        if only_jvm:
+            for child in self._children():
+                os.kill(child, signal.SIGKILL)
+        else:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self.close()
+
+    def _children(self):
+        found = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        return [int(child) for child in found.split()]
+
+    def finish(self):
+        self._process.wait(SECONDS)
+        assert self._process.returncode == 0, self._log.read_text()[-5000:]
+
+    def close(self):
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(SECONDS)
+
+
+@pytest.mark.timeout(3600 if IS_SOAK else 900)
+def test_each_message_is_delivered_once_though_the_driver_is_killed(tmp_path):
+    seed = int(os.environ.get("OZ_SEED", random.randrange(1 << 32)))
+    chance = random.Random(seed)
+    print(f"OZ_SEED={seed}")
+    record(tmp_path / "journal", ROWS)
+    with Listening("number.*", filtering="publisher", dedupe=True) as sub:
+        arguments = (tmp_path / "log", tmp_path / "journal", tmp_path / "checkpoint", sub.endpoint, BATCH)
+        for _ in range(KILLS):
+            before = len(sub.messages)
+            enough = before + chance.randrange(1, max(2, (ROWS - before) // 2))
+            driver = Driver(*arguments)
+            try:
+                until(lambda: driver.has_ended or len(sub.messages) >= enough, SECONDS)  # noqa: B023
+                # Not always while it publishes.
+                time.sleep(chance.random() / 2)
+                driver.kill(only_jvm=chance.random() < 0.5)
+            finally:
+                driver.close()
+        last = Driver(*arguments)
+        try:
+            last.finish()
+        finally:
+            last.close()
+        sub.received(ROWS, SECONDS)
+    # Closed: whatever else had arrived is among them.
+    numbers = Counter(int(message.payload) for message in sub.messages)
+    assert [number for number, times in numbers.items() if times > 1] == []
+    assert set(range(ROWS)) - numbers.keys() == set()
+    assert sum(numbers.values()) == ROWS
