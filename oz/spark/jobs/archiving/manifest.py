@@ -1,0 +1,135 @@
+"""The manifest of a lake: how far the journal is in it, and what is about to become visible."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from oz.errors import LakeError
+
+FOLDER = "_oz"
+"""Where a lake keeps what is not data: readers pass by names that begin with an underscore."""
+
+_NAME = "lake.json"
+_FORMAT = "oz.lake"
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Move:
+    """A change that is decided, and is carried out now or by the next run.
+
+    Attributes:
+        staging: the directory of the new files, seen from the lake.
+        files: their paths there and in the lake, in the order in which they are renamed.
+        end_offset: how far the journal is in the lake then.
+        missing: ranges of offsets that retention had removed, added by this.
+    """
+
+    staging: str
+    files: list[list[str]]
+    end_offset: int
+    missing: list[list[int]]
+
+
+@dataclass(frozen=True)
+class Swap:
+    """Folders that are exchanged for compacted ones, now or by the next run.
+
+    Attributes:
+        staging: the directory of the new folders, seen from the lake.
+        folders: the path of each, there and in the lake the same, and a file that only the new one has.
+    """
+
+    staging: str
+    folders: list[list[str]]
+
+
+@dataclass
+class Manifest:
+    """What is known of a lake.
+
+    Attributes:
+        journal: the id of its journal.
+        separator: what ends the first token of a subject.
+        first_offset: where the journal began when the lake was begun.
+        end_offset: all records from there to here are in the lake, but for `missing`.
+        missing: ranges of offsets that retention removed from the journal before they were archived.
+        tokens: the first tokens that have folders of their own.
+        generation: how many compactions there were.
+        pending: a change that is decided and may be half done.
+    """
+
+    journal: str
+    separator: str
+    first_offset: int
+    end_offset: int
+    missing: list[list[int]] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
+    generation: int = 0
+    pending: Move | Swap | None = None
+
+    def save(self, lake: Path) -> None:
+        """Replace the file, durably and at once."""
+        data = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
+        data["pending"] = self.pending and {type(self.pending).__name__.lower(): asdict(self.pending)}
+        data["crc32"] = _checksum(data)
+        folder = lake / FOLDER
+        temporary = folder / (_NAME + ".tmp")
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(data, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, folder / _NAME)
+        sync_directory(folder)
+
+
+def load(lake: Path) -> Manifest | None:
+    """Read the manifest.
+
+    Returns:
+        The manifest; None when there is none.
+
+    Raises:
+        LakeError: it is damaged, or of a newer version.
+    """
+    path = lake / FOLDER / _NAME
+    try:
+        data = json.loads(path.read_bytes())
+        version, checksum = data["version"], data.pop("crc32")
+        if data["format"] == _FORMAT and version > _VERSION:
+            raise LakeError(f"{path}: of version {version}; this oz knows no later one than {_VERSION}")
+        if checksum != _checksum(data):
+            raise ValueError("its checksum differs")
+        del data["format"], data["version"]
+        return Manifest(**{**data, "pending": _pending(data["pending"])})
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise LakeError(
+            f"{path}: damaged ({error}); put back a copy of it, or archive to a new lake: without it nobody "
+            "knows what is in this one"
+        ) from None
+
+
+def _pending(data: dict[str, Any] | None) -> Move | Swap | None:
+    if data is None:
+        return None
+    return Move(**data["move"]) if "move" in data else Swap(**data["swap"])
+
+
+def _checksum(data: dict[str, Any]) -> str:
+    return f"{crc32(json.dumps(data, sort_keys=True, separators=(',', ':')).encode()):08x}"
+
+
+def sync_directory(directory: Path) -> None:
+    """Make a directory's entries durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
