@@ -1,0 +1,175 @@
+"""One page with all figures: no script, nothing loaded from anywhere."""
+
+from __future__ import annotations
+
+import html
+from typing import Any
+
+from oz.spark.jobs.reporting.charts import columns
+from oz.spark.jobs.reporting.loss_sections import losses
+from oz.spark.jobs.reporting.parts import bar, bars, details, figure, section, table, terms
+from oz.spark.jobs.reporting.steps import SECOND
+from oz.spark.jobs.reporting.style import STYLE
+from oz.spark.jobs.reporting.subject_sections import levels, silent, subjects
+from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, publisher
+
+Figures = dict[str, Any]
+
+
+def page(figures: Figures) -> str:
+    """Write the page of a report's figures."""
+    title = f"What passed over the bus: {html.escape(str(figures['source']))}"
+    body = _summary(figures)
+    if figures["total"]["messages"]:
+        parts = (_timeline, levels, subjects, _publishers, silent, losses, _sizes)
+        body += "".join(part(figures) for part in parts)
+    else:
+        body += section("Nothing", "<p>There is no message in this record.</p>", wide=True)
+    made = f"Made by oz at {html.escape(figures['made'])}. Times are in UTC; bytes are those of payloads."
+    return (
+        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+        "style-src 'unsafe-inline'; img-src data:\">"
+        f'<link rel="icon" href="data:,"><title>{title}</title><style>{STYLE}</style></head>'
+        f"<body><main><header><h1>{title}</h1>{_about(figures)}</header>{body}<footer>{made}</footer></main>"
+        "</body></html>\n"
+    )
+
+
+def _about(figures: Figures) -> str:
+    if figures["pattern"] is None:
+        return ""
+    return f'<p class="soft">Only what matches <b>{html.escape(figures["pattern"])}</b>.</p>'
+
+
+def _summary(figures: Figures) -> str:
+    total, lost = figures["total"], figures["losses"]
+    span = f"{moment(total['first_ns'])} to {moment(total['last_ns'])}" if total["messages"] else ""
+    pairs = [
+        ("Messages", number(total["messages"]), _rate(total, "messages")),
+        ("Payload", number(total["payload_bytes"], "B"), _rate(total, "payload_bytes", "B")),
+        ("Time", duration(total["seconds"]), span),
+        ("Subjects", number(total["subjects"]), f"{exact(figures['silent']['count'])} silent at the end"),
+        ("Publishers", number(figures["publishers"]["count"]), ""),
+        ("Lost", number(lost["lost"] if lost else 0), _unknown(lost)),
+    ]
+    return section("In short", terms(pairs), wide=True)
+
+
+def _rate(total: Figures, name: str, unit: str = "") -> str:
+    mean, peak = total[f"{name}_per_second"], total.get(f"peak_{name}_per_second")
+    return f"{number(mean, unit)}/s, at most {number(peak, unit)}/s" if mean is not None else ""
+
+
+def _unknown(lost: Figures | None) -> str:
+    return f"and {exact(lost['unknown'])} losses of unknown size" if lost and lost["unknown"] else ""
+
+
+def _timeline(figures: Figures) -> str:
+    line = figures["timeline"]
+    steps, seconds = line["steps"], line["step_seconds"]
+    step_ns = round(seconds * SECOND)
+    times = [moment(step["time_ns"], step_ns=step_ns) for step in steps]
+    marks = sorted({0, len(steps) // 2, len(steps) - 1} if len(steps) > 2 else {0, len(steps) - 1})
+    labels = [(at, _short(times[at], times[0], times[-1])) for at in marks]
+    charts = ""
+    for name, title, unit in (("messages", "Messages", ""), ("payload_bytes", "Payload", "B")):
+        values = [step[name] for step in steps]
+        most = max(values)
+        told = (
+            f"{title} in each of {len(steps)} steps of {duration(seconds)}, from {times[0]} to "
+            f"{times[-1]} UTC. The most is {number(most, unit)}, at {times[values.index(most)]}."
+        )
+        drawn = columns(
+            f"{title} in time",
+            values,
+            top=number(most, unit),
+            middle=number(most / 2, unit),
+            labels=labels,
+            alternative=told,
+        )
+        charts += f"<h3>{title} per {duration(seconds)}</h3><figure>{drawn}</figure>"
+    cells = (
+        (at, exact(step["messages"]), exact(step["payload_bytes"]))
+        for at, step in zip(times, steps, strict=True)
+    )
+    heads = ("From (UTC)", "Messages", "Payload bytes")
+    return section("In time", charts + details("The figures", table(heads, cells)))
+
+
+def _short(time: str, first: str, last: str) -> str:
+    """Leave out the day where it is always the same."""
+    if first[:10] == last[:10]:
+        return time[11:]
+    return time[:16]
+
+
+def _publishers(figures: Figures) -> str:
+    found = figures["publishers"]
+    rows, rest = found["most"], found["others"]
+    greatest = max((row["payload_bytes"] for row in rows), default=0) or 1
+    listed = bars(
+        (
+            publisher(row["origin"]),
+            f"{number(row['payload_bytes'], 'B')}, {number(row['messages'])}",
+            row["payload_bytes"] / greatest,
+        )
+        for row in rows
+    )
+    if rest:
+        listed += bar(
+            f"<i>{others(rest['count'])}</i>",
+            f"{number(rest['payload_bytes'], 'B')}, {number(rest['messages'])}",
+            0,
+        )
+    cells = (
+        (
+            publisher(row["origin"]),
+            exact(row["messages"]),
+            exact(row["payload_bytes"]),
+            moment(row["first_ns"]),
+            moment(row["last_ns"]),
+        )
+        for row in rows
+    )
+    heads = ("Publisher", "Messages", "Payload bytes", "First heard", "Last heard")
+    note = "By payload, then messages. A publisher that is started again has another id."
+    return section("Publishers", listed + details("The figures", table(heads, cells)), note=note)
+
+
+def _sizes(figures: Figures) -> str:
+    found = figures["sizes"]
+    bins = found["histogram"]
+    values = [one["messages"] for one in bins]
+    names = [_bin(one) for one in bins]
+    marks = sorted({0, len(bins) // 2, len(bins) - 1})
+    most = max(values)
+    told = (
+        f"Messages by the size of their payloads, from {exact(found['least'])} to "
+        f"{exact(found['greatest'])} bytes; most, {number(most)}, have {names[values.index(most)]} bytes."
+    )
+    drawn = columns(
+        "Payload sizes",
+        values,
+        top=number(most),
+        middle=number(most / 2),
+        labels=[(at, f"{names[at]} B") for at in marks],
+        alternative=told,
+    )
+    quantiles = [("Mean", number(found["mean"], "B"), "")]
+    quantiles += [
+        (f"{float(share):.4g} quantile", number(size, "B"), "") for share, size in found["quantiles"].items()
+    ]
+    quantiles.append(("Largest", number(found["greatest"], "B"), ""))
+    cells = (
+        (name, exact(one["messages"]), exact(one["payload_bytes"]))
+        for name, one in zip(names, bins, strict=True)
+    )
+    heads = ("Bytes", "Messages", "Payload bytes")
+    return section("Payload sizes", terms(quantiles) + figure(drawn, table(heads, cells)))
+
+
+def _bin(one: Figures) -> str:
+    low, high = exact(one["from"]), exact(one["to"])
+    return low if low == high else f"{low} to {high}"
