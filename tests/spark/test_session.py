@@ -12,50 +12,6 @@ import oz
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import oz.spark
-from oz.spark.session import require_java
-
-
-def fake_java(directory, version):
-    program = directory / "bin" / "java"
-    program.parent.mkdir()
-    program.write_text(f"#!/bin/sh\n{version}\n")
-    program.chmod(0o755)
-    return str(directory)
-
-
-def says(version):
-    return f"echo 'openjdk version \"{version}\" 2020-01-01' >&2"
-
-
-@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.1+12", "25-ea"])
-def test_a_java_that_is_new_enough(monkeypatch, tmp_path, version):
-    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, says(version)))
-    require_java()
-
-
-@pytest.mark.parametrize(
-    ("version", "found"),
-    [
-        (says("1.8.0_392"), "is Java 8:"),
-        (says("11.0.2"), "is Java 11:"),
-        ("exit 1", "of an unknown version:"),
-    ],
-)
-def test_a_java_that_is_too_old(monkeypatch, tmp_path, version, found):
-    monkeypatch.setenv("JAVA_HOME", fake_java(tmp_path, version))
-    with pytest.raises(oz.JavaMissing, match=f"{found} Spark needs Java 17 or newer") as caught:
-        oz.spark.session()
-    assert "apt-get install openjdk-17-jre-headless" in str(caught.value)
-
-
-def test_no_java_at_all(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(oz.JavaMissing, match="no java in PATH: Spark needs Java 17 or newer; install one"):
-        oz.spark.session()
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    with pytest.raises(oz.JavaMissing, match=r"no java in JAVA_HOME=.*gone"):
-        oz.spark.session()
 
 
 def test_settings_of_the_session(spark):

@@ -1,0 +1,42 @@
+"""`oz spark`: jobs over recorded traffic, run by Spark; one file a command, loaded when it is asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import click
+
+_HELP = """Look at recorded traffic with Spark, archive it, and publish it again.
+
+The jobs read journals as `oz record` writes them. They run on two cores of this machine unless --master names
+a cluster: spark://HOST:7077 for a standalone one, yarn or k8s://… as with spark-submit. Needs the extra
+ozmq[spark] and Java 17 or newer, which the extra ozmq[spark-java] brings.
+
+\b
+Examples:
+  oz spark archive recorded lake
+  oz spark report recorded --html report.html
+  oz spark explain recorded 'md.*.DAX.>' 'rv:RUN.*'
+  oz spark archive /shared/recorded /shared/lake --master spark://hub:7077 --conf spark.executor.memory=4g
+"""
+
+_COMMANDS = ("archive", "report", "explain", "replay")
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module when somebody asks for the command."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(cls=_LazyGroup, help=_HELP, short_help="Archive, report on and replay journals, with Spark.")
+def spark() -> None:
+    """Hold the commands; the text of the help is `_HELP`."""

@@ -1,0 +1,65 @@
+"""`oz spark`: the group and the options that all its commands have; what they do is tested in tests/spark."""
+
+import subprocess
+import sys
+
+import pytest
+
+COMMANDS = ("archive", "report", "explain", "replay")
+
+
+def without(modules, *arguments):
+    """Run `oz` where some modules cannot be imported."""
+    program = (
+        "import sys\n"
+        f"for name in {modules!r}: sys.modules[name] = None\n"
+        "from oz.cli import main; main(prog_name='oz')\n"
+    )
+    command = [sys.executable, "-c", program, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_help_needs_neither_pyspark_nor_pyarrow(command):
+    ended = without(["pyspark", "pyarrow"], "spark", *command, "--help")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "Examples:" in ended.stdout
+    assert ended.stdout.count("oz spark") >= 2
+
+
+def test_the_group_lists_its_commands_and_loads_none_for_the_main_help():
+    listed = without([], "spark", "--help").stdout
+    assert all(f"\n  {name} " in listed for name in COMMANDS)
+    loaded = "[name for name in sys.modules if name.startswith(('oz.cli.spark.', 'pyspark', 'pyarrow'))]"
+    program = f"import sys, atexit; atexit.register(lambda: print({loaded})); sys.argv = ['oz', '--help']\n"
+    command = [sys.executable, "-c", f"{program}from oz.cli import main; main()"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_says_where_it_runs(oz, command):
+    text = oz("spark", command, "--help").stdout
+    assert "--master URL" in text
+    assert "else local[2]" in " ".join(text.split())
+    assert "--conf NAME=VALUE" in text
+
+
+@pytest.mark.parametrize("setting", ["spark.executor.memory", "memory=4g", "=4g", ""])
+def test_a_setting_that_is_none_is_wrong_usage(oz, setting):
+    ended = oz("spark", "archive", "journal", "lake", "--conf", setting)
+    assert ended.exit_code == 2
+    assert f"{setting!r} is no setting: write spark.executor.memory=4g" in ended.output
+
+
+@pytest.mark.parametrize("missing", ["pyspark", "pyarrow"])
+def test_without_the_extra_one_line_says_what_to_install(tmp_path, missing):
+    (tmp_path / "journal").mkdir()
+    ended = without([missing], "spark", "archive", str(tmp_path / "journal"), str(tmp_path / "lake"))
+    said = f"oz.spark needs {missing}, which is not installed; in a checkout: pip install '.[spark]'"
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == f"oz spark: {said}\n" or ended.stderr == f"oz spark archive: {said}\n"
+
+
+def test_an_unknown_command_is_wrong_usage(oz):
+    assert oz("spark", "sort").exit_code == 2

@@ -1,0 +1,120 @@
+"""Spark beyond one process: a standalone cluster on this machine, and a driver whose jobs tests ask for.
+
+A process has one Spark at a time, and that of the tests is `local[2]`: so each driver has a process of its
+own.
+"""
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import traceback
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+DAEMONS = Path(__file__).with_name("cluster_daemons.py")
+START_SECONDS = 240.0
+JOB_SECONDS = 500.0
+LOCAL_CLUSTER = "local-cluster[2,1,1024]"
+"""Two executors in processes of their own, of one core and 1 GiB each, under a master in the driver."""
+
+CONF = {
+    "spark.executor.memory": "1g",
+    "spark.sql.shuffle.partitions": 2,
+    "spark.ui.enabled": False,
+    # The name of this machine need not lead to it.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+@dataclass
+class Standalone:
+    """A cluster of one master and two workers of one core each."""
+
+    url: str
+    page: str
+    workers: list[int]
+
+
+@contextmanager
+def standalone_cluster(directory):
+    """Start Spark's own master and two workers; they are gone at the end, or when this process is."""
+    process = subprocess.Popen(
+        [sys.executable, str(DAEMONS), str(directory), "2", "1", "1g"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        line = process.stdout.readline()
+        assert line, f"no cluster: exit code {process.wait(START_SECONDS)}"
+        yield Standalone(**json.loads(line))
+    finally:
+        process.communicate(timeout=START_SECONDS)  # ends its stdin
+
+
+class JobFailed(Exception):
+    """What a job raised, as text."""
+
+
+class Driver:
+    """A process with a Spark session on some master.
+
+    Attributes:
+        master: where its jobs run.
+    """
+
+    def __init__(self, master, directory, **conf):
+        """Start the process; the session is made by the first job."""
+        self.master = master
+        self._pool = ProcessPoolExecutor(
+            1,
+            multiprocessing.get_context("spawn"),
+            initializer=_set_up,
+            initargs=(master, str(directory), {**CONF, **conf}),
+        )
+
+    def run(self, job, *arguments, timeout=JOB_SECONDS):
+        """Call `job(spark, *arguments)` there; what it returns, or a `JobFailed` with the traceback.
+
+        Args:
+            job: a function of a module that can be imported by name: of tests/spark, not of a test module.
+            arguments: whatever can be pickled.
+            timeout: seconds.
+        """
+        return self._pool.submit(_call, job, arguments).result(timeout)
+
+    def close(self):
+        """End it, the session included, busy or not."""
+        processes = list(self._pool._processes.values())
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for process in processes:
+            process.join(START_SECONDS / 4)
+            process.kill()
+
+
+def _set_up(master, directory, conf):
+    # Or the working directories of local-cluster's executors would be in SPARK_HOME.
+    os.environ |= {
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": directory,
+        "SPARK_LOCAL_DIRS": directory,
+    }
+    global _start
+    _start = (master, conf)
+
+
+def _call(job, arguments):
+    import oz.spark
+
+    master, conf = _start
+    try:
+        # The session that there is already, from the second job on.
+        return job(oz.spark.session(master, **conf), *arguments)
+    except Exception:
+        # Errors of PySpark cannot be pickled.
+        raise JobFailed(traceback.format_exc()) from None

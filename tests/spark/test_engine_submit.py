@@ -1,0 +1,80 @@
+"""`spark-submit` to a real cluster: what it says wins over what a session of ours would choose."""
+
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+import oz
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+import pyarrow.parquet as pq
+from pyspark.find_spark_home import _find_spark_home
+
+from oz.journal import Record, Writer
+from oz.spark.java_home import java_home
+
+pytestmark = pytest.mark.timeout(600)
+
+SUBMIT = Path(_find_spark_home()) / "bin" / "spark-submit"
+PROGRAM = """
+import sys
+import oz.spark
+
+spark = oz.spark.session(**{"spark.sql.shuffle.partitions": 3})
+rows = spark.read.format("oz").option("journal", sys.argv[1]).load().repartition(4)
+count = rows.filter(oz.spark.matches("subject", r"regex:a\\\\.1\\\\b")).count()
+conf = spark.sparkContext.getConf()
+named = [conf.get(f"spark.{name}") for name in ("master", "app.name", "executor.memory", "ui.enabled")]
+print("found", count, *named, spark.conf.get("spark.sql.shuffle.partitions"))
+spark.stop()
+"""
+
+
+@pytest.fixture
+def journal(tmp_path):
+    with Writer(tmp_path / "journal", sync="never") as writer:
+        writer.append([Record(f"a.{number % 10}", b"", number) for number in range(1_000)])
+    return tmp_path / "journal"
+
+
+def submit(tmp_path, master, *arguments):
+    """Run spark-submit; what the program wrote on stdout."""
+    environment = {
+        **os.environ,
+        **({"JAVA_HOME": home} if (home := java_home()) else {}),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(Path(oz.__file__).parents[1]),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(tmp_path),
+    }
+    settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=600m"]
+    command = [str(SUBMIT), "--master", master, "--name", tmp_path.name, *settings, *map(str, arguments)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    return ran.stdout
+
+
+def finished(standalone):
+    with urllib.request.urlopen(f"{standalone.page}/json/", timeout=60) as answer:
+        return {app["name"]: app["state"] for app in json.load(answer)["completedapps"]}
+
+
+def test_a_submitted_program_keeps_what_spark_submit_says(standalone, journal, tmp_path):
+    (tmp_path / "nightly.py").write_text(PROGRAM)
+    said = submit(tmp_path, standalone.url, tmp_path / "nightly.py", journal)
+    assert f"found 100 {standalone.url} {tmp_path.name} 600m false 3\n" in said
+    assert finished(standalone)[tmp_path.name] == "FINISHED"
+
+
+def test_the_command_can_be_submitted(standalone, journal, tmp_path):
+    main = Path(oz.__file__).with_name("__main__.py")
+    lake = tmp_path / "lake"
+    submit(tmp_path, standalone.url, main, "spark", "archive", journal, lake, "--unsealed")
+    assert sum(pq.ParquetFile(path).metadata.num_rows for path in lake.rglob("*.parquet")) == 1_000
+    assert finished(standalone)[tmp_path.name] == "FINISHED"  # it ran there, and not in local[2]
