@@ -186,13 +186,13 @@ class JavaMissing(OzError):
     def __str__(self) -> str:
         return (
             f"{self.found}: Spark needs Java 17 or newer; in a checkout `pip install '.[spark-java]'` brings "
-            "one, or install one as with `apt-get install openjdk-17-jre-headless`, and set JAVA_HOME if it is "
-            "not the first in PATH"
+            "one, or install one as with `apt-get install openjdk-17-jre-headless`, and set JAVA_HOME if it "
+            "is not the first in PATH"
         )
 
 
 class SinkError(OzError):
-    """Rows that the Spark sink cannot publish as asked: wrong columns, options, rows, or nobody to send to."""
+    """Rows that the Spark sink cannot publish as asked: wrong columns or rows, or nobody to send to."""
 
 
 class LakeError(OzError):
