@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -208,13 +209,17 @@ class BaseSocket(zmq.Socket[Any]):
     def _end_context(self, timeout: float) -> None:
         """Wait until all is sent or the linger is over: ending the context is the only way to know."""
         started = time.monotonic()
+        if sys.is_finalizing():
+            # Python 3.11 would wait for ever for a thread to start, and later ones start none.
+            self.context.destroy()
+            return
         # In a thread: libzmq can wait there for ever when a peer has left in the wrong moment. It also closes
         # a monitor that was left open, for which term() would wait for ever.
         ending = threading.Thread(target=self.context.destroy, name="oz-ending", daemon=True)
         try:
             ending.start()
         except RuntimeError:
-            # Python 3.12 and later start no thread while the interpreter ends.
+            # From 3.12 on that begins before `is_finalizing` tells.
             self.context.destroy()
             return
         ending.join(timeout + _PATIENCE if timeout < _LONGEST_JOIN else None)

@@ -13,6 +13,7 @@ import pytest
 import zmq
 
 import oz
+import scripts
 from waiting import DEADLINE, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -184,3 +185,9 @@ def test_mixed_up_arguments_get_a_sentence(two):
         pub.interest(None)
     with pytest.raises(TypeError, match="str or bytes"):
         oz.parse(None)
+
+
+@pytest.mark.parametrize("kind", ["Subscriber", "Publisher"])
+def test_a_socket_that_was_left_open_does_not_hold_up_the_interpreters_end(kind):
+    program = f"import oz; left = oz.{kind}(); left.connect('tcp://127.0.0.1:9'); print('end')"
+    assert scripts.run("-c", program) == "end\n"
