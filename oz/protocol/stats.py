@@ -52,3 +52,5 @@ class SubscriberStats:
     """Messages not delivered to a subscription because its pattern ran out of time."""
     failed: int = 0
     """Calls of a handler that raised."""
+    reconnects: int = 0
+    """Times that a multicast publisher had gone silent, so that the subscriber connected anew."""

@@ -192,11 +192,33 @@ class Unpacking(Intake):
             number = parse_chunk(frames[0], at)
             at += CHUNK_FIELD
         body = parse_body(frames[0], at, head.count)
-        subjects, payloads = body[0::2], body[1::2]
+        self._take_all(stream, head, (body[0::2], body[1::2], frames[1:]), time_ns, number)
+
+    def _take_all(
+        self,
+        stream: Stream,
+        head: Head,
+        content: tuple[list[Any], list[Any], list[bytes]],
+        time_ns: int,
+        number: int | None = None,
+    ) -> None:
+        """Put messages in line.
+
+        Args:
+            stream: what they came on.
+            head: which they are.
+            content: their subjects and payloads, and the large payloads that came by themselves.
+            time_ns: when they came.
+            number: the chunk that last values are for.
+
+        Raises:
+            ProtocolError: something in them is malformed; none was taken then.
+        """
+        subjects, payloads, attached = content
         routes, is_clear = self._find_routes(stream, subjects)
         is_plain = set(map(type, payloads)) == _BYTES_ONLY and self._decode is None
         if not is_plain:
-            bodies = _open_all(payloads, frames[1:])
+            bodies = _open_all(payloads, attached)
         # Nothing can be malformed from here on, so that what is counted in the sequence is what was taken.
         source = find(stream.sources, head.origin)
         only = None if number is None else self._members(stream, source, number)

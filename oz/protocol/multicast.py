@@ -1,0 +1,105 @@
+"""How a multicast socket sends and listens, and what it tells of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+LEAST_MTU, MOST_MTU = 256, 9_216
+"""Bytes of a packet. Source: libpgm ends the process below 76 and where a second's rate is less than one."""
+
+MOST_RATE = 10_000_000
+MOST_RECOVERY = 600.0
+MOST_WINDOW = 2**30
+"""Bytes that rate and recovery window may come to: a publisher may keep as many to send again."""
+
+MOST_SECONDS = 3_600.0
+SHORTEST_SILENCE = 0.5
+"""Seconds; publishers are heard at least every quarter of one, if their network is."""
+
+MOST_HOPS = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Multicast:
+    """Options of a multicast socket; docs/multicast.md helps to choose them.
+
+    Attributes:
+        rate_kbps: the most that a publisher sends, in kilobits (1,000 bits) a second, repairs included. The
+            same on all hosts: a subscriber works out from it how much can be repaired.
+        recovery: seconds for which lost packets can be sent again.
+        hops: routers that packets may pass, and one more; 1 stays on the LAN.
+        mtu: bytes of a packet on the network, headers included.
+        stale_after: seconds without a sign of life after which a subscriber connects anew.
+
+    Raises:
+        ValueError: a number is out of bounds, or two do not go together.
+        TypeError: one is no number.
+    """
+
+    rate_kbps: int = 10_000
+    recovery: float = 10.0
+    hops: int = 1
+    mtu: int = 1_500
+    stale_after: float = 1.5
+
+    def __post_init__(self) -> None:
+        """Check all of it: libzmq ends the process over what it does not like."""
+        _check_int("hops", self.hops, 1, MOST_HOPS)
+        _check_int("mtu", self.mtu, LEAST_MTU, MOST_MTU)
+        _check_int("rate_kbps", self.rate_kbps, 1, MOST_RATE)
+        _check_float("recovery", self.recovery, 0.1, MOST_RECOVERY)
+        _check_float("stale_after", self.stale_after, SHORTEST_SILENCE, MOST_SECONDS)
+        if self.rate_kbps * 125 < self.mtu:
+            least = -(-self.mtu // 125)
+            raise ValueError(
+                f"rate_kbps={self.rate_kbps} is less than one packet of mtu={self.mtu} bytes a second; "
+                f"make it {least} or more"
+            )
+        if self.window_bytes > MOST_WINDOW:
+            raise ValueError(
+                f"rate_kbps={self.rate_kbps} for recovery={self.recovery:g} s may keep {self.window_bytes:,} "
+                f"bytes in memory; the most is {MOST_WINDOW:,}: shorten recovery"
+            )
+
+    @property
+    def window_bytes(self) -> int:
+        """Bytes that a publisher may keep to send again."""
+        return round(self.rate_kbps * 125 * self.recovery)
+
+
+Kind = Literal["silent", "heard", "gone", "left", "rate", "corrupt"]
+
+
+@dataclass(frozen=True, slots=True)
+class Advisory:
+    """Something that a multicast subscriber noticed.
+
+    Attributes:
+        kind: `"silent"`: nothing came for `stale_after` seconds, and it has connected anew. `"heard"`: the
+            publisher is back. `"gone"`: it has stayed silent, and is not waited for any more. `"left"`: it
+            closed, in order. `"rate"`: it has another `rate_kbps`. `"corrupt"`: frames were damaged and
+            dropped; said of the first, and whenever there are twice as many.
+        endpoint: where; None when that is not known.
+        origin: the publisher, 16 bytes; None when it is not known.
+        text: the same in words.
+    """
+
+    kind: Kind
+    endpoint: str | None
+    origin: bytes | None
+    text: str
+
+
+def _check_int(name: str, value: Any, least: int, most: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} is an int, not {type(value).__name__}: {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} is from {least:,} to {most:,}, not {value:,}")
+
+
+def _check_float(name: str, value: Any, least: float, most: float) -> None:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} is a number of seconds, not {type(value).__name__}: {value!r}")
+    if not least <= value <= most:
+        raise ValueError(f"{name} is from {least:g} to {most:,g} seconds, not {value!r}")
