@@ -41,6 +41,7 @@ from oz.errors import (
     WouldBlock,
 )
 from oz.message import Gap, Message
+from oz.protocol.multicast import Advisory, Multicast
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.dialects import DIALECTS
@@ -52,6 +53,7 @@ from oz.sync.subscriber import Subscriber
 
 __all__ = [
     "DIALECTS",
+    "Advisory",
     "ClosedError",
     "Gap",
     "JavaMissing",
@@ -59,6 +61,7 @@ __all__ = [
     "JournalFull",
     "JournalMissing",
     "Message",
+    "Multicast",
     "OwnershipError",
     "OzError",
     "Pattern",

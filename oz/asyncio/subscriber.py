@@ -160,7 +160,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise Timeout(f"no message in {timeout or 0:g} s")
-        if self._streams is not None:
+        if self._waits_in_slices:
             # Declarations may have to be made again, so it does not wait for ever.
             left = _SLICE if left is None else min(left, _SLICE)
         await self._wait_for_news(left)

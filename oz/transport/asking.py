@@ -14,6 +14,7 @@ from oz.protocol.declarations import Wishes
 from oz.protocol.intake import Intake
 from oz.protocol.streams import Streams
 from oz.protocol.unpacking import Unpacking
+from oz.transport.multicast_listening import Listening
 from oz.transport.socket import BaseSocket
 
 GOODBYE_SECONDS = 0.5
@@ -25,6 +26,7 @@ class Asking(BaseSocket):
 
     _intake: Intake
     _streams: Streams | None
+    _listening: Listening | None = None
     _is_drained: bool = False
     _ready: deque[Message]
     _rest: deque[bytes]
@@ -32,6 +34,10 @@ class Asking(BaseSocket):
     def _ask(self, wishes: Wishes) -> None:
         """Tell ZeroMQ what to ask for, and what no longer."""
         if self.closed:
+            return
+        if self._listening is not None:
+            if wishes.wanted:
+                self._listening.begin(self)
             return
         for key in wishes.wanted:
             super().set(zmq.SUBSCRIBE, key)
@@ -43,12 +49,20 @@ class Asking(BaseSocket):
             with self._guard:
                 self._ask(self._streams.flush())
 
-    def _declare_overdue(self) -> None:
-        """Declare what was gathered, and again what nobody answered."""
+    def _declare_overdue(self, *, is_idle: bool = False) -> None:
+        """Declare what was gathered, and again what nobody answered; look after multicast publishers."""
+        if self._listening is not None:
+            with self._guard:
+                self._listening.look(self, is_idle=is_idle)
         if self._streams is not None:
             self._declare_gathered()
             with self._guard:
                 self._ask(self._streams.renew(time.monotonic()))
+
+    def _endpoints_changed(self) -> None:
+        super()._endpoints_changed()
+        if self._listening is not None:
+            self._listening.joined()
 
     # readiness -------------------------------------------------------------------------------------------
 

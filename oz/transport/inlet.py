@@ -109,7 +109,7 @@ class RoutedInlet(Inlet):
             try:
                 lone = self._read_one(socket, flags)
             except zmq.Again:
-                socket._declare_overdue()
+                socket._declare_overdue(is_idle=True)
                 if flags & _NOBLOCK or (ends is not None and monotonic() >= ends):
                     raise
                 continue
@@ -145,7 +145,7 @@ class RoutedInlet(Inlet):
                 if lone is not None:
                     self.waiting.append(lone)
         except zmq.Again:
-            socket._declare_overdue()
+            socket._declare_overdue(is_idle=True)
 
     def _read_one(self, socket: Any, flags: int) -> Message | None:
         """Read one frame; give its message if it was the only one, otherwise put them in line."""

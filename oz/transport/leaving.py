@@ -11,6 +11,7 @@ import zmq
 
 from oz.protocol.routing import Router
 from oz.transport.dispatch import Dispatch
+from oz.transport.multicast_dispatch import MulticastDispatch
 from oz.transport.outlet import Outlet
 from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket
 
@@ -70,6 +71,9 @@ class Leaving(BaseSocket):
         while not self._send_what_fits() and time.monotonic() < deadline:
             yield next(waits)
         if self._say_goodbye():
+            if isinstance(self._dispatch, MulticastDispatch):
+                yield from self._dispatch.farewell(self, deadline)
+                return
             # Ending the context can hang, of plain sockets too, when a peer leaves as it is sent
             # something. A moment for ZeroMQ to see it leave: 1 close in 16 hung without, 0 in 60 with it.
             yield _FAREWELL

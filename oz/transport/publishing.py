@@ -12,6 +12,8 @@ from typing import Any, Literal, NoReturn
 import zmq
 
 from oz.errors import WouldBlock
+from oz.protocol.everybody import Everybody
+from oz.protocol.multicast import Multicast
 from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
@@ -22,6 +24,8 @@ from oz.transport.dispatch import Dispatch
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
 from oz.transport.leaving import Leaving, pauses
+from oz.transport.multicast_dispatch import MulticastDispatch, high_water_mark_for
+from oz.transport.multicast_group import Group, group_for
 from oz.transport.outlet import Outlet, Refused
 from oz.transport.raw_sends import RawSends
 from oz.transport.routes import Route
@@ -71,6 +75,8 @@ class PublisherBase(RawSends, Leaving):
         last_value: bool = False,
         max_batch: int = MAX_BATCH,
         max_delay: float = MAX_DELAY,
+        multicast: Multicast | None = None,
+        plain: bool = False,
     ) -> None:
         r"""Make a publisher.
 
@@ -92,10 +98,13 @@ class PublisherBase(RawSends, Leaving):
             max_batch: messages in one batch at most, from 1 to 65,535.
             max_delay: seconds for which a message waits for others at most; one that comes alone never
                 waits. Only subscribers that have the publisher filter get batches.
+            multicast: how to send to `epgm://interface;group:port`; docs/multicast.md.
+            plain: multicast ordinary ZeroMQ messages, for subscribers that are not oz: nobody can tell then
+                what was lost, nor what is corrupt.
 
         Raises:
             ValueError: no such dialect, codec, `on_full` or endpoint, an empty delimiter, a number that is
-                out of bounds.
+                out of bounds, or an option that does not go with multicast.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to.
         """
@@ -111,10 +120,13 @@ class PublisherBase(RawSends, Leaving):
         if full_timeout is not None:
             check_seconds("full_timeout", full_timeout, LONGEST_TIMEOUT)
         found, ends = find_codec(codec), check_delimiter(delimiter)
+        group = group_for((bind, connect), multicast, is_plain=plain, is_publisher=True)
+        if group is not None and (last_value or (ends and not plain)):
+            raise ValueError("multicast has no last_value, and a delimiter only with plain=True")
         self._create(context, kind, dialect, Guard())
+        self._group = group
         retained = Retained() if last_value else None
-        self._router = Router(os.urandom(ID_SIZE), PublisherStats())
-        self._dispatch = Dispatch(self._router, retained, drops=on_full == "drop")
+        self._send_to(group, retained, drops=on_full == "drop")
         kind_of_outlet = Outlet if ends is None else JoiningOutlet
         self._outlet = kind_of_outlet(self._guard, found, self._router, self._dispatch, retained, max_batch)
         self._delimiter = ends or b""
@@ -127,11 +139,30 @@ class PublisherBase(RawSends, Leaving):
             self._attach(bind, connect)
         self._take_shortcut()
 
+    def _send_to(self, group: Group | None, retained: Retained | None, *, drops: bool) -> None:
+        """Have messages go to those who ask for them, or to a multicast group."""
+        origin, stats = os.urandom(ID_SIZE), PublisherStats()
+        if group is None or group.is_plain:
+            self._router = Router(origin, stats)
+            self._dispatch = Dispatch(self._router, retained, drops=drops)
+            if group is not None:
+                # Nobody can ask, so that everybody gets everything.
+                self._router.plain.learn(b"\x01")
+        else:
+            self._router = everybody = Everybody(origin, stats)
+            self._dispatch = MulticastDispatch(everybody, origin, group.options, drops=drops)
+            self._is_framed = True
+
     def _take_shortcut(self) -> None:
         """Publish by the shortest way: see `Outlet.shortcut`."""
 
     def _set_options(self, high_water_mark: int | None) -> None:
+        group = self._group
+        if group is not None and high_water_mark is None:
+            high_water_mark = high_water_mark_for(group.options)
         self._set_high_water_mark(high_water_mark)
+        if group is not None:
+            group.configure(self)
         # Every subscription and unsubscription is reported, and counts only once it was accepted here.
         self.set(zmq.XPUB_MANUAL, 1)
         # Nothing arrives but subscriptions, which libzmq walks by recursion: a huge one would crash it.
@@ -181,6 +212,8 @@ class PublisherBase(RawSends, Leaving):
             return self._router.find(raw, wire), wire, raw
 
     def _endpoints_changed(self) -> None:
+        if isinstance(self._dispatch, MulticastDispatch) and self._group is not None:
+            self._dispatch.greet(self, self._group.endpoints.values())
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
         self._outlet.routes.forget_valid()
 

@@ -26,6 +26,7 @@ class RawSends(BaseSocket):
     _dispatch: Dispatch
     _delimiter: bytes
     _raw: list[Any]
+    _is_framed: bool = False
 
     def send(  # type: ignore[override]
         self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
@@ -36,7 +37,9 @@ class RawSends(BaseSocket):
                 # pyzmq sends the frames of `send_multipart` by this method.
                 return super().send(data, flags, copy=copy, track=track, **kwargs)
             self._make_ready((data,))
-            result = super().send(data, flags, copy=copy, track=track, **kwargs)
+            result = None
+            if not self._is_framed:
+                result = super().send(data, flags, copy=copy, track=track, **kwargs)
             self._sent_raw((data,), flags)
             return result
 
@@ -47,6 +50,9 @@ class RawSends(BaseSocket):
         frames = list(msg_parts)
         with self._guard:
             self._make_ready(frames)
+            if self._is_framed:
+                self._sent_raw(frames, flags)
+                return None
             self._outlet.is_nested = True
             try:
                 result = super().send_multipart(frames, flags, copy=copy, track=track, **kwargs)

@@ -16,6 +16,8 @@ from oz.errors import ClosedError
 from oz.subjects import dialects
 from oz.transport import endpoints
 from oz.transport.guard import Guard, refuse
+from oz.transport.multicast_endpoint import is_multicast
+from oz.transport.multicast_group import Group
 from oz.transport.terms import check_count
 
 _log = logging.getLogger("oz.socket")
@@ -64,6 +66,7 @@ class BaseSocket(zmq.Socket[Any]):
     _own_context: bool
     _endpoints: list[str]
     _connections: int = 0
+    _group: Group | None = None
 
     _kind: ClassVar[int]
     _accepted_kinds: ClassVar[tuple[int, ...]]
@@ -131,9 +134,10 @@ class BaseSocket(zmq.Socket[Any]):
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
+            ValueError: see `connect`.
             zmq.ZMQError: the address is in use, or not one of this host.
         """
-        endpoints.check(addr, own_context=self._own_context)
+        addr = self._admit_endpoint(addr)
         with self._guard:
             manager = super().bind(addr)
             last = backend_get(self, zmq.LAST_ENDPOINT)
@@ -149,9 +153,10 @@ class BaseSocket(zmq.Socket[Any]):
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
+            ValueError: it is no endpoint; or a multicast one, and cannot be used here.
             zmq.ZMQError: the endpoint is not well formed.
         """
-        endpoints.check(addr, own_context=self._own_context)
+        addr = self._admit_endpoint(addr)
         with self._guard:
             manager = super().connect(addr)
         if addr not in self._endpoints:
@@ -160,6 +165,37 @@ class BaseSocket(zmq.Socket[Any]):
             self._connections += 1
         self._endpoints_changed()
         return manager
+
+    def _admit_endpoint(self, addr: str) -> str:
+        """Refuse an endpoint that this socket cannot have; give the form that libzmq takes."""
+        endpoints.check(addr, own_context=self._own_context)
+        if self._group is None:
+            if is_multicast(addr):
+                raise ValueError(f"{addr!r} is for a socket that was made with multicast=oz.Multicast(…)")
+            return addr
+        if not is_multicast(addr):
+            raise ValueError(f"{addr!r} is none of multicast, and this socket was made with multicast=…")
+        return self._group.admit(self, addr)
+
+    def unbind(self, addr: Any) -> None:
+        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
+        super().unbind(addr if self._group is None else self._group.forget(addr))
+
+    def disconnect(self, addr: Any) -> None:
+        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
+        super().disconnect(addr if self._group is None else self._group.forget(addr))
+
+    def set(self, option: int, optval: Any) -> None:
+        """Set a socket option, as `zmq.Socket.set` does.
+
+        Raises:
+            ValueError: multicast does not know it, or would end the process.
+        """
+        if self._group is not None:
+            self._group.check_option(option)
+        super().set(option, optval)
+
+    setsockopt = set
 
     def _endpoints_changed(self) -> None:
         """Called when the socket was bound or connected anew."""
@@ -204,6 +240,8 @@ class BaseSocket(zmq.Socket[Any]):
             with suppress(zmq.ZMQError):
                 self.disable_monitor()
             super().close(linger)
+            if self._group is not None:
+                self._group.release()
         return self._own_context
 
     def _end_context(self, timeout: float) -> None:

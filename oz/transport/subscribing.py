@@ -15,6 +15,8 @@ from oz.errors import PatternError
 from oz.message import Message
 from oz.protocol.declarations import Wishes
 from oz.protocol.intake import Intake
+from oz.protocol.multicast import Multicast
+from oz.protocol.multicast_intake import MulticastIntake
 from oz.protocol.splitting import SplittingIntake
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.streams import Streams
@@ -25,8 +27,19 @@ from oz.transport.asking import Asking
 from oz.transport.frames import frame_reader
 from oz.transport.guard import StrictGuard
 from oz.transport.inlet import PATIENCE_MS, Inlet, RoutedInlet
+from oz.transport.multicast_group import group_for
+from oz.transport.multicast_listening import Listening, OnAdvisory
 from oz.transport.socket import check_delimiter
-from oz.transport.terms import Filtering, Keep, Policy, check_count, check_filtering, check_terms
+from oz.transport.terms import (
+    Filtering,
+    Keep,
+    Policy,
+    check_advisory,
+    check_count,
+    check_filtering,
+    check_multicast,
+    check_terms,
+)
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import Terms
 
@@ -61,6 +74,9 @@ class SubscriberBase(Asking):
         shared: bool = False,
         dedupe: bool = False,
         on_gap: OnGap | None = None,
+        multicast: Multicast | None = None,
+        plain: bool = False,
+        on_advisory: OnAdvisory | None = None,
     ) -> None:
         r"""Make a subscriber.
 
@@ -79,14 +95,20 @@ class SubscriberBase(Asking):
                 does. `"publisher"` needs oz there too: it sends what matches, and no loss is silent.
             shared: with `filtering="publisher"`, for a pattern that very many subscribers have: the
                 publisher sends each message once for all of them.
-            dedupe: with `filtering="publisher"`, drop what was published with a `message_id` that a message
-                before had, and count it in `stats.repeated`. The ids of 16,384 series are remembered, each
-                with its numbers as spans, and the newest 262,144 ids that have no number.
-            on_gap: with `filtering="publisher"`, called with an `oz.Gap` whenever messages were lost.
+            dedupe: with `filtering="publisher"` or multicast, drop what was published with a `message_id`
+                that a message before had, and count it in `stats.repeated`. The ids of 16,384 series are
+                remembered, each with its numbers as spans, and the newest 262,144 ids that have no number.
+            on_gap: with `filtering="publisher"` or multicast, called with an `oz.Gap` whenever messages were
+                lost.
+            multicast: how to listen to `epgm://interface;group:port`; docs/multicast.md.
+            plain: take in ordinary ZeroMQ messages that are multicast, of a publisher that is not oz or has
+                `plain=True`: nobody can tell then what was lost, nor what is corrupt.
+            on_advisory: with multicast, called with an `oz.Advisory` when a publisher goes silent or is
+                back, or something else is wrong.
 
         Raises:
-            ValueError: no such dialect, codec, filtering or endpoint, an empty delimiter, or something
-                that needs `filtering="publisher"` without it.
+            ValueError: no such dialect, codec, filtering or endpoint, an empty delimiter, something that
+                needs `filtering="publisher"` without it, or does not go with multicast.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to.
         """
@@ -96,8 +118,18 @@ class SubscriberBase(Asking):
         else:
             kind = None
         found, ends = find_codec(codec), check_delimiter(delimiter)
-        is_routed = check_filtering(filtering, shared=shared, dedupe=dedupe, on_gap=on_gap, delimiter=ends)
+        group = group_for((connect, bind), multicast, is_plain=plain, is_publisher=False)
+        is_framed = group is not None and not group.is_plain
+        check_advisory(on_advisory, is_framed=is_framed)
+        if is_framed:
+            check_multicast(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
+        is_routed = not is_framed and check_filtering(
+            filtering, shared=shared, dedupe=dedupe, on_gap=on_gap, delimiter=ends
+        )
+        if is_routed and group is not None:
+            raise ValueError('multicast has no way back to the publisher: no filtering="publisher"')
         self._create(context, kind, dialect, StrictGuard())
+        self._group = group
         self._is_shared = shared
         self._streams = Streams(os.urandom, dedupe=dedupe) if is_routed else None
         if self._streams is not None:
@@ -105,6 +137,12 @@ class SubscriberBase(Asking):
             self._intake = unpacking
             self._waiting = unpacking.waiting
             self._inlet = RoutedInlet(self._guard, frame_reader(self), unpacking)
+        elif is_framed and group is not None:
+            framed = MulticastIntake(Streams(os.urandom, dedupe=dedupe), found, on_gap)
+            self._intake = framed
+            self._waiting = framed.waiting
+            self._inlet = RoutedInlet(self._guard, frame_reader(self), framed)
+            self._listening = Listening(group, framed, on_advisory)
         else:
             self._intake = Intake(found) if ends is None else SplittingIntake(ends, found)
             self._inlet = Inlet(self._guard, frame_reader(self), self._intake)
@@ -117,9 +155,16 @@ class SubscriberBase(Asking):
                 high_water_mark = ROUTED_HIGH_WATER_MARK
             self._set_high_water_mark(high_water_mark)
             self.set(zmq.SNDHWM, 0)
-            if is_routed:
+            if self._waits_in_slices:
                 super().set(zmq.RCVTIMEO, PATIENCE_MS)
+            if group is not None:
+                group.configure(self)
             self._attach(bind, connect)
+
+    @property
+    def _waits_in_slices(self) -> bool:
+        """Whether something may be due while no message comes."""
+        return isinstance(self._inlet, RoutedInlet)
 
     # subscribing -----------------------------------------------------------------------------------------
 
@@ -202,9 +247,10 @@ class SubscriberBase(Asking):
         Raises:
             ValueError: without `dedupe`.
         """
-        if self._streams is None or not self._streams.dedupe:
+        intake = self._intake
+        if not isinstance(intake, Unpacking) or not intake.streams.dedupe:
             raise ValueError("this subscriber does not look at ids; make it with dedupe=True")
-        self._streams.mark_seen(message_ids)
+        intake.streams.mark_seen(message_ids)
 
     def unsubscribe(self, topic: str | bytes | Pattern | Subscription | Iterable[Any]) -> None:
         """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
@@ -267,7 +313,7 @@ class SubscriberBase(Asking):
             # there, also when set_hwm sets both marks.
             if option == zmq.RCVTIMEO:
                 self._inlet.limit = int(optval)
-                if self._streams is not None:
+                if self._waits_in_slices:
                     return
             super().set(option, 0 if option == zmq.SNDHWM else optval)
 
@@ -296,7 +342,7 @@ class SubscriberBase(Asking):
         """Get a socket option; RCVMORE speaks of the frames that `recv` has left of a message."""
         if option == zmq.RCVMORE:
             return int(bool(self._rest))
-        if option == zmq.RCVTIMEO and self._streams is not None:
+        if option == zmq.RCVTIMEO and self._waits_in_slices:
             return self._inlet.limit
         value: Any = super().get(option)
         if option == zmq.EVENTS and self._has_some:

@@ -39,6 +39,39 @@ def check_seconds(name: str, value: Any, most: float) -> None:
         raise ValueError(f"{name} is from 0 to {most:,g} seconds, not {value!r}")
 
 
+def check_multicast(filtering: Any, *, shared: bool, on_gap: Any, delimiter: bytes | None) -> None:
+    """Refuse what multicast cannot do.
+
+    Raises:
+        ValueError: it is that.
+        TypeError: `on_gap` cannot be called.
+    """
+    if filtering != "prefix" or shared:
+        raise ValueError(
+            'multicast has no way back to the publisher: filtering="publisher" and shared do not go with it'
+        )
+    if delimiter is not None:
+        raise ValueError("a delimiter is for plain messages; with multicast that needs plain=True")
+    _check_called("on_gap", on_gap)
+
+
+def check_advisory(on_advisory: Any, *, is_framed: bool) -> None:
+    """Refuse a callback that would never be called, or cannot.
+
+    Raises:
+        ValueError: the socket is not one of multicast, or a plain one.
+        TypeError: it cannot be called.
+    """
+    if on_advisory is not None and not is_framed:
+        raise ValueError("on_advisory is for multicast, and not with plain=True")
+    _check_called("on_advisory", on_advisory)
+
+
+def _check_called(name: str, callback: Any) -> None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"{name} is called by the subscriber; {callback!r} cannot be called")
+
+
 def check_filtering(
     filtering: Any, *, shared: bool, dedupe: bool, on_gap: Any, delimiter: bytes | None
 ) -> bool:
