@@ -1,0 +1,31 @@
+"""What tests of multicast need, and why they are skipped where it is missing."""
+
+import socket
+
+import network
+import pytest
+import zmq
+
+from oz.errors import TransportUnavailable
+from oz.transport import endpoints
+
+
+def _no_pgm():
+    try:
+        endpoints.check("epgm://127.0.0.1;239.192.7.1:5555", own_context=True)
+    except TransportUnavailable as error:
+        return str(error)
+    return None
+
+
+pgm = pytest.mark.skipif(not zmq.has("pgm"), reason=_no_pgm() or "")
+
+_why = network.missing() if zmq.has("pgm") else None
+namespaces = pytest.mark.skipif(_why is not None, reason=_why or "")
+
+
+def free_port():
+    """Find a UDP port that nobody holds."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("0.0.0.0", 0))
+        return probe.getsockname()[1]

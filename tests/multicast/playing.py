@@ -1,0 +1,111 @@
+"""Playing a scene on a network of namespaces: publishers and subscribers in processes on its hosts."""
+
+import json
+import subprocess
+import sys
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from network import GROUP
+
+from scripts import ENVIRONMENT
+from waiting import Thread
+
+HERE = Path(__file__).parent
+LONGEST = 90
+
+
+class Role:
+    """A program on a host: `publishing.py` or `subscribing.py`."""
+
+    def __init__(self, script, host, settings):
+        settings = {"endpoint": f"epgm://{host.address};{GROUP}:{settings.pop('port', 5555)}", **settings}
+        self.host = host
+        self._process = subprocess.Popen(
+            host.command(sys.executable, HERE / script, json.dumps(settings)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        )
+        ready = self._process.stdout.readline()
+        assert ready == "ready\n", f"{script} did not start: {ready!r}"
+
+    def go(self):
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def result(self, within=LONGEST):
+        """Give what it says, when it says it."""
+        line = Thread(self._process.stdout.readline).outcome(within)
+        assert line, f"it ended with {self._process.wait(LONGEST)}"
+        return json.loads(line)
+
+    def tell(self, value):
+        self._process.stdin.write(json.dumps(value) + "\n")
+        self._process.stdin.flush()
+
+    def close(self):
+        """Have it close, and wait for its end."""
+        self.go()
+        self._process.communicate(timeout=LONGEST)
+        assert self._process.returncode == 0, f"it ended with {self._process.returncode}"
+
+    def kill(self):
+        self._process.kill()
+        self._process.communicate(timeout=LONGEST)
+
+
+class Scene:
+    """What is on the stage; whatever still runs is killed at the end."""
+
+    def __init__(self, network, stack):
+        self.hosts = network.hosts
+        self._stack = stack
+
+    def publisher(self, host, **settings):
+        return self._play("publishing.py", host, settings)
+
+    def subscriber(self, host, **settings):
+        return self._play("subscribing.py", host, settings)
+
+    def run(self, host, within=LONGEST, **settings):
+        """Have a publisher publish and say what it sent; it stays."""
+        publisher = self.publisher(host, **settings)
+        publisher.go()
+        return publisher.result(within)
+
+    @staticmethod
+    def outcome(subscriber, sent):
+        """Give what a subscriber got, once it has accounted for what was sent."""
+        subscriber.tell(sent)
+        return subscriber.result()
+
+    def _play(self, script, host, settings):
+        role = Role(script, host, settings)
+        self._stack.callback(role.kill)
+        return role
+
+
+@contextmanager
+def scene(network):
+    with ExitStack() as stack:
+        yield Scene(network, stack)
+
+
+def check(sent, got, *, joins_late=False):
+    """Check the law: whatever was sent was delivered or reported lost, and nothing was wrong or double.
+
+    Args:
+        sent: the results of the publishers that this subscriber heard.
+        got: the result of the subscriber.
+        joins_late: whether messages were sent before it listened.
+    """
+    by_name = {one["name"]: one for one in sent}
+    rows = {one["name"]: one for one in got["publishers"]}
+    assert rows.keys() == by_name.keys(), (rows, by_name)
+    for name, row in rows.items():
+        assert row["wrong"] == row["double"] == 0, row
+        assert joins_late or row["first"] == 0, row
+        assert row["delivered"] + row["lost"] == by_name[name]["sent"] - row["first"], (row, by_name[name])
+    assert got["received"] + got["lost"] == sum(one["sent"] - rows[one["name"]]["first"] for one in sent)

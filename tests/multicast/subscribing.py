@@ -1,0 +1,96 @@
+"""Receive what `publishing.py` sends: `subscribing.py '{"endpoint": …}'`.
+
+Says `ready`, and reads lines that say what publishers have sent. When all that is accounted for, or it has
+waited for too long, it says what it got by publisher: what was delivered, reported lost, wrong or double, and
+the number of the first message that is accounted for.
+"""
+
+import json
+import struct
+import sys
+import threading
+import time
+import zlib
+from collections import Counter
+
+import oz
+
+SETTLES = 0.3
+
+
+class Tally:
+    def __init__(self):
+        self.delivered, self.lost, self.wrong, self.double = Counter(), Counter(), Counter(), Counter()
+        self.first, self.names, self.seen = {}, {}, set()
+        self.advisories = []
+
+    def take(self, message):
+        origin, name = message.origin, message.subject.split(".")[1]
+        self.names[origin] = name
+        self.first[origin] = min(self.first.get(origin, message.sequence), message.sequence)
+        body, crc = message.payload[:-4], message.payload[-4:]
+        (number,) = struct.unpack_from(">Q", body)
+        if struct.pack(">I", zlib.crc32(body)) != crc or number != message.sequence:
+            self.wrong[origin] += 1
+        if (origin, number) in self.seen:
+            self.double[origin] += 1
+        self.seen.add((origin, number))
+        self.delivered[origin] += 1
+
+    def on_gap(self, gap):
+        self.lost[gap.origin] += gap.count
+        self.first[gap.origin] = min(self.first.get(gap.origin, gap.sequence), gap.sequence)
+
+    def accounts_for(self, sent):
+        by_name = {self.names.get(origin): self.accounted(origin) for origin in self.first}
+        return all(by_name.get(one["name"], 0) >= one["sent"] for one in sent)
+
+    def accounted(self, origin):
+        return self.first[origin] + self.delivered[origin] + self.lost[origin]
+
+    def rows(self):
+        return [
+            {
+                "name": self.names.get(origin, "?"),
+                "first": self.first[origin],
+                "delivered": self.delivered[origin],
+                "lost": self.lost[origin],
+                "wrong": self.wrong[origin],
+                "double": self.double[origin],
+            }
+            for origin in self.first
+        ]
+
+
+def listen(expected):
+    for line in sys.stdin:
+        expected.append(json.loads(line))
+
+
+def main(endpoint, deadline=60, pattern="md.>", **options):
+    tally, expected = Tally(), []
+    threading.Thread(target=listen, args=(expected,), daemon=True).start()
+    started = time.monotonic()
+
+    def on_advisory(advisory):
+        tally.advisories.append((advisory.kind, round(time.monotonic() - started, 2)))
+
+    multicast = oz.Multicast(**options)
+    with oz.Subscriber(endpoint, multicast=multicast, on_gap=tally.on_gap, on_advisory=on_advisory) as sub:
+        sub.subscribe(pattern)
+        print("ready", flush=True)
+        while time.monotonic() < started + deadline:
+            try:
+                tally.take(sub.receive(timeout=SETTLES))
+            except oz.Timeout:
+                if expected and tally.accounts_for(expected[-1]):
+                    break
+        stats = sub.stats
+    counts = {
+        name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed", "reconnects")
+    }
+    print(json.dumps({"publishers": tally.rows(), "advisories": tally.advisories, **counts}), flush=True)
+
+
+if __name__ == "__main__":
+    main(**json.loads(sys.argv[1]))

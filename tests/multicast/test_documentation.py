@@ -1,0 +1,24 @@
+"""The Python of docs/multicast.md, which only runs where libzmq has PGM, is run here."""
+
+import needs
+import pytest
+from markdown_blocks import PYTHON, ROOT, blocks
+
+PAGE = ROOT / "docs" / "multicast.md"
+FOUND = [block for block in blocks(PAGE) if block.language in PYTHON]
+
+
+@needs.pgm
+@pytest.mark.parametrize("block", FOUND, ids=str)
+def test_an_example_runs(block):
+    names = {}
+    try:
+        exec(compile(block.text, str(PAGE), "exec"), names)
+    finally:
+        for name in ("publisher", "subscriber"):
+            if name in names:
+                names[name].close(0)
+
+
+def test_there_is_something_to_run():
+    assert FOUND
