@@ -1,13 +1,14 @@
 """Hosts for a test: network namespaces on a bridge of their own, with a link that can lose packets.
 
 Nothing here touches the network of the machine: the bridge lives in a namespace too. Everything is named
-after the process that built it, and removed at the end however the test ends.
+after the process that built it, and removed at the end; what a killed process left, by the next one.
 """
 
 import atexit
 import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -64,6 +65,12 @@ def _run(*command, text=None):
     return done.stdout
 
 
+def _remove_what_was_left():
+    for name in re.findall(r"^oz\d+(?:n|try)\S*", _run("ip", "netns", "list"), re.MULTILINE):
+        if not os.path.exists(f"/proc/{re.match('oz([0-9]+)', name)[1]}"):
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=30)
+
+
 class Host:
     """One host: its namespace, its address, and what its link loses on the way in."""
 
@@ -101,6 +108,7 @@ class Network:
         self._namespaces = []
         self.hosts = []
         atexit.register(self.remove)
+        _remove_what_was_left()
         try:
             bridge = self._add(f"{prefix}br")
             _run(
