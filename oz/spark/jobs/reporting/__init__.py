@@ -1,1 +1,1 @@
-"""The job `report`: what passes over the bus, as figures, as JSON and as one page for people."""
+"""The parts of `report`: the figures, and the page that shows them."""

@@ -99,10 +99,10 @@ def _timeline(figures: Figures) -> str:
 
 
 def _short(time: str, first: str, last: str) -> str:
-    """Leave out the day where it is always the same."""
+    """Leave out the day where it is always the same, and otherwise the seconds; the year too."""
     if first[:10] == last[:10]:
         return time[11:]
-    return time[:16]
+    return time[5:16] if first[:4] == last[:4] else time[:10]
 
 
 def _publishers(figures: Figures) -> str:

@@ -1,0 +1,1 @@
+"""The parts of `explain`: what patterns match and let through, and other orders of tokens."""
