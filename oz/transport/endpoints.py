@@ -6,26 +6,9 @@ import ipaddress
 from collections.abc import Iterable
 from typing import cast
 
-import zmq
-
-from oz.errors import TransportUnavailable
+from oz.transport.capabilities import check_transport
 
 MAX_PORT = 65_535
-
-_OPTIONAL = {
-    "pgm": "pgm",
-    "epgm": "pgm",
-    "norm": "norm",
-    "tipc": "tipc",
-    "vmci": "vmci",
-    "ipc": "ipc",
-    "ws": "WS",
-    "wss": "WSS",
-}
-_HINTS = {
-    "pgm": "the wheels of pyzmq have no PGM; build pyzmq against a libzmq that has it: apt-get install "
-    "libzmq3-dev && PYZMQ_NO_BUNDLE=1 pip install --no-binary pyzmq --force-reinstall pyzmq"
-}
 
 
 def as_list(endpoints: str | Iterable[str] | None) -> list[str]:
@@ -58,10 +41,7 @@ def check(endpoint: str, *, own_context: bool) -> None:
     port = address.rpartition(":")[2]
     if scheme == "tcp" and port.isdecimal() and int(port) > MAX_PORT:
         raise ValueError(f"{endpoint!r} names port {port}; the highest is {MAX_PORT}")
-    needed = _OPTIONAL.get(scheme)
-    if needed is not None and not zmq.has(needed):
-        hint = _HINTS.get(needed, "use a libzmq that was built with it")
-        raise TransportUnavailable(f"this libzmq has no {scheme} transport for {endpoint!r}; {hint}")
+    check_transport(scheme, endpoint)
     if scheme == "inproc" and own_context:
         raise ValueError(f"{endpoint!r} joins sockets of one context; give both sockets context=…")
 

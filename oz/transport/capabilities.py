@@ -1,0 +1,102 @@
+"""What this installation of ZeroMQ can do, and the line that adds what it cannot."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+
+import zmq
+
+from oz.errors import TransportUnavailable
+
+APT_PACKAGES = ("libzmq3-dev", "build-essential", "python3-dev")
+"""What Debian and Ubuntu need to build pyzmq against their own libzmq, which has PGM."""
+
+_NEEDED = {
+    "pgm": "pgm",
+    "epgm": "pgm",
+    "norm": "norm",
+    "tipc": "tipc",
+    "vmci": "vmci",
+    "ipc": "ipc",
+    "ws": "WS",
+    "wss": "WSS",
+}
+
+
+def has(feature: str) -> bool:
+    """Tell whether this libzmq has a feature: `pgm`, `curve`, `ipc`, `draft`, or as `zmq.has` names others.
+
+    What this pyzmq cannot be asked about counts as missing.
+    """
+    try:
+        return bool(zmq.has(feature))
+    except (zmq.ZMQError, ValueError):
+        return False
+
+
+def pip_line(*arguments: str, python: str | None = None) -> str:
+    """Write a line that runs pip for a Python: this very one, unless another is named."""
+    return shlex.join([python or sys.executable or "python3", "-m", "pip", "install", *arguments])
+
+
+def build_line(python: str | None = None) -> str:
+    """Write the line that builds pyzmq against the libzmq of the system.
+
+    Nothing of pip's cache is used: it may hold a pyzmq that was built without PGM.
+    """
+    built = pip_line("--no-cache-dir", "--force-reinstall", "--no-binary", "pyzmq", "pyzmq", python=python)
+    return f"PYZMQ_NO_BUNDLE=1 {built}"
+
+
+def apt_line(*packages: str, sudo: bool | None = None) -> str:
+    """Write a line that installs packages on Debian and Ubuntu, on a machine that is as new as a container.
+
+    Args:
+        packages: their names.
+        sudo: whether the line needs `sudo`; when nothing is said, unless this process is root's.
+    """
+    prefix = "sudo " if (os.geteuid() != 0 if sudo is None else sudo) else ""
+    return f"{prefix}apt-get update && {prefix}apt-get install -y {' '.join(packages)}"
+
+
+def pgm_line(python: str | None = None, *, sudo: bool | None = None) -> str:
+    """Write the one line that adds PGM on Debian and Ubuntu.
+
+    Args:
+        python: how to call the Python that gets it; this very one unless something is said.
+        sudo: as of `apt_line`.
+    """
+    return f"{apt_line(*APT_PACKAGES, sudo=sudo)} && {build_line(python)}"
+
+
+def require_pgm() -> None:
+    """Refuse to go on without PGM.
+
+    Raises:
+        TransportUnavailable: this libzmq was built without; says the line that adds it.
+    """
+    if not has("pgm"):
+        raise TransportUnavailable(f"this libzmq has no PGM; {_pgm_hint()}")
+
+
+def check_transport(scheme: str, endpoint: str) -> None:
+    """Refuse an endpoint whose transport this libzmq lacks.
+
+    Args:
+        scheme: what stands before `://`.
+        endpoint: all of it, for the message.
+
+    Raises:
+        TransportUnavailable: libzmq was built without it; says what adds it.
+    """
+    needed = _NEEDED.get(scheme)
+    if needed is None or has(needed):
+        return
+    hint = _pgm_hint() if needed == "pgm" else "use a libzmq that was built with it"
+    raise TransportUnavailable(f"this libzmq has no {scheme} transport for {endpoint!r}; {hint}")
+
+
+def _pgm_hint() -> str:
+    return f"the wheels of pyzmq are built without it; on Debian and Ubuntu this line adds it: {pgm_line()}"
