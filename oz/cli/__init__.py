@@ -4,6 +4,7 @@ import click
 
 from oz.cli.bench import bench
 from oz.cli.demo import demo
+from oz.cli.doctor import doctor
 from oz.cli.exits import EXIT_CODES, TidyGroup
 from oz.cli.explain import explain
 from oz.cli.journal import journal
@@ -53,7 +54,7 @@ def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
 
-for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal, spark):
+for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal, spark, doctor):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -15,6 +15,7 @@ COMMANDS = (
     "replay",
     "journal",
     "spark",
+    "doctor",
 )
 
 

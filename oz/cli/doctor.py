@@ -1,0 +1,84 @@
+"""`oz doctor`: what this installation can do, and how to add what it cannot."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from dataclasses import asdict
+from itertools import groupby
+
+import click
+
+from oz.cli.exits import FAILED, say
+from oz.cli.output import is_terminal, printable, write_json, write_line
+from oz.doctor import Examination, Finding, examine
+
+_HELP = """Show what this installation can do, and the exact line that adds what is missing.
+
+Looks at Python and the packages of oz, at pyzmq and libzmq and what they were built with (pgm, curve, ipc,
+draft), at pyarrow, PySpark and Java, and at limits of the system. "low" is there and works, and may be too
+small for much traffic. It changes nothing.
+
+Exits 0 when all is there that oz cannot do without, and what --require names; otherwise 1, and says on stderr
+what is missing. Extras and limits that nobody requires do not count.
+
+\b
+Examples:
+  oz doctor
+  oz doctor --require pgm --require java
+  oz doctor --json | jq -r '.findings[] | select(.state == "no").add'
+"""
+
+_MARKS = {"yes": "yes", "low": "low", "no": "no", "broken": "NO"}
+_COLOURS = {"yes": "green", "low": "yellow", "no": "yellow", "broken": "red"}
+_WIDEST = 100
+_INDENT = "      "
+
+
+@click.command(help=_HELP, short_help="Show what this installation can do, and how to add the rest.")
+@click.option(
+    "--require", "required", multiple=True, metavar="NAME", help="Fail without it; may be repeated."
+)
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.pass_context
+def doctor(ctx: click.Context, required: tuple[str, ...], as_json: bool) -> None:
+    """Examine; the text of the help is `_HELP`."""
+    found = examine()
+    unknown = [name for name in required if name not in found.names]
+    if unknown:
+        raise click.BadParameter(
+            f"{unknown[0]!r} is none of {', '.join(found.names)}", param_hint="--require"
+        )
+    missing = found.missing(required)
+    if as_json:
+        write_json({"ok": not missing, "findings": [asdict(one) for one in found.findings]})
+    else:
+        _show(found)
+    if missing:
+        say(ctx, f"missing: {', '.join(one.name for one in missing)}")
+        ctx.exit(FAILED)
+
+
+def _show(found: Examination) -> None:
+    """Write it as lines that a narrow terminal folds well; a line to paste stays one line."""
+    columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    width = max(map(len, found.names))
+    for group, findings in groupby(found.findings, key=lambda one: one.group):
+        write_line(click.style(group, bold=True) if is_terminal() else group)
+        for finding in findings:
+            write_line(_heading(finding, width))
+            for line in _notes(finding, columns):
+                write_line(f"{_INDENT}{line}")
+            if finding.add:
+                write_line(f"{_INDENT}add it: {finding.add}")
+
+
+def _heading(finding: Finding, width: int) -> str:
+    mark = f"{_MARKS[finding.state]:<4}"
+    if is_terminal():
+        mark = click.style(mark, fg=_COLOURS[finding.state])
+    return f"  {mark}{finding.name:<{width}}  {printable(finding.value)}".rstrip()
+
+
+def _notes(finding: Finding, columns: int) -> list[str]:
+    return textwrap.wrap(printable(finding.note), max(20, columns - len(_INDENT)), break_on_hyphens=False)
