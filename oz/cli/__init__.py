@@ -9,6 +9,7 @@ from oz.cli.exits import EXIT_CODES, TidyGroup
 from oz.cli.explain import explain
 from oz.cli.journal import journal
 from oz.cli.match import match
+from oz.cli.multicast import multicast
 from oz.cli.pub import pub
 from oz.cli.record import record
 from oz.cli.replay import replay
@@ -54,7 +55,7 @@ def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
 
-for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal, spark, doctor):
+for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal, spark, doctor, multicast):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -14,8 +14,11 @@ COMMANDS = (
     "record",
     "replay",
     "journal",
+COMMANDS = (
     "spark",
     "doctor",
+    "multicast",
+)
 )
 
 

@@ -1,0 +1,162 @@
+"""`oz multicast plan`: what to give oz.Multicast for a load, and what to ask of the network."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from oz.cli.output import write_json, write_line
+from oz.protocol.multicast_plan import REPAIRED_AT_ONCE, Load, Plan
+from oz.protocol.multicast_plan import plan as plan_for
+
+_WIDEST = 100
+
+_HELP = """Multicast over PGM: what to set for a load.
+
+\b
+Examples:
+  oz multicast plan --rate 500 --size 200 --outage 2
+  oz multicast plan --help
+"""
+
+_PLAN_HELP = """Work out rate_kbps and recovery for a load, and what they cost.
+
+PGM's window counts packets and not seconds, rate_kbps must be the same on both sides and hold the headers
+too, and from one packet a millisecond on libpgm sends less than half of it: this does that arithmetic. It
+prints the oz.Multicast(...) for publishers and subscribers alike, the memory and the bandwidth it takes, which
+outages are repaired and what becomes of longer ones, and what switches and hosts must be told.
+
+\b
+Examples:
+  oz multicast plan --rate 500 --size 200 --outage 2
+  oz multicast plan --rate 20000 --size 100 --outage 0.2 --publishers 3
+  oz multicast plan --rate 50 --size 60000 --outage 1 --json
+"""
+
+
+@click.group(help=_HELP, short_help="Plan multicast over PGM.")
+def multicast() -> None:
+    """Group what is about multicast; the text of the help is `_HELP`."""
+
+
+@multicast.command(help=_PLAN_HELP, short_help="Choose rate and recovery for a load.")
+@click.option("--rate", type=float, required=True, metavar="N", help="Messages a second of each publisher.")
+@click.option("--size", type=int, required=True, metavar="BYTES", help="Size of a payload.")
+@click.option("--outage", type=float, required=True, metavar="SECONDS", help="Longest outage to repair.")
+@click.option("--publishers", type=int, default=1, show_default=True, metavar="N", help="How many there are.")
+@click.option(
+    "--subject", type=int, default=32, show_default=True, metavar="BYTES", help="Size of a subject."
+)
+@click.option("--mtu", type=int, default=1_500, show_default=True, metavar="BYTES", help="Largest IP packet.")
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+def plan(as_json: bool, **load: Any) -> None:
+    """Plan; the text of the help is `_PLAN_HELP`."""
+    try:
+        found = plan_for(Load(**load))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if as_json:
+        write_json(_as_data(found))
+    else:
+        _show(found)
+
+
+def _as_data(found: Plan) -> dict[str, Any]:
+    return {
+        "load": asdict(found.load),
+        "packets_per_second": round(found.packets, 3),
+        "wire_kbps": round(found.wire_kbps, 3),
+        "total_kbps": round(found.wire_kbps * found.load.publishers, 3),
+        "multicast": asdict(found.options),
+        "line": found.line,
+        "usable_kbps": round(found.usable_kbps, 3),
+        "window_packets": found.window,
+        "window_seconds": round(found.held, 3),
+        "memory_bytes": found.memory,
+        "lost_packets": found.lost,
+        "is_repaired": found.is_repaired,
+        "repaired_outage_seconds": round(found.repaired_outage, 3),
+        "beyond": _beyond(found),
+        "network": _network(found),
+    }
+
+
+def _show(found: Plan) -> None:
+    write_line(found.line)
+    write_line("")
+    columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    for name, text in _rows(found):
+        _write_row(name, text, columns)
+    write_line("")
+    for number, text in enumerate(_network(found), 1):
+        _write_row(f"{number}.", text, columns, indent=3)
+
+
+def _write_row(name: str, text: str, columns: int, indent: int = 12) -> None:
+    wrapped = textwrap.wrap(text, max(20, columns - indent), break_on_hyphens=False, break_long_words=False)
+    for number, line in enumerate(wrapped):
+        write_line(f"{name if not number else '':<{indent}}{line}")
+
+
+def _rows(found: Plan) -> list[tuple[str, str]]:
+    load, options = found.load, found.options
+    total = found.wire_kbps * load.publishers
+    of_all = f"; {_rate(total)} of all {load.publishers} publishers" if load.publishers > 1 else ""
+    usable = f"; libpgm sends at least {_rate(found.usable_kbps)} of it"
+    memory = _bytes(found.memory)
+    return [
+        ("packets", f"{found.packets:,.0f} a second at most"),
+        ("on the wire", f"{_rate(found.wire_kbps)} at most, with all headers{of_all}"),
+        ("rate_kbps", f"{options.rate_kbps:,}{usable if found.usable_kbps < options.rate_kbps else ''}"),
+        ("recovery", f"{options.recovery:g} s at that rate: a window of {found.window:,} packets"),
+        ("window", f"holds {found.held:,.1f} s of this load: the outage, and the time to repair it"),
+        (
+            "stale_after",
+            f"{options.stale_after:g} s of silence, and a subscriber connects anew: then nothing is repaired",
+        ),
+        ("memory", f"{memory} in each publisher; as much for each publisher in a subscriber that repairs"),
+        ("outage", f"{load.outage:g} s lose {found.lost:,} packets at most; {_repair(found)}"),
+        ("longer ones", f"lose {_beyond(found)}"),
+    ]
+
+
+def _repair(found: Plan) -> str:
+    if found.is_repaired:
+        return f"up to {REPAIRED_AT_ONCE:,} in a row were repaired in every run that was measured"
+    return (
+        f"more than the {REPAIRED_AT_ONCE:,} in a row that were repaired in every run that was measured, which "
+        f"is {found.repaired_outage:.2g} s of this load: count on a gap now and then, or send fewer packets"
+    )
+
+
+def _beyond(found: Plan) -> str:
+    return (
+        f"{found.load.rate:,.6g} messages a second, from the first: a subscriber that heard nothing for "
+        f"{found.options.stale_after:g} s connects anew, and reports every message that it missed as a gap"
+    )
+
+
+def _network(found: Plan) -> list[str]:
+    load = found.load
+    total = found.wire_kbps * load.publishers
+    return [
+        "switches: IGMP snooping on, with a querier in the VLAN; or every port gets it, or none after minutes",
+        f"switches: storm control for multicast above {2 * load.publishers * found.packets:,.0f} packets/s and "
+        f"{_rate(total * 2)}, which leaves room for repairs: RATE does not limit them",
+        f"every link: an MTU of {load.mtu} or more; PGM's packets are not fragmented by oz",
+        "hosts: UDP of the port both ways, to the group and between hosts, as requests for repair are unicast; "
+        f"protocol 113 with pgm://; net.core.rmem_max of {4 << 20} or more (oz doctor says)",
+        "publishers: a UDP port each" if load.publishers > 1 else "one publisher for each UDP port of a host",
+    ]
+
+
+def _rate(kbps: float) -> str:
+    return f"{kbps / 1000:,.3g} Mbit/s" if kbps >= 1000 else f"{kbps:,.3g} kbit/s"
+
+
+def _bytes(count: float) -> str:
+    return f"{count / (1 << 20):,.1f} MiB" if count >= 1 << 20 else f"{count / 1024:,.1f} KiB"

@@ -1,0 +1,41 @@
+import json
+import re
+
+import pytest
+
+import oz as library
+
+
+def test_it_prints_the_line_to_paste_first(oz):
+    result = oz("multicast", "plan", "--rate", "500", "--size", "200", "--outage", "2")
+    assert result.exit_code == 0
+    options = eval(result.stdout.splitlines()[0], {"oz": library})
+    assert isinstance(options, library.Multicast)
+    assert options.stale_after > 2
+    for name in ("packets", "on the wire", "rate_kbps", "recovery", "memory", "longer ones"):
+        assert re.search(rf"^{name} ", result.stdout, re.MULTILINE)
+    assert "IGMP snooping" in result.stdout
+
+
+def test_json_has_the_same_numbers(oz):
+    arguments = ("multicast", "plan", "--rate", "500", "--size", "200", "--outage", "2", "--publishers", "3")
+    data = json.loads(oz(*arguments, "--json").stdout)
+    assert data["line"] == oz(*arguments).stdout.splitlines()[0]
+    assert (
+        data["multicast"]["rate_kbps"] * 125 * data["multicast"]["recovery"] >= data["window_packets"] * 1500
+    )
+    assert data["total_kbps"] == pytest.approx(3 * data["wire_kbps"])
+    assert data["is_repaired"] is True
+
+
+@pytest.mark.parametrize("bad", [("--rate", "0"), ("--rate", "x"), ("--mtu", "1"), ("--rate", "1e7")])
+def test_a_load_that_makes_no_sense_is_wrong_usage(oz, bad):
+    result = oz("multicast", "plan", "--rate", "5", "--size", "200", "--outage", "2", *bad)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+
+
+def test_it_fits_a_narrow_screen(oz, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = oz("multicast", "plan", "--rate", "5000", "--size", "200", "--outage", "10").stdout.splitlines()
+    assert max(map(len, lines[1:])) <= 40
