@@ -80,6 +80,23 @@ class Batches:
         self.full.clear()
         self.is_blocked = False
 
+    def skip(self, count: int | None) -> None:
+        """Count messages that were lost before they came here: subscribers find them missing.
+
+        Args:
+            count: how many; None when nobody knows, and subscribers learn just that.
+        """
+        if count is None:
+            self.lose_count()
+            return
+        groups: set[str] = set()
+        for stream in sorted(self._router.streams.values(), key=lambda one: one.joined):
+            # Only one member of a group would have been given each: the senior one stands for all.
+            if stream.terms.group not in groups:
+                stream.sequence += count
+            if stream.terms.group:
+                groups.add(stream.terms.group)
+
     def send_alone(self, socket: Any, audience: Audience, subject: bytes, payload: bytes) -> None:
         """Send one message: what `send` does, the short way."""
         if not audience.is_simple:

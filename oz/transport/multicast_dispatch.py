@@ -162,6 +162,30 @@ class MulticastDispatch(Dispatch):
             self.full.clear()
             self.is_blocked = False
 
+    def skip(self, count: int | None) -> None:
+        """Count messages that were lost before they came here; see `Batches.skip`."""
+        if self._began_at is None:
+            self._began_at = monotonic()
+        if count is None:
+            self._epoch += 1
+        else:
+            self._sequence += count
+
+    def resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:
+        """Go on for a publisher that has ended, before anything was sent here.
+
+        Args:
+            origin: what named it.
+            epoch: its epoch.
+            sequence: the number of the next message.
+            age: seconds since it sent its first message.
+        """
+        self._origin = origin
+        self._epoch = epoch
+        self._sequence = sequence
+        if sequence:
+            self._began_at = monotonic() - age
+
     def lose_count(self) -> None:
         """Called when sending was cut short: what did not go has its number, and is found missing."""
 

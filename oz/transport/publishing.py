@@ -317,6 +317,35 @@ class PublisherBase(RawSends, Leaving):
             f"a subscriber is at its high-water mark{waited}; {subject!r} was not sent to anybody"
         ) from None
 
+    def report_loss(self, count: int | None) -> None:
+        """Have subscribers that count their messages find some missing, as if they had been lost here.
+
+        This is for programs that pass on what others publish, such as a gateway: what was lost on the way to
+        them is neither published nor kept quiet about.
+
+        Args:
+            count: how many messages; None when nobody knows.
+
+        Raises:
+            TypeError, ValueError: the count is no number, or negative.
+            ClosedError: the publisher is closed.
+            OwnershipError: it was made before a fork.
+        """
+        if count is not None:
+            check_count("count", count, 0, 2**62)
+        self._check_open()
+        with self._guard:
+            # What was published before stays before.
+            self._outlet.window.flush(self)
+            self._dispatch.skip(count)
+            self._dispatch.beats_at = 0.0
+            self._dispatch.beat(self, time.monotonic())
+
+    def _resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:
+        """Go on for a multicast publisher that has ended; to be called before the first endpoint is given."""
+        assert isinstance(self._dispatch, MulticastDispatch)
+        self._dispatch.resume(origin, epoch, sequence, age)
+
     # who wants what --------------------------------------------------------------------------------------
 
     def interest(self, subject: str | bytes) -> bool:
