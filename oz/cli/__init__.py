@@ -7,6 +7,7 @@ from oz.cli.demo import demo
 from oz.cli.doctor import doctor
 from oz.cli.exits import EXIT_CODES, TidyGroup
 from oz.cli.explain import explain
+from oz.cli.gateway import gateway
 from oz.cli.journal import journal
 from oz.cli.match import match
 from oz.cli.multicast import multicast
@@ -55,7 +56,7 @@ def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
 
-for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal, spark, doctor, multicast):
+for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal, spark, doctor, multicast, gateway):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -18,6 +18,7 @@ COMMANDS = (
     "spark",
     "doctor",
     "multicast",
+    "gateway",
 )
 )
 

@@ -1,0 +1,164 @@
+"""`oz gateway`: multicast for local applications, in processes that may die."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import oz
+from oz.cli.exits import say
+from oz.cli.output import printable
+
+if TYPE_CHECKING:
+    from oz.services.gateway import Gateway
+
+_HELP = """Pass messages between multicast and local applications, with the multicast sockets in processes of
+their own.
+
+Applications subscribe where --bind says and publish where --bind-publishers says, over ipc or tcp; they need
+no PGM. --receive is multicast that they get, --send is where what they publish is multicast: all of them
+through one publisher, and so one UDP port. When a multicast process dies, or stops answering, it is started
+again; applications stay connected, and every message that was lost shows up as a gap, at both ends. The two
+directions need ports of their own.
+
+It prints one line when it is ready and one for each process that ends. It ends with Ctrl-C or SIGTERM, says
+what it passed on, and exits 0; it exits 1 when a multicast process cannot begin at all.
+
+\b
+Examples:
+  oz gateway --receive 'epgm://192.0.2.7;239.192.1.1:5555' --bind ipc:///run/oz/feed
+  oz gateway --send 'epgm://192.0.2.7;239.192.1.1:5556' --bind-publishers ipc:///run/oz/out
+  oz gateway --receive 'epgm://192.0.2.7;239.192.1.1:5555' --bind ipc:///run/oz/feed --bind tcp://192.0.2.7:5751
+"""
+
+_DEFAULTS = oz.Multicast()
+
+
+@click.command(help=_HELP, short_help="Multicast for local applications, in processes that may die.")
+@click.option("--receive", multiple=True, metavar="ENDPOINT", help="Multicast to receive; may be repeated.")
+@click.option("--send", metavar="ENDPOINT", help="Where to multicast what applications publish.")
+@click.option(
+    "--bind", multiple=True, metavar="ENDPOINT", help="Where applications subscribe; may be repeated."
+)
+@click.option(
+    "--bind-publishers",
+    "publishers",
+    multiple=True,
+    metavar="ENDPOINT",
+    help="Where applications publish; may be repeated.",
+)
+@click.option("--rate-kbps", type=int, default=_DEFAULTS.rate_kbps, show_default=True, metavar="N")
+@click.option("--recovery", type=float, default=_DEFAULTS.recovery, show_default=True, metavar="SECONDS")
+@click.option("--hops", type=int, default=_DEFAULTS.hops, show_default=True, metavar="N")
+@click.option("--mtu", type=int, default=_DEFAULTS.mtu, show_default=True, metavar="BYTES")
+@click.option(
+    "--stale-after", type=float, default=_DEFAULTS.stale_after, show_default=True, metavar="SECONDS"
+)
+@click.option(
+    "--no-echo", is_flag=True, help="Do not give local subscribers what local applications publish."
+)
+@click.option("--no-origins", is_flag=True, help="Do not add headers that say who published a message first.")
+@click.pass_context
+def gateway(
+    ctx: click.Context,
+    /,
+    receive: tuple[str, ...],
+    send: str | None,
+    bind: tuple[str, ...],
+    publishers: tuple[str, ...],
+    no_echo: bool,
+    no_origins: bool,
+    **multicast: Any,
+) -> None:
+    """Pass on; the text of the help is `_HELP`."""
+    # Both start threads and processes, which the other commands have no use for.
+    from oz.services.gateway import Gateway
+
+    try:
+        made = Gateway(
+            receive=receive,
+            send=send,
+            subscribers=bind,
+            publishers=publishers,
+            multicast=oz.Multicast(**multicast),
+            echo=not no_echo,
+            keep_origins=not no_origins,
+        )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    with _log_in_lines(ctx), made as running, _ended_by_signals(running):
+        shown = _Shown(ctx, running, receive, send)
+        running.run(shown.look)
+        shown.summary()
+
+
+class _Shown:
+    """Says when it is ready, and what it did."""
+
+    def __init__(
+        self, ctx: click.Context, running: Gateway, receive: tuple[str, ...], send: str | None
+    ) -> None:
+        self._ctx, self._running = ctx, running
+        ways = [f"receiving {one}" for one in receive] + ([f"sending to {send}"] if send else [])
+        ways += [f"subscribers at {one}" for one in running.subscribers_at]
+        ways += [f"publishers at {one}" for one in running.publishers_at]
+        self._line = f"ready, {', '.join(ways)}"
+        self._is_said = False
+
+    def look(self) -> None:
+        """Say that it is ready, once it is."""
+        if not self._is_said and self._running.is_ready:
+            self._is_said = True
+            say(self._ctx, self._line)
+
+    def summary(self) -> None:
+        """Say what was done."""
+        stats = self._running.stats
+        say(
+            self._ctx,
+            f"received {stats.received} and lost {stats.lost}; sent {stats.sent} and lost {stats.unsent}; "
+            f"{stats.restarts} restarts",
+        )
+
+
+class _Lines(logging.Handler):
+    """Says what is logged in one line each."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__(logging.WARNING)
+        self._ctx = ctx
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self._ctx, printable(record.getMessage()))
+
+
+@contextmanager
+def _log_in_lines(ctx: click.Context) -> Iterator[None]:
+    handler, logger = _Lines(ctx), logging.getLogger("oz")
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
+@contextmanager
+def _ended_by_signals(running: Gateway) -> Iterator[None]:
+    """End it cleanly at the first signal; the second does what it otherwise does."""
+
+    def stop(_number: int, _frame: object) -> None:
+        running.stop()
+        for number, action in before.items():
+            signal.signal(number, action)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)

@@ -1,0 +1,378 @@
+"""The gateway: local applications on one side, multicast on the other, and processes that may die between."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import zmq
+
+from oz.errors import OzError, Timeout
+from oz.message import Gap, Message
+from oz.protocol.multicast import Multicast
+from oz.protocol.relaying import Relaying
+from oz.services.link import (
+    ADVISORY,
+    GAP,
+    MANY,
+    MESSAGES,
+    ORIGIN_HEADER,
+    REACHED,
+    READY,
+    SEQUENCE_HEADER,
+    Relayed,
+    pack,
+    relayed,
+)
+from oz.services.worker import Worker
+from oz.sync.publisher import Publisher
+from oz.sync.subscriber import Subscriber
+from oz.transport.capabilities import require_pgm
+from oz.transport.endpoints import as_list
+
+_log = logging.getLogger("oz.gateway")
+
+ADVISORIES = "_OZ.gateway."
+"""What subjects of advisories begin with; behind it `gap`, `down`, `up` or the kind of an `oz.Advisory`."""
+
+HOLDS = 5.0
+"""Seconds for which messages wait in their publishers while the sender is down; then they are let go."""
+
+_TURN = 0.05
+_LOCAL = b"_LOCAL."
+
+
+@dataclass
+class GatewayStats:
+    """What a gateway did so far; messages, unless it says otherwise."""
+
+    received: int = 0
+    """That came by multicast and were passed on to local subscribers."""
+    lost: int = 0
+    """That were multicast and did not arrive, which local subscribers were told."""
+    sent: int = 0
+    """Of local publishers that were handed to the sender."""
+    unsent: int = 0
+    """Of local publishers that were lost here or on the way here, which multicast subscribers were told."""
+    refused: int = 0
+    """That cannot be passed on, as their subject is not one that oz publishes."""
+    restarts: int = 0
+    """Starts of a multicast process after it had ended."""
+
+
+class Gateway:
+    """Passes messages between local applications and multicast.
+
+    The multicast sockets are in processes of their own, one to receive and one to send. When one ends, it is
+    started again; local applications stay connected, and are told what was lost in between.
+
+    Attributes:
+        stats: what it did so far.
+        publisher: local applications subscribe to it.
+        subscriber: local applications publish to it; None when nothing is sent.
+    """
+
+    def __init__(
+        self,
+        *,
+        receive: str | Iterable[str] = (),
+        send: str | None = None,
+        subscribers: str | Iterable[str] = (),
+        publishers: str | Iterable[str] = (),
+        multicast: Multicast | None = None,
+        echo: bool = True,
+        keep_origins: bool = True,
+    ) -> None:
+        """Bind to the local endpoints; `run` starts the processes.
+
+        Args:
+            receive: where multicast is heard, such as `epgm://192.0.2.7;239.192.1.1:5555`; or a list.
+            send: where to multicast what local applications publish; a UDP port of its own on this host.
+            subscribers: where local applications subscribe, `ipc://…` or `tcp://…`; or a list.
+            publishers: where local applications publish with `oz.Publisher(connect=…)`; or a list.
+            multicast: the options of both multicast sockets.
+            echo: whether local subscribers also get what local publishers publish. PGM does not bring it
+                back to the host that sent it.
+            keep_origins: whether messages carry, as headers, who published them first and under which number.
+
+        Raises:
+            TransportUnavailable: this libzmq has no PGM; says the line that adds it.
+            ValueError: nothing to receive and nothing to send, or one side without the other.
+            zmq.ZMQError: a local endpoint cannot be bound to.
+        """
+        require_pgm()
+        _check(as_list(receive), send, as_list(subscribers), as_list(publishers))
+        self.stats = GatewayStats()
+        self._echo = echo and bool(send)
+        self._keep_origins = keep_origins
+        self._relaying = Relaying()
+        self._origin = os.urandom(16)
+        self._epoch = int(time.time())
+        self._number = self._told = 0
+        self._began_at: float | None = None
+        self._joined_at = 0
+        self._stopping = threading.Event()
+        self._directory = tempfile.TemporaryDirectory(prefix="oz-gateway-")
+        self._options = asdict(multicast or Multicast())
+        self._receiver = self._sender = None
+        self.subscriber: Subscriber | None = None
+        self.publisher = Publisher(dialect="zmq")
+        self._bound: list[str] = []
+        self._taken: list[str] = []
+        try:
+            self._bound += _bind(self.publisher, as_list(subscribers))
+            if receive:
+                self._receiver = self._worker("receiver", lambda: self._receiving(as_list(receive)))
+            if send:
+                self._sender = self._worker("sender", lambda: self._sending([send]))
+                self.subscriber = Subscriber(dialect="zmq", filtering="publisher", on_gap=self._note_loss)
+                self.subscriber.subscribe("")
+                self._taken += _bind(self.subscriber, as_list(publishers))
+        except BaseException:
+            self.close()
+            raise
+
+    def _worker(self, role: str, task: Callable[[], dict[str, Any]]) -> Worker:
+        return Worker(role, task, Path(self._directory.name))
+
+    def _receiving(self, endpoints: list[str]) -> dict[str, Any]:
+        return {"endpoints": endpoints, "multicast": self._options, "joined_at": self._joined_at}
+
+    def _sending(self, endpoints: list[str]) -> dict[str, Any]:
+        """Tell the sender to go on for the last one, as the same publisher: so losses are seen."""
+        age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
+        self._told = self._number
+        return {
+            "endpoints": endpoints,
+            "multicast": self._options,
+            "origin": self._origin.hex(),
+            "epoch": self._epoch,
+            "next": self._number,
+            "age": age,
+        }
+
+    @property
+    def workers(self) -> list[Worker]:
+        """The processes: that which receives, and that which sends, as far as there are any."""
+        return [one for one in (self._receiver, self._sender) if one is not None]
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether both processes work."""
+        return all(one.is_ready for one in self.workers)
+
+    @property
+    def subscribers_at(self) -> list[str]:
+        """Where local applications subscribe, with the ports that a `*` became."""
+        return self._bound
+
+    @property
+    def publishers_at(self) -> list[str]:
+        """Where local applications publish."""
+        return self._taken
+
+    def stop(self) -> None:
+        """Have `run` return soon; any thread or signal handler may call it."""
+        self._stopping.set()
+
+    def run(self, look: Callable[[], None] | None = None) -> None:
+        """Pass messages on until `stop`.
+
+        Args:
+            look: called many times a second.
+
+        Raises:
+            WorkerFailed: a multicast process could not begin: a wrong interface, a port that is taken.
+        """
+        while not self._stopping.is_set():
+            self.turn(_TURN)
+            if look is not None:
+                look()
+
+    def turn(self, seconds: float = 0) -> None:
+        """Pass on what is there, and see to the processes.
+
+        Args:
+            seconds: to wait at most when nothing is there.
+
+        Raises:
+            WorkerFailed: as `run`.
+        """
+        now = time.monotonic()
+        for worker in self.workers:
+            was_ready = worker.is_ready
+            for kind, body in worker.watch(now):
+                self._take(kind, body)
+            if worker.is_ready != was_ready:
+                self._say("up" if worker.is_ready else "down", process=worker.role)
+        self.stats.restarts = sum(one.restarts for one in self.workers)
+        if not self._pass_up(now):
+            self._wait(seconds)
+
+    def _wait(self, seconds: float) -> None:
+        poller = zmq.Poller()
+        for worker in self.workers:
+            if worker.socket is not None:
+                poller.register(worker.socket, zmq.POLLIN)
+        if self.subscriber is not None and self._may_pass_up(time.monotonic()):
+            poller.register(self.subscriber, zmq.POLLIN)
+        poller.poll(round(seconds * 1000))
+
+    # from multicast to local applications ----------------------------------------------------------------
+
+    def _take(self, kind: int, body: Any) -> None:
+        if kind == MESSAGES:
+            for message in body[0]:
+                self._pass_down(Relayed(*message))
+        elif kind == GAP:
+            origin, sequence, count = body
+            self._lose(origin, None if count is None else self._relaying.lose(origin, sequence, count))
+        elif kind == REACHED:
+            for origin, sequence in body[0].items():
+                self._lose(origin, self._relaying.reach(origin, sequence))
+        elif kind == ADVISORY:
+            name, endpoint, text = body
+            _log.warning("multicast: %s", text)
+            self._say(name, endpoint=endpoint, text=text)
+        elif kind == READY and body[0]:
+            self._joined_at = self._joined_at or body[0]
+
+    def _pass_down(self, message: Relayed) -> None:
+        lost, seen = self._relaying.take(message.origin, message.sequence, 1)
+        self._lose(message.origin, lost)
+        if not seen:
+            self.stats.received += 1
+            self._publish(message)
+
+    def _publish(self, message: Relayed) -> None:
+        try:
+            self.publisher.publish(message.subject, message.payload, headers=self._headers_of(message))
+        except (OzError, TypeError, ValueError) as error:
+            self.stats.refused += 1
+            self.publisher.report_loss(1)
+            _log.warning("a message on %r is not passed on: %s", message.subject, error)
+
+    def _headers_of(self, message: Relayed) -> dict[str, Any] | None:
+        """Add who published it first, unless another gateway has."""
+        if not self._keep_origins or not message.origin:
+            return message.headers
+        return {
+            ORIGIN_HEADER: message.origin,
+            SEQUENCE_HEADER: message.sequence,
+            **(message.headers or {}),
+        }
+
+    def _lose(self, origin: bytes, count: int | None) -> None:
+        """Tell local subscribers that messages are lost."""
+        if count == 0:
+            return
+        self.stats.lost += count or 0
+        self.publisher.report_loss(count)
+        self._say("gap", origin=origin.hex(), count=count)
+
+    def _say(self, kind: str, **what: Any) -> None:
+        """Publish an advisory, for subscribers that do not count."""
+        self.publisher.publish(f"{ADVISORIES}{kind}", json.dumps(what).encode())
+
+    # from local applications to multicast ----------------------------------------------------------------
+
+    def _may_pass_up(self, now: float) -> bool:
+        sender = self._sender
+        if sender is None:
+            return False
+        if sender.is_ready:
+            return sender.has_room()
+        return now - sender.down_since > HOLDS
+
+    def _pass_up(self, now: float) -> bool:
+        """Hand on what local applications published; tell whether there was anything."""
+        if self.subscriber is None or not self._may_pass_up(now):
+            return False
+        try:
+            messages = self.subscriber.receive_many(MANY, timeout=0)
+        except Timeout:
+            messages = []
+        batch = [one for message in messages if (one := self._numbered(message)) is not None]
+        if self._told < self._number:
+            self._hand_over(batch)
+        return bool(messages)
+
+    def _numbered(self, message: Message) -> Relayed | None:
+        """Give a message the number that it is multicast under."""
+        one = relayed(message)
+        one = one._replace(headers=self._headers_of(one))
+        if self._echo:
+            self._publish(one)
+        if one.subject.startswith(_LOCAL):
+            return None
+        if self._began_at is None:
+            self._began_at = time.monotonic()
+        number, self._number = self._number, self._number + 1
+        return one._replace(origin=b"", sequence=number)
+
+    def _hand_over(self, batch: list[Relayed]) -> None:
+        assert self._sender is not None
+        if self._sender.send(pack(MESSAGES, batch, self._number)):
+            self._told = self._number
+            self.stats.sent += len(batch)
+        else:
+            # Their numbers are taken: whoever listens finds them missing.
+            self.stats.unsent += len(batch)
+
+    def _note_loss(self, gap: Gap) -> None:
+        """Pass on that messages of a local publisher are lost."""
+        if self._echo:
+            self.publisher.report_loss(gap.count)
+        if gap.count is not None:
+            self._number += gap.count
+            self.stats.unsent += gap.count
+            return
+        # A higher epoch says that nobody knows how many; a sender that starts later begins with it.
+        self._epoch += 1
+        if self._sender is not None:
+            self._sender.send(pack(GAP))
+
+    # the end ---------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End the processes and close the sockets. A second call does nothing."""
+        if self.subscriber is not None:
+            self.subscriber.close()
+        for worker in self.workers:
+            worker.close()
+        self._receiver = self._sender = None
+        self.publisher.close()
+        self._directory.cleanup()
+
+    def __enter__(self) -> Self:
+        """Use it in `with`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _bind(socket: Publisher | Subscriber, endpoints: list[str]) -> list[str]:
+    bound = []
+    for endpoint in endpoints:
+        socket.bind(endpoint)
+        bound.append(socket.endpoint)
+    return bound
+
+
+def _check(receive: list[str], send: str | None, subscribers: list[str], publishers: list[str]) -> None:
+    if not receive and not send:
+        raise ValueError("nothing to receive and nothing to send: give receive=…, send=… or both")
+    if receive and not subscribers:
+        raise ValueError("what is received is for nobody: give subscribers=…, where applications connect")
+    if bool(send) != bool(publishers):
+        raise ValueError("send and publishers go together: where to multicast, and where to take it from")
