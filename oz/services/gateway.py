@@ -347,6 +347,8 @@ class Gateway:
         if self.subscriber is not None:
             self.subscriber.close()
         for worker in self.workers:
+            worker.begin_close()
+        for worker in self.workers:
             worker.close()
         self._receiver = self._sender = None
         self.publisher.close()

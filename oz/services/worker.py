@@ -179,12 +179,16 @@ class Worker:
             self._words.close()
             self._words = None
 
+    def begin_close(self) -> None:
+        """Tell it to end."""
+        if self._process is not None and not self.send(pack(CLOSE)) and self._process.stdin is not None:
+            # It ends when its standard input does.
+            self._process.stdin.close()
+
     def close(self) -> None:
-        """End it: in order if it will, or else by force."""
+        """End it: in order if it was told in time and will, or else by force."""
         process = self._process
         if process is not None:
-            if not self.send(pack(CLOSE)) and process.stdin is not None:
-                process.stdin.close()
             try:
                 process.wait(_PARTING)
             except subprocess.TimeoutExpired:

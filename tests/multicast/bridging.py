@@ -1,0 +1,125 @@
+"""A gateway that runs in a thread of the test, and the applications around it."""
+
+import socket
+from contextlib import ExitStack, suppress
+
+import oz
+from oz.services.gateway import Gateway
+from waiting import DEADLINE, Thread, until
+
+GROUP = "239.192.7.2"
+OPTIONS = oz.Multicast(rate_kbps=11_000, recovery=5.0)
+
+
+def free_endpoint():
+    """Give a multicast endpoint on the loopback whose UDP port nobody has."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.bind(("127.0.0.1", 0))
+        return f"epgm://127.0.0.1;{GROUP}:{found.getsockname()[1]}"
+
+
+class Bridge(ExitStack):
+    """A gateway and what speaks through it; all of it is closed at the end."""
+
+    def __init__(self, directory, **options):
+        super().__init__()
+        self.inward, self.outward = free_endpoint(), free_endpoint()
+        self.subscribers, self.publishers = f"ipc://{directory}/sub", f"ipc://{directory}/pub"
+        ways = {
+            "receive": self.inward,
+            "send": self.outward,
+            "subscribers": self.subscribers,
+            "publishers": self.publishers,
+        }
+        self.gateway = self.enter_context(Gateway(**{**ways, "multicast": OPTIONS, **options}))
+        self._thread = None
+        self.callback(self._stop)
+
+    def start(self):
+        self._thread = Thread(self.gateway.run)
+        self.until(lambda: self.gateway.is_ready)
+        return self
+
+    def until(self, condition, timeout=2 * DEADLINE):
+        def holds():
+            if not self._thread.is_alive():
+                self._thread.outcome()
+            return condition()
+
+        return until(holds, timeout)
+
+    def _stop(self):
+        self.gateway.stop()
+        if self._thread is not None:
+            self._thread.outcome()
+
+    def worker(self, role):
+        return next(one for one in self.gateway.workers if one.role == role)
+
+    def local_publisher(self):
+        made = self.enter_context(oz.Publisher(connect=self.publishers, on_full="block"))
+        made.wait_for_subscribers(timeout=DEADLINE)
+        return made
+
+    def local_subscriber(self, pattern="a.>"):
+        listener = Listener(oz.Subscriber(self.subscribers, filtering="publisher", on_gap=lambda gap: None))
+        self.enter_context(listener.socket)
+        listener.socket.subscribe(pattern)
+        listener.socket.wait_ready(timeout=DEADLINE)
+        return listener
+
+    def far_publisher(self):
+        return self.enter_context(oz.Publisher(self.inward, multicast=OPTIONS, on_full="block"))
+
+    def far_subscriber(self):
+        listener = Listener(
+            oz.Subscriber(
+                self.outward, multicast=OPTIONS, on_gap=lambda gap: None, on_advisory=lambda _: None
+            )
+        )
+        self.enter_context(listener.socket)
+        listener.socket.subscribe("")
+        return listener
+
+    def connect_far(self, publisher, listener):
+        """Publish until it is heard; give how many were published. Multicast knows no readiness."""
+        published = 0
+
+        def is_heard():
+            nonlocal published
+            publisher.publish("a.hello", b"hello")
+            published += 1
+            listener.take()
+            return listener.messages
+
+        self.until(is_heard)
+        return published
+
+
+class Listener:
+    """A subscriber and what it got."""
+
+    def __init__(self, socket):
+        self.socket = socket
+        self.messages = []
+
+    def take(self, timeout=0.05):
+        with suppress(oz.Timeout):
+            while True:
+                self.messages.append(self.socket.receive(timeout=timeout))
+
+    def settle(self, published, timeout=2 * DEADLINE):
+        """Receive until all is delivered or reported lost; give how many were lost."""
+
+        def is_settled():
+            self.take()
+            return len(self.messages) + self.socket.stats.lost >= published
+
+        until(is_settled, timeout)
+        lost = self.socket.stats.lost
+        assert len(self.messages) + lost == published
+        return lost
+
+    @property
+    def payloads(self):
+        return [message.payload for message in self.messages]

@@ -1,0 +1,324 @@
+"""The gateway: whatever happens to its multicast processes, applications go on and learn of what was lost."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+import pytest
+import zmq
+from bridging import Bridge, free_endpoint
+
+import oz
+from oz.services import worker
+from oz.services.gateway import Gateway
+from oz.services.worker import WorkerFailed
+from oz.transport.capabilities import pgm_line
+from scripts import ENVIRONMENT
+from waiting import DEADLINE, Thread, until
+
+pytestmark = [
+    pytest.mark.skipif(not zmq.has("pgm"), reason=f"this libzmq has no PGM: {pgm_line()}"),
+    pytest.mark.timeout(180),
+]
+
+
+@pytest.fixture
+def bridge(tmp_path):
+    with Bridge(tmp_path) as made:
+        yield made.start()
+
+
+def numbers(count, start=0):
+    return [b"%d" % number for number in range(start, start + count)]
+
+
+def publish(publisher, payloads, subject="a.x"):
+    for payload in payloads:
+        publisher.publish(subject, payload)
+
+
+def kill(bridge, role, number=signal.SIGKILL):
+    """Send a signal to a process of the gateway, and wait until another one works."""
+    one = bridge.worker(role)
+    starts = one.backoff.starts
+    os.kill(one.pid, number)
+    return lambda: one.is_ready and one.backoff.starts > starts
+
+
+# both directions -------------------------------------------------------------------------------------------
+
+
+def test_what_is_multicast_reaches_local_applications_as_it_was(bridge):
+    near, far = bridge.local_subscriber(), bridge.far_publisher()
+    hello = bridge.connect_far(far, near)
+    far.publish("a.b.c", b"payload", headers={"trace": "7f"})
+    far.publish("a.b.d", [b"two", b"frames"])
+    far.publish("b.x", b"not asked for")
+    assert near.settle(hello + 2) <= hello
+    one, two = near.messages[-2:]
+    assert (one.subject, one.payload, one.headers["trace"]) == ("a.b.c", b"payload", "7f")
+    assert (two.subject, two.frames) == ("a.b.d", [b"a.b.d", b"two", b"frames"])
+    assert [one.headers["oz-sequence"], two.headers["oz-sequence"]] == [hello, hello + 1]
+    assert one.headers["oz-origin"] == two.headers["oz-origin"]
+
+
+def test_what_local_applications_publish_is_multicast_as_it_was(bridge):
+    near, far = bridge.local_publisher(), bridge.far_subscriber()
+    hello = bridge.connect_far(near, far)
+    near.publish("a.b.c", b"payload", headers={"trace": "7f"})
+    near.publish("a.b.d", [b"two", b"frames"])
+    assert far.settle(hello + 2) <= hello
+    one, two = far.messages[-2:]
+    assert (one.subject, one.payload, one.headers["trace"]) == ("a.b.c", b"payload", "7f")
+    assert two.frames == [b"a.b.d", b"two", b"frames"]
+    assert (one.sequence, two.sequence) == (hello, hello + 1)
+    assert one.headers["oz-sequence"] == hello
+
+
+def test_many_local_publishers_share_one_port_and_keep_their_order(bridge):
+    far, publishers = bridge.far_subscriber(), [bridge.local_publisher() for _ in range(5)]
+    hello = bridge.connect_far(publishers[0], far)
+    for payload in numbers(100):
+        for number, publisher in enumerate(publishers):
+            publisher.publish(f"a.{number}", payload)
+    assert far.settle(hello + 500) <= hello
+    for number in range(5):
+        assert [one.payload for one in far.messages if one.subject == f"a.{number}"] == numbers(100)
+    assert len({one.origin for one in far.messages}) == 1
+    assert len({one.headers["oz-origin"] for one in far.messages}) == 5
+
+
+def test_local_applications_hear_each_other_unless_told_otherwise(tmp_path):
+    for echo, heard in ((True, numbers(3)), (False, [])):
+        with Bridge(tmp_path, echo=echo) as bridge:
+            bridge.start()
+            near, publisher = bridge.local_subscriber(), bridge.local_publisher()
+            publish(publisher, numbers(3))
+            bridge.until(lambda bridge=bridge: bridge.gateway.stats.sent == 3)
+            near.take(timeout=0.5)
+            assert near.payloads == heard
+
+
+def test_local_subjects_stay_on_this_host(bridge):
+    near, far = bridge.local_subscriber("_LOCAL.>"), bridge.far_subscriber()
+    publisher = bridge.local_publisher()
+    hello = bridge.connect_far(publisher, far)
+    publisher.publish("_LOCAL.x", b"here")
+    publisher.publish("a.x", b"everywhere")
+    assert far.settle(hello + 1) <= hello
+    assert "_LOCAL.x" not in [one.subject for one in far.messages]
+    assert near.settle(1) == 0
+
+
+# what is lost ----------------------------------------------------------------------------------------------
+
+
+def test_a_receiver_that_is_killed_costs_only_what_came_meanwhile_and_that_is_reported(bridge):
+    near, far = bridge.local_subscriber(), bridge.far_publisher()
+    hello = bridge.connect_far(far, near)
+    publish(far, numbers(50))
+    near.settle(hello + 50)
+    before = near.socket.stats.lost
+    is_back = kill(bridge, "receiver")
+    publish(far, numbers(50))
+    bridge.until(is_back)
+    # Nothing more is published: the records of the publisher alone say what is missing.
+    lost = near.settle(hello + 100) - before
+    assert lost > 0
+    publish(far, numbers(50))
+    assert near.settle(hello + 150) - before == lost
+    assert near.payloads[-50:] == numbers(50)
+    assert bridge.gateway.stats.restarts == 1
+    assert bridge.gateway.stats.lost >= lost
+
+
+def test_a_sender_that_is_killed_costs_only_what_it_had_and_that_is_reported(bridge):
+    near, far = bridge.local_publisher(), bridge.far_subscriber()
+    hello = bridge.connect_far(near, far)
+    publish(near, numbers(50))
+    far.settle(hello + 50)
+    before = far.socket.stats.lost
+    is_back = kill(bridge, "sender")
+    publish(near, numbers(50))
+    bridge.until(is_back)
+    lost = far.settle(hello + 100) - before
+    publish(near, numbers(50))
+    assert far.settle(hello + 150) - before == lost
+    assert far.payloads[-50:] == numbers(50)
+    # It goes on as the same publisher.
+    assert len({one.origin for one in far.messages}) == 1
+
+
+def test_what_is_published_while_there_is_no_sender_waits_for_the_next(bridge):
+    near, far = bridge.local_publisher(), bridge.far_subscriber()
+    hello = bridge.connect_far(near, far)
+    is_back = kill(bridge, "sender")
+    bridge.until(lambda: not bridge.worker("sender").is_ready)
+    publish(near, numbers(50))
+    bridge.until(is_back)
+    assert far.settle(hello + 50) <= hello
+    assert far.payloads[-50:] == numbers(50)
+
+
+@pytest.mark.parametrize("role", ["receiver", "sender"])
+@pytest.mark.parametrize("junk", ["empty", "short", "beyond its end"])
+def test_packets_that_end_libpgm_never_take_an_application_down(bridge, role, junk):
+    near, publisher = bridge.local_subscriber(), bridge.local_publisher()
+    one, starts = bridge.worker(role), bridge.worker(role).backoff.starts
+    port = int((bridge.inward if role == "receiver" else bridge.outward).rpartition(":")[2])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as attacker:
+        attacker.sendto(packet(junk, port), ("127.0.0.1", port))
+    if role == "receiver" or junk == "empty":
+        # Others do not end a publisher.
+        bridge.until(lambda: one.is_ready and one.backoff.starts > starts)
+    # The applications have noticed nothing.
+    publisher.publish("a.x", b"still there")
+    assert near.settle(1) == 0
+    if role == "receiver":
+        bridge.connect_far(bridge.far_publisher(), near)
+    else:
+        bridge.connect_far(publisher, bridge.far_subscriber())
+
+
+def packet(kind, port):
+    """Make a PGM packet that libpgm or libzmq ends the process over."""
+    if kind == "empty":
+        return b""
+    # ODATA: a sequence and a trail, then the offset that libzmq reads, here behind the end.
+    body, size = (bytes(2), 100) if kind == "short" else (struct.pack(">IIH", 5, 0, 0x7FFF) + b"x" * 10, 12)
+    made = bytearray(struct.pack(">HHBBH6sH", 7500, port, 4, 0, 0, b"abcdef", size) + body)
+    total = sum(struct.unpack(f">{len(made) // 2}H", made))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    made[6:8] = struct.pack(">H", ~total & 0xFFFF or 0xFFFF)
+    return bytes(made)
+
+
+def test_a_process_that_aborts_is_started_again_and_its_last_words_are_logged(bridge, caplog):
+    near, far = bridge.local_subscriber(), bridge.far_publisher()
+    hello = bridge.connect_far(far, near)
+    bridge.until(kill(bridge, "receiver", signal.SIGABRT))
+    publish(far, numbers(20))
+    near.settle(hello + 20)
+    assert near.payloads[-20:] == numbers(20)
+    assert any("was ended by SIGABRT; starting it again" in record.getMessage() for record in caplog.records)
+
+
+def test_a_process_that_is_stuck_is_replaced(bridge, monkeypatch):
+    monkeypatch.setattr(worker, "HANGS_AFTER", 1.0)
+    near, far = bridge.local_subscriber(), bridge.far_publisher()
+    hello = bridge.connect_far(far, near)
+    is_back = kill(bridge, "receiver", signal.SIGSTOP)
+    publish(far, numbers(20))
+    bridge.until(is_back)
+    monkeypatch.undo()
+    publish(far, numbers(20))
+    near.settle(hello + 40)
+    assert near.payloads[-20:] == numbers(20)
+
+
+def test_what_a_local_publisher_lost_is_found_missing_at_both_ends(bridge):
+    near, far, publisher = bridge.local_subscriber(), bridge.far_subscriber(), bridge.local_publisher()
+    hello = bridge.connect_far(publisher, far)
+    before = far.settle(hello)
+    publisher.report_loss(7)
+    publisher.publish("a.x", b"next")
+    assert far.settle(hello + 8) == before + 7
+    assert near.settle(hello + 8) == 7
+    assert (far.messages[-1].payload, far.messages[-1].gap) == (b"next", 7)
+
+
+def test_subscribers_that_do_not_count_get_an_advisory(bridge):
+    near, far = bridge.local_subscriber(), bridge.far_publisher()
+    bridge.connect_far(far, near)
+    with oz.Subscriber(bridge.subscribers) as plain:
+        plain.subscribe("_OZ.gateway.>")
+        bridge.gateway.publisher.wait_for_subscribers(subject="_OZ.gateway.gap", timeout=DEADLINE)
+        is_back = kill(bridge, "receiver")
+        publish(far, numbers(5))
+        bridge.until(is_back)
+        seen = {}
+        while "gap" not in seen:
+            message = plain.receive(timeout=DEADLINE)
+            seen[message.subject.rpartition(".")[2]] = json.loads(message.payload)
+    assert seen["down"] == seen["up"] == {"process": "receiver"}
+    assert 1 <= seen["gap"]["count"] <= 5
+    assert len(bytes.fromhex(seen["gap"]["origin"])) == 16
+
+
+# beginning and ending --------------------------------------------------------------------------------------
+
+
+def test_a_wrong_interface_is_said_at_once_and_not_tried_for_ever(tmp_path):
+    wrong = "epgm://192.0.2.77;239.192.1.1:5555"
+    with Gateway(receive=wrong, subscribers=f"ipc://{tmp_path}/s") as gateway:
+        running = Thread(gateway.run)
+        with pytest.raises(WorkerFailed, match=r"the receiver cannot start: .*192\.0\.2\.77"):
+            running.outcome(2 * DEADLINE)
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        {},
+        {"receive": "epgm://127.0.0.1;239.192.1.1:5555"},
+        {"send": "epgm://127.0.0.1;239.192.1.1:5555"},
+        {
+            "subscribers": "ipc:///tmp/x",
+            "receive": "epgm://127.0.0.1;239.192.1.1:5",
+            "publishers": "ipc:///tmp/y",
+        },
+    ],
+)
+def test_one_side_without_the_other_is_refused(ways):
+    with pytest.raises(ValueError, match=r"give receive|give subscribers|go together"):
+        Gateway(**ways)
+
+
+def test_processes_end_when_the_gateway_is_killed(tmp_path):
+    command = ["gateway", "--receive", free_endpoint(), "--bind", f"ipc://{tmp_path}/sub"]
+    command += ["--send", free_endpoint(), "--bind-publishers", f"ipc://{tmp_path}/pub"]
+    gateway = subprocess.Popen(
+        [sys.executable, "-m", "oz", *command], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    try:
+        assert "ready, receiving epgm://" in gateway.stderr.readline()
+        children = children_of(gateway.pid)
+        assert len(children) == 2
+    finally:
+        gateway.kill()
+        gateway.communicate()
+    until(lambda: not any(is_running(pid) for pid in children))
+
+
+def test_the_command_ends_with_ctrl_c_and_says_what_it_did(tmp_path):
+    command = ["gateway", "--receive", free_endpoint(), "--bind", "tcp://127.0.0.1:*"]
+    gateway = subprocess.Popen(
+        [sys.executable, "-m", "oz", *command], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
+    )
+    try:
+        assert "subscribers at tcp://127.0.0.1:" in gateway.stderr.readline()
+        gateway.send_signal(signal.SIGINT)
+        _, said = gateway.communicate(timeout=DEADLINE)
+    finally:
+        gateway.kill()
+    assert gateway.returncode == 0
+    assert said == "oz gateway: received 0 and lost 0; sent 0 and lost 0; 0 restarts\n"
+
+
+def children_of(pid):
+    path = f"/proc/{pid}/task/{pid}/children"
+    with open(path) as listed:
+        return [int(word) for word in listed.read().split()]
+
+
+def is_running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
