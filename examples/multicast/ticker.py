@@ -1,0 +1,64 @@
+"""A ticker over multicast: one publisher, two receivers, each in a process of its own."""
+
+import subprocess
+import sys
+import time
+
+import oz
+
+GROUP = "239.192.14.7:5875"
+LOOPBACK = "127.0.0.1"
+OPTIONS = oz.Multicast(rate_kbps=1_000, recovery=10)  # the same on both sides: `oz multicast plan`
+COUNT = 200
+RECEIVERS = {"trades": "trade.>", "quotes": "quote.*.EUR"}
+
+
+def publish(interface: str) -> None:
+    with oz.Publisher(f"epgm://{interface};{GROUP}", multicast=OPTIONS) as publisher:
+        for number in range(COUNT):
+            publisher.publish("trade.xetra.SAP", f"{number} {128 + number % 7}".encode())
+            publisher.publish("quote.ecb.EUR", f"{number} {1.08 + number % 5 / 100:.2f}".encode())
+            publisher.publish("quote.ecb.USD", b"nobody keeps it")
+            time.sleep(0.005)
+
+
+def receive(name: str, pattern: str, interface: str) -> None:
+    left = []
+
+    def note(advisory: oz.Advisory) -> None:
+        if advisory.kind == "left":
+            left.append(advisory)
+
+    got = 0
+    with oz.Subscriber(f"epgm://{interface};{GROUP}", multicast=OPTIONS, on_advisory=note) as subscriber:
+        subscriber.subscribe(pattern)
+        print("listening", file=sys.stderr, flush=True)
+        while not left:
+            try:
+                subscriber.receive(timeout=0.5)
+                got += 1
+            except oz.Timeout:
+                pass
+        print(f"{name} got {got} of {COUNT} {name}, lost {subscriber.stats.lost}", flush=True)
+
+
+def main() -> None:
+    command = [sys.executable, __file__]
+    receivers = [
+        subprocess.Popen([*command, "receive", name, pattern, LOOPBACK], stderr=subprocess.PIPE, text=True)
+        for name, pattern in RECEIVERS.items()
+    ]
+    for receiver in receivers:
+        said = receiver.stderr.readline()
+        if "listening" not in said:
+            sys.exit(said + receiver.stderr.read())
+    subprocess.run([*command, "publish", LOOPBACK], check=True)
+    for receiver in receivers:
+        receiver.wait(30)
+
+
+if __name__ == "__main__":
+    try:
+        {"publish": publish, "receive": receive}[sys.argv[1]](*sys.argv[2:]) if sys.argv[1:] else main()
+    except oz.TransportUnavailable as error:
+        sys.exit(str(error))
