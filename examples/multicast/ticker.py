@@ -48,13 +48,18 @@ def main() -> None:
         subprocess.Popen([*command, "receive", name, pattern, LOOPBACK], stderr=subprocess.PIPE, text=True)
         for name, pattern in RECEIVERS.items()
     ]
-    for receiver in receivers:
-        said = receiver.stderr.readline()
-        if "listening" not in said:
-            sys.exit(said + receiver.stderr.read())
-    subprocess.run([*command, "publish", LOOPBACK], check=True)
-    for receiver in receivers:
-        receiver.wait(30)
+    try:
+        for receiver in receivers:
+            said = receiver.stderr.readline()
+            if "listening" not in said:
+                sys.exit(said.strip())
+        subprocess.run([*command, "publish", LOOPBACK], check=True)
+        for receiver in receivers:
+            receiver.wait(30)
+    finally:
+        for receiver in receivers:
+            receiver.kill()
+            receiver.communicate()
 
 
 if __name__ == "__main__":

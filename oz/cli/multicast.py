@@ -27,8 +27,8 @@ _PLAN_HELP = """Work out rate_kbps and recovery for a load, and what they cost.
 
 PGM's window counts packets and not seconds, rate_kbps must be the same on both sides and hold the headers
 too, and from one packet a millisecond on libpgm sends less than half of it: this does that arithmetic. It
-prints the oz.Multicast(...) for publishers and subscribers alike, the memory and the bandwidth it takes, which
-outages are repaired and what becomes of longer ones, and what switches and hosts must be told.
+prints the oz.Multicast(...) for publishers and subscribers alike, the memory and the bandwidth it takes,
+which outages are repaired and what becomes of longer ones, and what switches and hosts must be told.
 
 \b
 Examples:
@@ -128,8 +128,8 @@ def _repair(found: Plan) -> str:
     if found.is_repaired:
         return f"up to {REPAIRED_AT_ONCE:,} in a row were repaired in every run that was measured"
     return (
-        f"more than the {REPAIRED_AT_ONCE:,} in a row that were repaired in every run that was measured, which "
-        f"is {found.repaired_outage:.2g} s of this load: count on a gap now and then, or send fewer packets"
+        f"more than the {REPAIRED_AT_ONCE:,} in a row that were repaired in every run that was measured, "
+        f"which is {found.repaired_outage:.2g} s of this load: a gap is likely; or send fewer packets"
     )
 
 
@@ -144,12 +144,12 @@ def _network(found: Plan) -> list[str]:
     load = found.load
     total = found.wire_kbps * load.publishers
     return [
-        "switches: IGMP snooping on, with a querier in the VLAN; or every port gets it, or none after minutes",
-        f"switches: storm control for multicast above {2 * load.publishers * found.packets:,.0f} packets/s and "
-        f"{_rate(total * 2)}, which leaves room for repairs: RATE does not limit them",
+        "switches: IGMP snooping, with a querier in the VLAN; or every port gets it, or none after minutes",
+        f"switches: storm control for multicast above {2 * load.publishers * found.packets:,.0f} packets/s "
+        f"and {_rate(total * 2)}, which leaves room for repairs: RATE does not limit them",
         f"every link: an MTU of {load.mtu} or more; PGM's packets are not fragmented by oz",
-        "hosts: UDP of the port both ways, to the group and between hosts, as requests for repair are unicast; "
-        f"protocol 113 with pgm://; net.core.rmem_max of {4 << 20} or more (oz doctor says)",
+        "hosts: UDP of the port both ways, to the group and between hosts, as requests for repair are "
+        f"unicast; protocol 113 with pgm://; net.core.rmem_max of {4 << 20} or more (oz doctor says)",
         "publishers: a UDP port each" if load.publishers > 1 else "one publisher for each UDP port of a host",
     ]
 

@@ -167,8 +167,8 @@ def plan(load: Load) -> Plan:
     if rate_kbps > MOST_RATE or recovery > MOST_RECOVERY or rate_kbps * 125 * recovery > MOST_WINDOW:
         raise ValueError(
             f"{packets:,.0f} packets a second take rate_kbps={rate_kbps} and, for an outage of "
-            f"{load.outage:g} s, recovery={recovery:g}: more than one publisher can be given; spread the load "
-            "over several, or plan for a shorter outage"
+            f"{load.outage:g} s, recovery={recovery:g}: more than one publisher can be given; spread the "
+            "load over several, or plan for a shorter outage"
         )
     window = window_of(rate_kbps, recovery, load.mtu)
     return Plan(

@@ -29,6 +29,7 @@ from oz.services.link import (
     READY,
     SEQUENCE_HEADER,
     Relayed,
+    options_of,
     pack,
     relayed,
 )
@@ -254,7 +255,8 @@ class Gateway:
 
     def _publish(self, message: Relayed) -> None:
         try:
-            self.publisher.publish(message.subject, message.payload, headers=self._headers_of(message))
+            one = message._replace(headers=self._headers_of(message))
+            self.publisher.publish(one.subject, one.payload, **options_of(one))
         except (OzError, TypeError, ValueError) as error:
             self.stats.refused += 1
             self.publisher.report_loss(1)

@@ -49,6 +49,7 @@ class Relayed(NamedTuple):
         subject: bytes.
         payload: bytes, or a list of them for several frames.
         headers: what was published with it, or None.
+        message_id: what a repeat of it is known by, or None.
     """
 
     origin: bytes
@@ -56,6 +57,7 @@ class Relayed(NamedTuple):
     subject: bytes
     payload: Any
     headers: dict[str, Any] | None
+    message_id: Any = None
 
 
 def pack(kind: int, *body: Any) -> bytes:
@@ -70,9 +72,19 @@ def unpack(frame: bytes) -> tuple[int, Sequence[Any]]:
     return kind, body
 
 
+def options_of(message: Relayed) -> dict[str, Any]:
+    """Give what `publish` takes beside subject and payload."""
+    message_id = message.message_id
+    return {
+        "headers": message.headers,
+        # MessagePack knows no tuples.
+        "message_id": tuple(message_id) if isinstance(message_id, list) else message_id,
+    }
+
+
 def relayed(message: Any) -> Relayed:
     """Take what is to be passed on out of an `oz.Message`."""
     first, *rest = message.frames
     payload = rest[0] if len(rest) == 1 else rest or b""
     headers = dict(message.headers) or None
-    return Relayed(message.origin or b"", message.sequence or 0, first, payload, headers)
+    return Relayed(message.origin or b"", message.sequence or 0, first, payload, headers, message.message_id)

@@ -31,6 +31,7 @@ from oz.services.link import (
     REACHED,
     READY,
     Relayed,
+    options_of,
     pack,
     relayed,
     unpack,
@@ -195,7 +196,7 @@ class _Sending:
         self._skip_to(message.sequence)
         while True:
             try:
-                self._publisher.publish(message.subject, message.payload, headers=message.headers)
+                self._publisher.publish(message.subject, message.payload, **options_of(message))
                 break
             except WouldBlock:
                 # RATE is reached; the gateway must know that this is not stuck.

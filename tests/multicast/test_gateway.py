@@ -55,12 +55,13 @@ def kill(bridge, role, number=signal.SIGKILL):
 def test_what_is_multicast_reaches_local_applications_as_it_was(bridge):
     near, far = bridge.local_subscriber(), bridge.far_publisher()
     hello = bridge.connect_far(far, near)
-    far.publish("a.b.c", b"payload", headers={"trace": "7f"})
+    far.publish("a.b.c", b"payload", headers={"trace": "7f"}, message_id=b"id")
     far.publish("a.b.d", [b"two", b"frames"])
     far.publish("b.x", b"not asked for")
     assert near.settle(hello + 2) <= hello
     one, two = near.messages[-2:]
     assert (one.subject, one.payload, one.headers["trace"]) == ("a.b.c", b"payload", "7f")
+    assert one.message_id == b"id"
     assert (two.subject, two.frames) == ("a.b.d", [b"a.b.d", b"two", b"frames"])
     assert [one.headers["oz-sequence"], two.headers["oz-sequence"]] == [hello, hello + 1]
     assert one.headers["oz-origin"] == two.headers["oz-origin"]
@@ -69,7 +70,7 @@ def test_what_is_multicast_reaches_local_applications_as_it_was(bridge):
 def test_what_local_applications_publish_is_multicast_as_it_was(bridge):
     near, far = bridge.local_publisher(), bridge.far_subscriber()
     hello = bridge.connect_far(near, far)
-    near.publish("a.b.c", b"payload", headers={"trace": "7f"})
+    near.publish("a.b.c", b"payload", headers={"trace": "7f"}, message_id=(b"series", 4))
     near.publish("a.b.d", [b"two", b"frames"])
     assert far.settle(hello + 2) <= hello
     one, two = far.messages[-2:]
@@ -77,6 +78,7 @@ def test_what_local_applications_publish_is_multicast_as_it_was(bridge):
     assert two.frames == [b"a.b.d", b"two", b"frames"]
     assert (one.sequence, two.sequence) == (hello, hello + 1)
     assert one.headers["oz-sequence"] == hello
+    assert (one.message_id, two.message_id) == ((b"series", 4), None)
 
 
 def test_many_local_publishers_share_one_port_and_keep_their_order(bridge):
