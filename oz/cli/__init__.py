@@ -56,7 +56,22 @@ def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
 
-for _command in (demo, bench, pub, sub, explain, match, translate, record, replay, journal, spark, doctor, multicast, gateway):
+for _command in (
+    demo,
+    bench,
+    pub,
+    sub,
+    explain,
+    match,
+    translate,
+    record,
+    replay,
+    journal,
+    spark,
+    doctor,
+    multicast,
+    gateway,
+):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -25,8 +25,8 @@ class Multicast:
     """Options of a multicast socket; docs/multicast.md helps to choose them.
 
     Attributes:
-        rate_kbps: the most that a publisher sends, in kilobits (1,000 bits) a second, repairs included. The
-            same on all hosts: a subscriber works out from it how much can be repaired.
+        rate_kbps: the most that a publisher sends, in kilobits (1,000 bits) a second; repairs come on top
+            of it. The same on all hosts: a subscriber works out from it how much can be repaired.
         recovery: seconds for which lost packets can be sent again.
         hops: routers that packets may pass, and one more; 1 stays on the LAN.
         mtu: bytes of a packet on the network, headers included.
