@@ -14,12 +14,10 @@ COMMANDS = (
     "record",
     "replay",
     "journal",
-COMMANDS = (
     "spark",
     "doctor",
     "multicast",
     "gateway",
-)
 )
 
 
