@@ -1,4 +1,4 @@
-"""The source of journals beside Spark's own: batches beside Parquet and beside tuples, streams beside Parquet.
+"""The source of journals beside Spark's own: batches beside Parquet and tuples, streams beside Parquet.
 
     python benchmarks/spark_source.py [--rows 2000000] [--runs 5] [--directory DIR]
 
@@ -6,7 +6,7 @@ A journal of JSON payloads (about 85 bytes, no two alike) is read, and the very 
 them to Parquet with its defaults. All sides run in turn on two cores:
 
 - batch: all columns to Spark's `noop` sink, beside Parquet read by Spark's native reader
-- tuples: the same beside a Python source that yields the same rows as tuples, on a tenth of them
+- tuples: the same beside a Python source that yields the same rows as tuples, on a quarter of them
 - stream: into Parquet with `availableNow`, beside Spark's stream from Parquet, in as many micro-batches
 
 A ratio is what the source reads in a second, divided by what the other side does.
@@ -142,7 +142,8 @@ def compare(
     spread = machine.spread([theirs / ours for ours, theirs in pairs])
     said = "as wanted" if ratio >= WANTED[name] else "TOO LITTLE"
     print(
-        f"{name}: {rates[0]} rows/s beside {rates[1]} rows/s, ratio {spread}; {WANTED[name]:g} is wanted: {said}",
+        f"{name}: {rates[0]} rows/s beside {rates[1]} rows/s, ratio {spread}; "
+        f"{WANTED[name]:g} is wanted: {said}",
         flush=True,
     )
     return ratio >= WANTED[name]
@@ -160,7 +161,7 @@ def compare_all(spark: SparkSession, directory: str, rows: int, runs: int, batch
         raise SystemExit("the rows are not there")
     good = compare("batch", lambda: to_nowhere(ours), lambda: to_nowhere(theirs), rows, runs)
 
-    some = max(1, rows // 10)
+    some = max(1, rows // 4)
     few = reading.option("endingOffset", some).option("numPartitions", 2).load()
     spark.dataSource.register(Tuples)
     tuples = spark.read.format("tuples").option("journal", journal).option("end", some).load()

@@ -77,28 +77,21 @@ class Looking:
 
 def run_and_kill(journal, lake, chance):
     """Start the job and kill it at some moment; gives whether it had ended before."""
-    process = subprocess.Popen(
-        [sys.executable, str(Path(jobs.__file__)), str(journal), str(lake), str(STEP)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=scripts.ENVIRONMENT,
-        start_new_session=True,
-    )
-    try:
-        for _ in range(chance.randrange(1, 4)):
-            line = process.stdout.readline()
-            if line in ("", "ended\n"):
-                assert process.wait(DEADLINE) == 0, process.stderr.read()
-                return True
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(chance.uniform(0, 4))  # the moment: somewhere in the step that has begun
-    finally:
-        if chance.random() < 0.5:
-            process.kill()  # the driver alone: what Java does on its own must do no harm
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait(DEADLINE)
+    command = [sys.executable, str(Path(jobs.__file__)), str(journal), str(lake), str(STEP)]
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+    with subprocess.Popen(command, env=scripts.ENVIRONMENT, start_new_session=True, **options) as process:
+        try:
+            for _ in range(chance.randrange(1, 4)):
+                if (line := process.stdout.readline()) in ("", "ended\n"):
+                    assert line, f"it failed, with exit code {process.wait(DEADLINE)}"
+                    return True
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(0, 4))  # the moment: somewhere in the step that has begun
+        finally:
+            if chance.random() < 0.5:
+                process.kill()  # the driver alone: what Java does on its own must do no harm
+            else:
+                os.killpg(process.pid, signal.SIGKILL)
     return False
 
 

@@ -73,8 +73,9 @@ def test_a_submitted_program_keeps_what_spark_submit_says(standalone, journal, t
 
 
 def test_the_command_can_be_submitted(standalone, journal, tmp_path):
-    main = Path(oz.__file__).with_name("__main__.py")
+    command = tmp_path / "oz_command.py"
+    command.write_text("from oz.cli import main\n\nmain(prog_name='oz')\n")
     lake = tmp_path / "lake"
-    submit(tmp_path, standalone.url, main, "spark", "archive", journal, lake, "--unsealed")
+    submit(tmp_path, standalone.url, command, "spark", "archive", journal, lake, "--unsealed")
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in lake.rglob("*.parquet")) == 1_000
     assert finished(standalone)[tmp_path.name] == "FINISHED"  # it ran there, and not in local[2]

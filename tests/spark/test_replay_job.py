@@ -1,6 +1,8 @@
 """The job `replay`: journals, lakes and DataFrames go back to the bus; and its command."""
 
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib import import_module
 
 import pytest
 
@@ -50,8 +52,7 @@ def lake(spark, journal, tmp_path_factory):
 
 @pytest.fixture
 def sub():
-    with Listening(dialect="zmq", filtering="publisher", dedupe=True) as listening:
-        listening.sub.subscribe("")
+    with Listening("", dialect="zmq", filtering="publisher", dedupe=True) as listening:
         yield listening
 
 
@@ -92,7 +93,7 @@ def test_a_journal_goes_piece_by_piece(spark, journal, sub):
     assert [published for published, _ in told] == sorted(published for published, _ in told)
 
 
-@pytest.mark.parametrize("pattern", ["b.*", oz.compile("^b[.]", "regex"), "redis:b*"])
+@pytest.mark.parametrize("pattern", ["b.*", oz.compile("^b[.].*", "regex"), "redis:b*"])
 def test_only_what_a_pattern_matches(spark, source, sub, pattern):
     done = replay(spark, source, endpoint=sub.endpoint, subject=pattern)
     expected = [one for one in EVERYTHING[:-1] if one.startswith("b.")]
@@ -159,9 +160,13 @@ def test_what_the_sink_says_is_raised_as_it_says_it(spark, journal):
 
 @pytest.fixture
 def _keep_session(monkeypatch, spark):
-    """The command ends its session; that of the tests goes on."""
-    monkeypatch.setattr("oz.spark.session.session", lambda *_, **__: spark)
-    monkeypatch.setattr(type(spark), "stop", lambda _: None)
+    """The command would end its session; that of the tests goes on."""
+
+    @contextmanager
+    def engine(_master, _conf):
+        yield spark
+
+    monkeypatch.setattr(import_module("oz.cli.spark.replay"), "engine", engine)
 
 
 @pytest.mark.usefixtures("_keep_session")

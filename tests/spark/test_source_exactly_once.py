@@ -1,6 +1,6 @@
 """Numbered messages into Parquet, while driver and executors are killed: each is there once.
 
-OZ_SOAK=1 makes it a million messages and 15 kills.
+OZ_SOAK=1 makes it a million messages and 10 kills.
 """
 
 import os
@@ -23,8 +23,8 @@ from scripts import ENVIRONMENT
 from waiting import Thread, until
 
 IS_SOAK = bool(os.environ.get("OZ_SOAK"))
-ROWS, BATCH, KILLS = (1_000_000, 20_000, 15) if IS_SOAK else (60_000, 5_000, 2)
-MASTER = "local-cluster[2,1,1024]"
+ROWS, BATCH, KILLS = (1_000_000, 50_000, 10) if IS_SOAK else (60_000, 10_000, 2)
+MASTER = "local-cluster[2,1,1024]" if IS_SOAK else "local-cluster[1,1,1024]"
 SECONDS = 900.0
 GROUP = 500
 
@@ -139,7 +139,7 @@ def test_each_message_is_in_parquet_once_though_driver_and_executors_are_killed(
         running.kill()
     assert running.process.returncode == 0, log.read_text()[-5000:]
     rows = spark.read.parquet(str(tmp_path / "rows"))
-    number = rows.payload.cast("string").cast("long")
+    number = F.col("payload").cast("string").cast("long")
     found = rows.agg(
         F.count("*"), F.count_distinct("offset"), F.count_distinct(number), F.max(number)
     ).first()
@@ -147,4 +147,4 @@ def test_each_message_is_in_parquet_once_though_driver_and_executors_are_killed(
         f"{ROWS:,} messages, killed {killed}, {batches(tmp_path)} batches, {time.monotonic() - began:.0f} s"
     )
     assert tuple(found) == (ROWS, ROWS, ROWS, ROWS - 1)
-    assert rows.where(number != rows.offset).count() == 0
+    assert rows.where(number != F.col("offset")).count() == 0

@@ -21,7 +21,7 @@ from source_journals import fill, numbered
 
 import oz
 from oz.journal import Record, Writer
-from oz.journal.ranges import RangeGone, Span, identity_of, read_range
+from oz.journal.ranges import RangeGone, Span, identity_of, read_range, spans_of
 from oz.spark.source.batch import FilteringReader, JournalReader
 from oz.spark.source.filters import Bounds, bounds_of
 from oz.spark.source.journal import PlannedJournal
@@ -80,6 +80,16 @@ def test_segments_without_a_match_are_never_planned(by_letter):
     assert ranges(reader(by_letter, subject="rv:a.3\nf.>", endingOffset=6000)) == [(0, 1000), (5000, 6000)]
     assert ranges(reader(by_letter, subject="x", endingOffset=6000)) == []
     assert ranges(reader(by_letter, startingOffset=1500, endingOffset=1600)) == [(1500, 1600)]
+
+
+def test_offsets_beyond_the_end_are_refused(by_letter):
+    for name in ("startingOffset", "endingOffset"):
+        with pytest.raises(
+            oz.errors.OptionError, match=f"option {name}=7001: the journal ends at offset 7000"
+        ):
+            reader(by_letter, **{name: 7001}).partitions()
+    assert ranges(reader(by_letter, startingOffset=7000)) == []
+    assert ranges(reader(by_letter, startingOffset=5, endingOffset=5)) == []
 
 
 def test_segments_of_other_times_are_never_planned(tmp_path):
@@ -191,6 +201,20 @@ def test_a_range_that_retention_has_reached_is_refused(by_letter):
     (by_letter / "00000000000000003000.arrow").unlink()
     with pytest.raises(oz.JournalError, match="from offset 3000 on are missing"):
         list(read_range(by_letter, 1000, 5000))
+
+
+def test_retention_that_comes_in_while_segments_are_listed_is_noticed(by_letter, monkeypatch):
+    monkeypatch.setattr(
+        "oz.spark.source.journal.spans_of", lambda *arguments: remove() or spans_of(*arguments)
+    )
+
+    def remove():
+        (by_letter / "00000000000000000000.arrow").unlink()
+
+    with pytest.raises(
+        oz.JournalError, match="goes on at offset 0, and retention has removed all before 1000"
+    ):
+        reader(by_letter).partitions()
 
 
 def test_only_the_batch_that_is_asked_for_is_opened_past_the_end(tmp_path):

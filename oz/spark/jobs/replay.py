@@ -167,8 +167,9 @@ class _Wanted:
             return
         try:
             frame = self._spark.read.parquet(path)
-        except PySparkException as error:
-            reason = str(error).splitlines()[0]
+        except Exception as error:  # Spark's own, or py4j's around one of Java
+            thrown = getattr(error, "java_exception", None)
+            reason = str(error if thrown is None else thrown.getMessage()).splitlines()[0]
             raise SinkError(f"{path} is neither a journal nor a lake of Parquet files: {reason}") from None
         kept = self._of_frame(frame)
         yield "", kept.orderBy("offset") if "offset" in frame.columns else kept

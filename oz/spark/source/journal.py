@@ -110,8 +110,14 @@ class PlannedJournal:
         return end
 
     def shares(self, first: int, end: int) -> list[Share]:
-        """Share out a range among partitions; what holds nothing wanted is in none of them."""
+        """Share out a range among partitions; what holds nothing wanted is in none of them.
+
+        Raises:
+            JournalError: retention has come in between, and that is an error.
+        """
         spans = list(self._spans(first, end))
+        if first < end:
+            self.pass_by(first)  # what was there before the segments were listed may be missing in the list
         shares = share_out(spans, self._options.partitions, self._options.partition_rows)
         return [Share(self.id, ranges) for ranges in shares]
 

@@ -97,6 +97,8 @@ class Rows:
                 wanted = pa.string() if self._payload == "string" else field.type
             if field.type != wanted:
                 raise OptionError("schema", f"{field.name}: {field.type}", f"its type is {wanted}")
+        if PAYLOAD_RAW in self._schema.names and "payload" not in self._schema.names:
+            raise OptionError("schema", PAYLOAD_RAW, "it needs the column payload, whose type decides")
 
     def of(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
         """Make batches of the records of a table that has all columns of the journal."""
@@ -108,7 +110,7 @@ class Rows:
 
     def _columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         made: dict[str, pa.Array] = {}
-        if self._payload != "raw" and {"payload", PAYLOAD_RAW} & set(self._schema.names):
+        if self._payload != "raw" and "payload" in self._schema.names:
             made = self._decoded(batch.column("payload"))
         if "time" in self._schema.names:
             made["time"] = microseconds(batch.column("time_ns"))
@@ -123,7 +125,7 @@ class Rows:
         return {"payload": decoded, PAYLOAD_RAW: raw}
 
     def _decoder(self) -> Any:
-        if self._payload == "string" or "payload" not in self._schema.names:
+        if self._payload == "string":
             return decode_string
         kind = self._schema.field("payload").type
         return partial(decode_json if self._payload == "json" else decode_msgpack, kind=kind)
