@@ -257,10 +257,11 @@ class MessageBatch:
     Attributes:
         subjects: of each; bytes.
         payloads: of each; bytes.
+        is_text: whether all subjects are known to be UTF-8.
         arrival: what they have in common. All of them were new: they are numbered from its sequence on.
     """
 
-    __slots__ = ("_routes", "arrival", "payloads", "subjects")
+    __slots__ = ("_routes", "arrival", "is_text", "payloads", "subjects")
 
     route = DELIVERED
 
@@ -270,10 +271,13 @@ class MessageBatch:
         payloads: list[bytes],
         routes: Sequence[Any],
         arrival: Arrival,
+        *,
+        is_text: bool,
     ) -> None:
         """For subscribers."""
         self.subjects = subjects
         self.payloads = payloads
+        self.is_text = is_text
         self.arrival = arrival
         self._routes = routes
 

@@ -127,10 +127,20 @@ class SubscriptionTable:
     Attributes:
         routes: those that are remembered, by subject.
         unclear: how many of them are not clear; see `Route`.
+        undecoded: how many of them are of a subject that is not UTF-8.
         only_lists: no subscription has a handler, and none counts.
     """
 
-    __slots__ = ("_delimiter", "_index", "_prefixes", "_standing", "only_lists", "routes", "unclear")
+    __slots__ = (
+        "_delimiter",
+        "_index",
+        "_prefixes",
+        "_standing",
+        "only_lists",
+        "routes",
+        "unclear",
+        "undecoded",
+    )
 
     def __init__(self, delimiter: bytes = b"") -> None:
         """Start with none.
@@ -143,7 +153,7 @@ class SubscriptionTable:
         self._prefixes = PrefixCounter()
         self._standing: dict[Subscription, None] = {}
         self.routes: dict[bytes, Route] = {}
-        self.unclear = 0
+        self.unclear = self.undecoded = 0
         self.only_lists = True
 
     def __bool__(self) -> bool:
@@ -173,7 +183,7 @@ class SubscriptionTable:
 
     def _forget(self) -> None:
         self.routes.clear()
-        self.unclear = 0
+        self.unclear = self.undecoded = 0
 
     def remove(self, subscription: Subscription) -> list[bytes]:
         """Take a subscription out; give the prefixes that ZeroMQ need not send any more."""
@@ -217,6 +227,7 @@ class SubscriptionTable:
             self._forget()
         self.routes[subject] = route
         self.unclear += not route.is_clear
+        self.undecoded += isinstance(route.subject, bytes)
         return route
 
 

@@ -215,7 +215,7 @@ class Unpacking(Intake):
             ProtocolError: something in them is malformed; none was taken then.
         """
         subjects, payloads, attached = content
-        routes, is_clear = self._find_routes(stream, subjects)
+        routes, is_clear, is_text = self._find_routes(stream, subjects)
         is_plain = set(map(type, payloads)) == _BYTES_ONLY and self._decode is None
         if not is_plain:
             bodies = _open_all(payloads, attached)
@@ -232,7 +232,7 @@ class Unpacking(Intake):
             if self.in_batches and stream.kept is None and stream.table.only_lists:
                 source.unreported = 0
                 self.stats.delivered += head.count
-                self.waiting.append(MessageBatch(subjects, payloads, routes, arrival))  # type: ignore[arg-type]
+                self.waiting.append(MessageBatch(subjects, payloads, routes, arrival, is_text=is_text))  # type: ignore[arg-type]
                 return
             names = [route.subject for route in routes]
             places = range(len(names))
@@ -263,22 +263,23 @@ class Unpacking(Intake):
             return set()
         return {subscription for subscription, _ in chunk.members}
 
-    def _find_routes(self, stream: Stream, subjects: list[Any]) -> tuple[list[Route], bool]:
-        """Give the route of each subject, and tell whether all of them are clear."""
+    def _find_routes(self, stream: Stream, subjects: list[Any]) -> tuple[list[Route], bool, bool]:
+        """Give the route of each subject, and tell whether all are clear, and whether all are text."""
         table = stream.table
         try:
             routes: list[Any] = list(map(table.routes.get, subjects))
         except TypeError:
             raise ProtocolError("a subject in a batch is not bytes") from None
         if None not in routes:
-            return routes, not table.unclear
+            return routes, not table.unclear, not table.undecoded
         for place, route in enumerate(routes):
             if route is None:
                 if type(subjects[place]) is not bytes or subjects[place].startswith(OWN):
                     raise ProtocolError("a subject in a batch is not bytes, or one of oz's own keys")
                 routes[place] = table.routes.get(subjects[place]) or table.route(subjects[place])
         # Not by what the table counts: it may have been full, and have forgotten some of them.
-        return routes, all(route.is_clear for route in routes)
+        is_clear = all(route.is_clear for route in routes)
+        return routes, is_clear, all(isinstance(route.subject, str) for route in routes)
 
     def _select(
         self,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgpack
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from oz.errors import ProtocolError
 from oz.journal import Kind
@@ -67,6 +68,7 @@ def _columns_of_batches(batches: Sequence[MessageBatch]) -> dict[str, Any]:
         list(chain.from_iterable(batch.subjects for batch in batches)),
         list(chain.from_iterable(batch.payloads for batch in batches)),
         pa.binary(),
+        is_text=all(batch.is_text for batch in batches),
     )
     rows = list(map(len, batches))
     columns["origin"] = _spread([batch.origin for batch in batches], rows, pa.binary())
@@ -79,8 +81,9 @@ def _spread(values: list[Any], rows: list[int], kind: pa.DataType) -> Any:
     """Repeat the value of each batch for its messages; where all have the same, it alone is enough."""
     if len(set(values)) == 1:
         return values[0]
-    parts = (pa.repeat(pa.scalar(value, kind), count) for value, count in zip(values, rows, strict=True))
-    return pa.concat_arrays(list(parts))
+    # One call, not one for each batch: after each the thread may have to wait for the interpreter's lock.
+    ends = pa.array(accumulate(rows), pa.int32())
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, pa.array(values, kind)))
 
 
 def _sequences(batches: Sequence[MessageBatch]) -> pa.Array:
@@ -103,11 +106,14 @@ def _numbered(first: int, count: int) -> pa.Array:
     return offsets(first, count) if count <= BATCH_ROWS else pa.array(range(first, first + count), pa.int64())
 
 
-def _bodies(subjects: Sequence[str | bytes], payloads: list[Any], of_subjects: pa.DataType) -> dict[str, Any]:
+def _bodies(
+    subjects: Sequence[str | bytes], payloads: list[Any], of_subjects: pa.DataType, *, is_text: bool = False
+) -> dict[str, Any]:
     # Without a codec a payload is bytes, so there is nothing to check.
     columns: dict[str, Any] = {"payload": pa.array(payloads, pa.binary())}
     try:
-        columns["subject"] = pa.array(subjects, of_subjects).cast(pa.string())
+        made = pa.array(subjects, of_subjects)
+        columns["subject"] = made.view(pa.string()) if is_text else made.cast(pa.string())
     except pa.ArrowInvalid:
         columns["subject"] = subjects
     return columns

@@ -33,7 +33,8 @@ def readable(subject):
 def batch_of(bodies, origin, sequence, time_ns):
     subjects, payloads = map(list, zip(*bodies, strict=True))
     routes = [SimpleNamespace(subject=readable(subject)) for subject in subjects]
-    return MessageBatch(subjects, payloads, routes, Arrival(origin, sequence, time_ns, 0, 0))
+    is_text = all(isinstance(route.subject, str) for route in routes)
+    return MessageBatch(subjects, payloads, routes, Arrival(origin, sequence, time_ns, 0, 0), is_text=is_text)
 
 
 def stored(arrived):
