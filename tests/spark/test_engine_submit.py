@@ -28,7 +28,7 @@ import oz.spark
 
 spark = oz.spark.session(**{"spark.sql.shuffle.partitions": 3})
 rows = spark.read.format("oz").option("journal", sys.argv[1]).load().repartition(4)
-count = rows.filter(oz.spark.matches("subject", r"regex:a\\\\.1\\\\b")).count()
+count = rows.filter(oz.spark.matches("subject", r"regex:a\\.1\\b")).count()
 conf = spark.sparkContext.getConf()
 named = [conf.get(f"spark.{name}") for name in ("master", "app.name", "executor.memory", "ui.enabled")]
 print("found", count, *named, spark.conf.get("spark.sql.shuffle.partitions"))
