@@ -12,13 +12,14 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-import archive_jobs as jobs
 import archive_lakes
 import pytest
 
 import scripts
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+import archive_jobs as jobs
 
 from oz.spark import lake_files
 from oz.spark.jobs.archiving import manifest
