@@ -2,6 +2,7 @@
 
 import json
 from contextlib import contextmanager
+from importlib import import_module
 
 import archive_lakes
 import pytest
@@ -23,7 +24,7 @@ def run(spark, monkeypatch, tmp_path):
     def engine(_master, _conf):
         yield spark
 
-    monkeypatch.setattr("oz.cli.spark.archive.engine", engine)
+    monkeypatch.setattr(import_module("oz.cli.spark.archive"), "engine", engine)
     archive_lakes.write_journal(
         tmp_path / "journal", [archive_lakes.numbered(0, 98) + archive_lakes.with_gaps(1)]
     )
