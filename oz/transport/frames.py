@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -42,8 +43,8 @@ def copy_into(buffer: Any, frame: bytes, nbytes: int) -> int:
 def send_frames(socket: Any, frames: Sequence[Any], flags: int, *, copy: bool = True) -> None:
     """Send the frames of one message, all of them or none.
 
-    A signal handler that raises comes after a frame has gone, never before: what is missing then is sent
-    before the exception goes on, or the next message would join this one.
+    A signal handler that raises comes after a frame has gone, or was found to have no room: what is missing
+    then is sent before the exception goes on, or the next message would join this one.
 
     Args:
         socket: the socket.
@@ -64,8 +65,11 @@ def send_frames(socket: Any, frames: Sequence[Any], flags: int, *, copy: bool = 
     except zmq.ZMQError:
         raise
     except BaseException:
-        for place in range(at + 1, last + 1):
-            _send(socket, frames[place], flags | (_MORE if place < last else 0))
+        # If there was no room, none has gone, and there is none for the others: that must not take the place
+        # of what the handler raised.
+        with suppress(zmq.Again):
+            for place in range(at + 1, last + 1):
+                _send(socket, frames[place], flags | (_MORE if place < last else 0))
         raise
 
 

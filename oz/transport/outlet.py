@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -296,5 +297,6 @@ class Outlet:
             except BaseException:
                 # See `send_frames`, of which this is the short way.
                 if is_open:
-                    _send(socket, payload, flags)
+                    with suppress(zmq.Again):
+                        _send(socket, payload, flags)
                 raise
