@@ -1,4 +1,4 @@
-"""A signal handler that raises while there is no room: what it raised goes on, and nothing takes its place."""
+"""A signal handler that raises while there is no room: nothing takes the place of what it raised."""
 
 import pytest
 import zmq
