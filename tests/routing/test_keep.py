@@ -30,6 +30,8 @@ def tight(stage):
             context=context,
             high_water_mark=high_water_mark,
             max_batch=max_batch,
+            # What finds room is counted in batches: none may be sent early because the machine stood still.
+            max_delay=1.0,
             on_full=on_full,
         )
         stage.callback(pub.close, 0)
