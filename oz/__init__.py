@@ -44,7 +44,8 @@ from oz.errors import (
     WouldBlock,
 )
 from oz.message import Gap, Message
-from oz.protocol.multicast import Advisory, Multicast
+from oz.protocol.advisory import Advisory
+from oz.protocol.multicast import Multicast
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.dialects import DIALECTS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 LEAST_MTU, MOST_MTU = 256, 9_216
 """Bytes of a packet. Source: libpgm ends the process below 76 and where a second's rate is less than one."""
@@ -66,29 +66,6 @@ class Multicast:
     def window_bytes(self) -> int:
         """Bytes that a publisher may keep to send again."""
         return round(self.rate_kbps * 125 * self.recovery)
-
-
-Kind = Literal["silent", "heard", "gone", "left", "rate", "corrupt"]
-
-
-@dataclass(frozen=True, slots=True)
-class Advisory:
-    """Something that a multicast subscriber noticed.
-
-    Attributes:
-        kind: `"silent"`: nothing came for `stale_after` seconds, and it has connected anew. `"heard"`: the
-            publisher is back. `"gone"`: it has stayed silent, and is not waited for any more. `"left"`: it
-            closed, in order. `"rate"`: it has another `rate_kbps`. `"corrupt"`: frames were damaged and
-            dropped; said of the first, and whenever there are twice as many.
-        endpoint: where; None when that is not known.
-        origin: the publisher, 16 bytes; None when it is not known.
-        text: the same in words.
-    """
-
-    kind: Kind
-    endpoint: str | None
-    origin: bytes | None
-    text: str
 
 
 def _check_int(name: str, value: Any, least: int, most: int) -> None:

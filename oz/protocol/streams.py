@@ -16,6 +16,7 @@ from oz.protocol.declared import declare
 from oz.protocol.repeats import MessageId, Repeats
 from oz.protocol.sources import Source
 from oz.protocol.subscriptions import Subscription, SubscriptionTable
+from oz.subjects.index import PatternIndex
 from oz.wire.keys import ID_SIZE, Declared, Terms, pattern_key, stream_key
 
 SILENCE = 3.5
@@ -42,10 +43,18 @@ class Stream:
 
     __slots__ = ("is_shared", "kept", "key", "repeats", "sources", "table")
 
-    def __init__(self, key: bytes, terms: Terms, *, is_shared: bool, dedupe: bool = False) -> None:
+    def __init__(
+        self,
+        key: bytes,
+        terms: Terms,
+        *,
+        is_shared: bool,
+        dedupe: bool = False,
+        index: type[PatternIndex] = PatternIndex,
+    ) -> None:
         """Start without subscriptions."""
         self.key = key
-        self.table = SubscriptionTable()
+        self.table = SubscriptionTable(index=index)
         self.sources: dict[bytes, Source] = {}
         self.kept = keeping.make(terms.keep, terms.limit)
         self.is_shared = is_shared
@@ -58,11 +67,11 @@ class Interest:
 
     __slots__ = ("declarations", "stream", "terms")
 
-    def __init__(self, name: bytes, terms: Terms, *, dedupe: bool) -> None:
+    def __init__(self, name: bytes, terms: Terms, *, dedupe: bool, index: type[PatternIndex]) -> None:
         """Start with none."""
         self.terms = terms
         self.declarations = Declarations(name, terms)
-        self.stream = Stream(stream_key(name), terms, is_shared=False, dedupe=dedupe)
+        self.stream = Stream(stream_key(name), terms, is_shared=False, dedupe=dedupe, index=index)
 
 
 class Streams:
@@ -78,6 +87,7 @@ class Streams:
     __slots__ = (
         "_goodbyes",
         "_homes",
+        "_index",
         "_interests",
         "_name",
         "_number",
@@ -88,14 +98,22 @@ class Streams:
         "kept",
     )
 
-    def __init__(self, random_bytes: Callable[[int], bytes], *, dedupe: bool = False) -> None:
+    def __init__(
+        self,
+        random_bytes: Callable[[int], bytes],
+        *,
+        dedupe: bool = False,
+        index: type[PatternIndex] = PatternIndex,
+    ) -> None:
         """Start with none.
 
         Args:
             random_bytes: such as `os.urandom`; the name of this subscriber is made with it.
             dedupe: whether messages with an id that was there before are dropped.
+            index: what finds the subscriptions that match.
         """
         self.dedupe = dedupe
+        self._index = index
         self._name = random_bytes(_NAME_SIZE)
         self._number = 0
         self._interests: dict[Terms, Interest] = {}
@@ -117,7 +135,7 @@ class Streams:
         interest = self._interests.get(terms)
         is_new = interest is None
         if interest is None:
-            interest = Interest(self._next_name(), terms, dedupe=self.dedupe)
+            interest = Interest(self._next_name(), terms, dedupe=self.dedupe, index=self._index)
             self._interests[terms] = interest
             self.by_key[interest.stream.key] = interest.stream
             if interest.stream.kept is not None:
@@ -147,7 +165,9 @@ class Streams:
             key = pattern_key(declared)
             stream = self.by_key.get(key)
             if stream is None:
-                stream = self.by_key[key] = Stream(key, terms, is_shared=True, dedupe=self.dedupe)
+                stream = self.by_key[key] = Stream(
+                    key, terms, is_shared=True, dedupe=self.dedupe, index=self._index
+                )
                 new.append(key)
             stream.table.add_pattern(subscription, pattern)
         return new
@@ -252,6 +272,21 @@ class Streams:
                 return False
         # Without knowing where a shared pattern stood, its first loss would go unseen.
         return all(origin in stream.sources for stream in self.by_key.values() for origin in alive)
+
+    def has_answered(self, origin: bytes) -> bool:
+        """Tell whether one publisher has answered everything that is declared."""
+        if self.is_gathering or not self._interests:
+            return False
+        return all(
+            (source := interest.stream.sources.get(origin)) is not None
+            and interest.declarations.chunks.keys() <= source.answered | source.refused.keys()
+            for interest in self._interests.values()
+        )
+
+    def forget(self, origin: bytes) -> None:
+        """Forget a publisher that is gone for good, so that nobody waits for its answers."""
+        for stream in self.by_key.values():
+            stream.sources.pop(origin, None)
 
     def refusals(self) -> list[str]:
         """Give the reasons of publishers that will not serve something."""

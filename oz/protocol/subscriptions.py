@@ -142,14 +142,15 @@ class SubscriptionTable:
         "undecoded",
     )
 
-    def __init__(self, delimiter: bytes = b"") -> None:
+    def __init__(self, delimiter: bytes = b"", index: type[PatternIndex] = PatternIndex) -> None:
         """Start with none.
 
         Args:
             delimiter: what follows the subject within its frame, where the payload does too.
+            index: what finds the patterns that match.
         """
         self._delimiter = delimiter
-        self._index = PatternIndex(cache_size=0)
+        self._index = index(cache_size=0)
         self._prefixes = PrefixCounter()
         self._standing: dict[Subscription, None] = {}
         self.routes: dict[bytes, Route] = {}

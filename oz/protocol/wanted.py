@@ -52,9 +52,13 @@ class Wanted:
         self.has_changed = False
         self._audiences = Audiences()
         self._groups: dict[str, Group] = {}
-        self._index = PatternIndex(cache_size=0)
+        self._index = self._make_index()
         self._pattern_count = 0
         self._reported: set[object] = set()
+
+    @staticmethod
+    def _make_index() -> PatternIndex:
+        return PatternIndex(cache_size=0)
 
     def _changed(self) -> None:
         self.has_changed = True

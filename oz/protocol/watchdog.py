@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from oz.protocol.multicast import Advisory
+from oz.protocol.advisory import Advisory
 from oz.protocol.multicast_intake import Sender
 
 MOST_TRIES = 5

@@ -18,7 +18,8 @@ import zmq
 
 from oz.errors import OzError, Timeout, WouldBlock
 from oz.message import Gap
-from oz.protocol.multicast import Advisory, Multicast
+from oz.protocol.advisory import Advisory
+from oz.protocol.multicast import Multicast
 from oz.protocol.multicast_intake import MulticastIntake
 from oz.services.link import (
     ADVISORY,

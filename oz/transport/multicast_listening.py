@@ -10,7 +10,7 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.multicast import Advisory
+from oz.protocol.advisory import Advisory
 from oz.protocol.multicast_intake import MulticastIntake
 from oz.protocol.watchdog import Watchdog
 from oz.transport.multicast_group import Group

@@ -98,6 +98,7 @@ class Outlet:
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
         message_id: MessageId | None = None,
+        reply_to: str | None = None,
     ) -> Refused | None:
         """Send one message.
 
@@ -110,6 +111,7 @@ class Outlet:
             headers: go with it to those who have the publisher filter.
             key: what sticky queue groups go by.
             message_id: what a repeat is known by.
+            reply_to: the subject to answer on.
 
         Returns:
             None; or the message, when a subscriber is at its high-water mark and it was not sent.
@@ -118,8 +120,8 @@ class Outlet:
             SubjectError, ProtocolError, ClosedError, OwnershipError, TypeError: see `oz.Publisher.publish`.
         """
         extras = None
-        if headers is not None or key is not None or message_id is not None:
-            key, extras = as_key(key), extras_of(headers, message_id)
+        if not (headers is None is key and message_id is None is reply_to):
+            key, extras = as_key(key), extras_of(headers, message_id, reply_to)
         if self._encode is not None:
             payload = self._encode(payload)
         if type(payload) is not bytes:

@@ -141,9 +141,9 @@ class PublisherBase(RawSends, Leaving):
 
     def _send_to(self, group: Group | None, retained: Retained | None, *, drops: bool) -> None:
         """Have messages go to those who ask for them, or to a multicast group."""
-        origin, stats = os.urandom(ID_SIZE), PublisherStats()
+        origin, stats = self._make_origin(), PublisherStats()
         if group is None or group.is_plain:
-            self._router = Router(origin, stats)
+            self._router = self._make_router(origin, stats)
             self._dispatch = Dispatch(self._router, retained, drops=drops)
             if group is not None:
                 # Nobody can ask, so that everybody gets everything.
@@ -152,6 +152,12 @@ class PublisherBase(RawSends, Leaving):
             self._router = everybody = Everybody(origin, stats)
             self._dispatch = MulticastDispatch(everybody, origin, group.options, drops=drops)
             self._is_framed = True
+
+    def _make_origin(self) -> bytes:
+        return os.urandom(ID_SIZE)
+
+    def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
+        return Router(origin, stats)
 
     def _take_shortcut(self) -> None:
         """Publish by the shortest way: see `Outlet.shortcut`."""
@@ -240,11 +246,15 @@ class PublisherBase(RawSends, Leaving):
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
                 self._outlet.routes.forget()
+                self._interest_changed()
             if (router.to_answer or router.to_serve) and not self._said_goodbye:
                 # What was published before goes out before.
                 self._outlet.window.flush(self)
                 self._dispatch.answer(self)
             return has_changed
+
+    def _interest_changed(self) -> None:
+        """Called when an interest has come or gone, by whichever thread took it in, under the guard."""
 
     def _attend(self) -> bool:
         """Do what is due: send what waits, take in subscriptions, tell streams where they stand.

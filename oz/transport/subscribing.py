@@ -131,7 +131,7 @@ class SubscriberBase(Asking):
         self._create(context, kind, dialect, StrictGuard())
         self._group = group
         self._is_shared = shared
-        self._streams = Streams(os.urandom, dedupe=dedupe) if is_routed else None
+        self._streams = self._make_streams(dedupe=dedupe) if is_routed else None
         if self._streams is not None:
             unpacking = Unpacking(self._streams, found, on_gap)
             self._intake = unpacking
@@ -160,6 +160,10 @@ class SubscriberBase(Asking):
             if group is not None:
                 group.configure(self)
             self._attach(bind, connect)
+
+    @staticmethod
+    def _make_streams(*, dedupe: bool) -> Streams:
+        return Streams(os.urandom, dedupe=dedupe)
 
     @property
     def _waits_in_slices(self) -> bool:

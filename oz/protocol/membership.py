@@ -1,0 +1,196 @@
+"""Who is on the bus, as one node sees it: from what name servers say, and from the links that stand.
+
+It reads no clock and touches no socket: each call gives what is to be done and told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from oz.wire.naming import Announcement
+
+REDIAL_AFTER = 2.0
+"""Seconds without a link after which a peer that a name server vouches for is connected to anew."""
+
+MOST = 65_536
+"""Peers that one node knows at most."""
+
+
+class Act(Enum):
+    """What is to be done about a peer, or told of it."""
+
+    CONNECT = "connect"
+    REDIAL = "redial"
+    DISCONNECT = "disconnect"
+    UP = "up"
+    LEFT = "left"
+    LOST = "lost"
+
+
+class Step(NamedTuple):
+    """One of them."""
+
+    act: Act
+    peer: Announcement
+
+
+class _Known:
+    """One peer.
+
+    Attributes:
+        announced: who it is.
+        vouched: the name servers that have it.
+        is_up: it was told of as up, and not as down since.
+        linked: whether its link stands now.
+        since: when that last changed, or something was last heard of it.
+        dialled_at: when it was last connected to.
+    """
+
+    __slots__ = ("announced", "dialled_at", "is_up", "linked", "since", "vouched")
+
+    def __init__(self, announced: Announcement, now: float) -> None:
+        self.announced = announced
+        self.vouched: set[str] = set()
+        self.is_up = self.linked = False
+        self.since = self.dialled_at = now
+
+
+class Membership:
+    """The peers of one node."""
+
+    __slots__ = ("_gone", "_known", "_lost_after", "_own", "strangers")
+
+    def __init__(self, own: Announcement, lost_after: float) -> None:
+        """Start alone.
+
+        Args:
+            own: the node's own announcement.
+            lost_after: seconds for which a link may be down before its peer counts as lost.
+        """
+        self._own = own
+        self._lost_after = lost_after
+        self._known: dict[bytes, _Known] = {}
+        self._gone: dict[bytes, float] = {}
+        self.strangers = 0
+
+    @property
+    def up(self) -> list[Announcement]:
+        """The peers that are up, those that came first before others."""
+        return [one.announced for one in self._known.values() if one.is_up]
+
+    @property
+    def known(self) -> list[Announcement]:
+        """All that were heard of."""
+        return [one.announced for one in self._known.values()]
+
+    def unlinked(self) -> list[Announcement]:
+        """Those that were heard of and whose link does not stand."""
+        return [one.announced for one in self._known.values() if not one.linked]
+
+    def is_linked(self, uuid: bytes) -> bool:
+        """Tell whether a peer's link stands."""
+        one = self._known.get(uuid)
+        return one is not None and one.linked
+
+    def hear(self, peer: Announcement, now: float, *, by: str | None = None) -> list[Step]:
+        """Take note that there is such a node.
+
+        Args:
+            peer: who.
+            now: monotonic seconds.
+            by: the name server that vouches for it; None when a peer said so.
+        """
+        if peer.uuid == self._own.uuid:
+            return []
+        if peer.bus != self._own.bus:
+            self.strangers += 1
+            return []
+        one = self._known.get(peer.uuid)
+        if one is None:
+            if by is None and now - self._gone.get(peer.uuid, -self._lost_after * 4) < self._lost_after * 4:
+                # Others may not have noticed yet that it is gone, and say that it is there.
+                return []
+            if len(self._known) >= MOST:
+                return []
+            one = self._known[peer.uuid] = _Known(peer, now)
+            steps = [Step(Act.CONNECT, peer)]
+        else:
+            steps = []
+        if by is not None:
+            one.vouched.add(by)
+        return steps
+
+    def forsake(self, server: str) -> None:
+        """Take note that a name server does not answer: it vouches for nobody any more."""
+        for one in self._known.values():
+            one.vouched.discard(server)
+
+    def leave(self, uuid: bytes, now: float) -> list[Step]:
+        """Take note that a node said goodbye."""
+        return self._end(uuid, now, Act.LEFT)
+
+    def lose(self, uuid: bytes, now: float, *, by: str) -> list[Step]:
+        """Take note that a name server misses a node; as long as its link stands it is there."""
+        one = self._known.get(uuid)
+        if one is None:
+            return []
+        one.vouched.discard(by)
+        if one.linked or one.vouched:
+            return []
+        return self._end(uuid, now, Act.LOST)
+
+    def link(self, linked: Iterable[Announcement], cut: set[bytes], now: float) -> list[Step]:
+        """Take note of which links stand.
+
+        Args:
+            linked: the nodes whose heralds stand at every publisher where they should.
+            cut: the uuids of those whose connection broke; a herald that is in neither was taken back.
+            now: monotonic seconds.
+        """
+        steps: list[Step] = []
+        standing = {peer.uuid: peer for peer in linked}
+        for peer in standing.values():
+            self._gone.pop(peer.uuid, None)
+            steps += self.hear(peer, now)
+            one = self._known.get(peer.uuid)
+            if one is not None and not one.linked:
+                one.linked, one.since = True, now
+                if not one.is_up:
+                    one.is_up = True
+                    steps.append(Step(Act.UP, one.announced))
+        for uuid, one in list(self._known.items()):
+            if one.linked and uuid not in standing:
+                one.linked, one.since = False, now
+                if uuid not in cut:
+                    steps += self._end(uuid, now, Act.LEFT)
+        return steps
+
+    def tick(self, now: float) -> list[Step]:
+        """See who has been without a link for too long, and whom to connect to anew."""
+        steps: list[Step] = []
+        for uuid, one in list(self._known.items()):
+            if one.linked:
+                continue
+            if now - one.since >= self._lost_after and (one.is_up or not one.vouched):
+                if one.vouched:
+                    one.is_up = False
+                    steps.append(Step(Act.LOST, one.announced))
+                else:
+                    steps += self._end(uuid, now, Act.LOST)
+                    continue
+            if one.vouched and now - max(one.dialled_at, one.since) >= REDIAL_AFTER:
+                one.dialled_at = now
+                steps.append(Step(Act.REDIAL, one.announced))
+        for uuid in [uuid for uuid, at in self._gone.items() if now - at >= 8 * self._lost_after]:
+            del self._gone[uuid]
+        return steps
+
+    def _end(self, uuid: bytes, now: float, act: Act) -> list[Step]:
+        one = self._known.pop(uuid, None)
+        if one is None:
+            return []
+        self._gone[uuid] = now
+        told = [Step(act, one.announced)] if one.is_up else []
+        return [*told, Step(Act.DISCONNECT, one.announced)]

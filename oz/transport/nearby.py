@@ -1,0 +1,99 @@
+"""How nodes of one host find each other without a name server: sockets in a directory of their user."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+LONGEST_PATH = 107
+"""Bytes of the path of a Unix socket. Source: unix(7)."""
+
+_SUFFIX = ".sock"
+
+
+def host_id(directory: Path | None) -> bytes:
+    """Give what processes have in common that can reach each other's sockets in a directory.
+
+    It tells network namespaces apart, which stand for hosts: `_LOCAL.` subjects stay within one.
+
+    Args:
+        directory: where the sockets are; None when there is no such place.
+    """
+    parts = [socket.gethostname()]
+    for path in ("/proc/sys/kernel/random/boot_id",):
+        with suppress(OSError):
+            parts.append(Path(path).read_text())
+    with suppress(OSError):
+        parts.append(str(os.stat("/proc/self/ns/net").st_ino))
+    if directory is not None:
+        with suppress(OSError):
+            status = directory.stat()
+            parts.append(f"{status.st_dev}:{status.st_ino}")
+    else:
+        parts.append(str(os.getpid()))
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+class Nearby:
+    """The sockets of one bus in that directory.
+
+    Attributes:
+        path: that of this node's own socket.
+    """
+
+    __slots__ = ("_directory", "path")
+
+    def __init__(self, directory: Path, uuid: bytes) -> None:
+        """Name this node's own.
+
+        Args:
+            directory: that of the bus; it is there, and nobody else may write to it.
+            uuid: of the node.
+
+        Raises:
+            ValueError: the path would be too long for a socket.
+        """
+        self._directory = directory
+        self.path = directory / f"{uuid.hex()[:16]}{_SUFFIX}"
+        if len(os.fsencode(self.path)) > LONGEST_PATH:
+            raise ValueError(
+                f"{str(self.path)!r} is longer than the {LONGEST_PATH} bytes that a socket's path may have; "
+                "choose a shorter directory="
+            )
+
+    @property
+    def endpoint(self) -> str:
+        """This node's own."""
+        return f"ipc://{self.path}"
+
+    def others(self) -> set[str]:
+        """Give the endpoints of the others, dead ones perhaps among them."""
+        with suppress(OSError):
+            return {
+                f"ipc://{path}"
+                for path in self._directory.iterdir()
+                if path.name.endswith(_SUFFIX) and path != self.path
+            }
+        return set()
+
+    def clear(self, endpoint: str) -> bool:
+        """Remove a socket that nobody listens on any more; tell whether it was one."""
+        path = Path(endpoint.removeprefix("ipc://"))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(0.1)
+            try:
+                probe.connect(str(path))
+            except (ConnectionRefusedError, FileNotFoundError):
+                path.unlink(missing_ok=True)
+                return True
+            except OSError:
+                return False
+        return False
+
+    def remove(self) -> None:
+        """Remove this node's own."""
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
