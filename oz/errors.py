@@ -8,6 +8,8 @@
     ├── PatternTimeout (TimeoutError)    a pattern ran out of time on one subject
     ├── ProtocolError (ValueError)       bytes from a peer that mean nothing here
     ├── Timeout (TimeoutError)           nothing came in the time given
+    ├── NoResponders                     a request that no node on the bus would answer
+    ├── ReplyError (ValueError)          a reply to what is no request
     ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
     ├── TransportUnavailable             this installation lacks the transport
@@ -100,6 +102,14 @@ class ProtocolError(OzError, ValueError):
 
 class Timeout(OzError, TimeoutError):
     """Nothing came in the time given."""
+
+
+class NoResponders(OzError):
+    """A request that no node on the bus has a subscription for, so that nobody would answer."""
+
+
+class ReplyError(OzError, ValueError):
+    """A reply to a message that is no request, or that did not come through a node."""
 
 
 class WouldBlock(OzError, BlockingIOError):

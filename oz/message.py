@@ -8,6 +8,8 @@ from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from oz.errors import ReplyError
+
 
 class Delivery(Protocol):
     """Whom a message is for; a subscriber's route is one."""
@@ -84,6 +86,31 @@ class Message:
     def subscriptions(self) -> tuple[Any, ...]:
         """The subscriptions that the message was delivered for."""
         return self.route.subscriptions
+
+    def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
+        """Answer a request that came through a node.
+
+        Args:
+            payload: bytes, or what the node's codec encodes.
+            headers: go with it.
+
+        Returns:
+            None; on a node for asyncio something to await.
+
+        Raises:
+            ReplyError: the message is no request, or did not come through a node.
+            ClosedError: the node is closed.
+            OwnershipError: it was made before a fork.
+        """
+        if self.reply_to is None:
+            raise ReplyError(f"{self.subject!r} is no request: it came with no subject to answer on")
+        for subscription in self.subscriptions:
+            answer = getattr(subscription, "answer", None)
+            if answer is not None:
+                return answer(self, payload, headers)
+        raise ReplyError(
+            f"{self.subject!r} did not come through a node; publish the answer on {self.reply_to!r}"
+        )
 
     def __repr__(self) -> str:
         """Show subject and payload, a long payload cut."""

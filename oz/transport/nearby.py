@@ -44,20 +44,22 @@ class Nearby:
         path: that of this node's own socket.
     """
 
-    __slots__ = ("_directory", "path")
+    __slots__ = ("_begins", "_directory", "path")
 
-    def __init__(self, directory: Path, uuid: bytes) -> None:
+    def __init__(self, directory: Path, bus: str, uuid: bytes) -> None:
         """Name this node's own.
 
         Args:
-            directory: that of the bus; it is there, and nobody else may write to it.
+            directory: it is there, and nobody else may write to it.
+            bus: the bus; those of others are passed over.
             uuid: of the node.
 
         Raises:
             ValueError: the path would be too long for a socket.
         """
         self._directory = directory
-        self.path = directory / f"{uuid.hex()[:16]}{_SUFFIX}"
+        self._begins = f"{hashlib.blake2b(bus.encode(), digest_size=6).hexdigest()}-"
+        self.path = directory / f"{self._begins}{uuid.hex()[:16]}{_SUFFIX}"
         if len(os.fsencode(self.path)) > LONGEST_PATH:
             raise ValueError(
                 f"{str(self.path)!r} is longer than the {LONGEST_PATH} bytes that a socket's path may have; "
@@ -75,7 +77,7 @@ class Nearby:
             return {
                 f"ipc://{path}"
                 for path in self._directory.iterdir()
-                if path.name.endswith(_SUFFIX) and path != self.path
+                if path.name.startswith(self._begins) and path != self.path
             }
         return set()
 

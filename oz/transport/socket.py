@@ -245,23 +245,27 @@ class BaseSocket(zmq.Socket[Any]):
         return self._own_context
 
     def _end_context(self, timeout: float) -> None:
-        """Wait until all is sent or the linger is over: ending the context is the only way to know."""
-        started = time.monotonic()
-        if sys.is_finalizing():
-            # Python 3.11 would wait for ever for a thread to start, and later ones start none.
-            self.context.destroy()
-            return
-        # In a thread: libzmq can wait there for ever when a peer has left in the wrong moment. It also closes
-        # a monitor that was left open, for which term() would wait for ever.
-        ending = threading.Thread(target=self.context.destroy, name="oz-ending", daemon=True)
-        try:
-            ending.start()
-        except RuntimeError:
-            # From 3.12 on that begins before `is_finalizing` tells.
-            self.context.destroy()
-            return
-        ending.join(timeout + _PATIENCE if timeout < _LONGEST_JOIN else None)
-        if ending.is_alive():
-            _log.warning("closed, but ZeroMQ has not ended its context %g s after its time", _PATIENCE)
-        elif 0 < timeout <= time.monotonic() - started:
-            _log.warning("closed after %g s with messages still unsent", timeout)
+        end_context(self.context, timeout)
+
+
+def end_context(context: zmq.Context[Any], timeout: float) -> None:
+    """Wait until all is sent or the linger is over: ending the context is the only way to know."""
+    started = time.monotonic()
+    if sys.is_finalizing():
+        # Python 3.11 would wait for ever for a thread to start, and later ones start none.
+        context.destroy()
+        return
+    # In a thread: libzmq can wait there for ever when a peer has left in the wrong moment. It also closes
+    # a monitor that was left open, for which term() would wait for ever.
+    ending = threading.Thread(target=context.destroy, name="oz-ending", daemon=True)
+    try:
+        ending.start()
+    except RuntimeError:
+        # From 3.12 on that begins before `is_finalizing` tells.
+        context.destroy()
+        return
+    ending.join(timeout + _PATIENCE if timeout < _LONGEST_JOIN else None)
+    if ending.is_alive():
+        _log.warning("closed, but ZeroMQ has not ended its context %g s after its time", _PATIENCE)
+    elif 0 < timeout <= time.monotonic() - started:
+        _log.warning("closed after %g s with messages still unsent", timeout)

@@ -233,12 +233,16 @@ class SubscriberBase(Asking):
         subscription = Subscription(
             patterns, handler, lambda one: (method := cancel()) and method(one), max_messages
         )
+        self._begin(subscription, terms, last_value=last_value)
+        return subscription
+
+    def _begin(self, subscription: Subscription, terms: Terms, *, last_value: bool) -> None:
+        """Ask for what a subscription wants."""
         with self._guard:
             if self._streams is None:
                 self._ask(Wishes(self._intake.table.add(subscription)))
             else:
                 self._ask(self._streams.add(subscription, terms, last_value=last_value))
-        return subscription
 
     def mark_seen(self, message_ids: Iterable[bytes | tuple[bytes, int]]) -> None:
         """Take messages with these ids for delivered: the subscriptions that stand drop their repeats.

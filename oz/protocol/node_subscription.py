@@ -1,0 +1,51 @@
+"""What `oz.Node.subscribe` gives: a subscription with a queue between the bus and whoever handles it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oz.message import Message
+from oz.protocol.subscriptions import Subscription
+from oz.subjects.pattern import Pattern
+
+
+class NodeSubscription(Subscription):
+    """One call of a node's `subscribe`. Its methods may be called from any thread, handlers included.
+
+    Attributes:
+        group: its queue group, or "".
+        queue: what its messages wait in.
+        answer: publishes a reply to a message; `Message.reply` calls it.
+    """
+
+    __slots__ = ("answer", "group", "queue")
+
+    def __init__(
+        self,
+        patterns: Iterable[Pattern],
+        queue: Any,
+        cancel: Callable[[Subscription], Any],
+        max_messages: int | None,
+        group: str,
+        answer: Callable[[Message, Any, Any], Any],
+    ) -> None:
+        """For `subscribe`."""
+        super().__init__(patterns, queue.put, cancel, max_messages)
+        self.queue = queue
+        self.group = group
+        self.answer = answer
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait to be handled."""
+        return int(self.queue.waiting)
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were let go because too many waited."""
+        return int(self.queue.dropped)
+
+    def unsubscribe(self) -> None:
+        """End it: nothing more is delivered, not even what waits. A second call does nothing."""
+        super().unsubscribe()

@@ -1,0 +1,122 @@
+"""The one thread of a node that touches its sockets, and how others have it do something."""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from oz.errors import ClosedError
+
+_log = logging.getLogger("oz.node")
+
+_Result = TypeVar("_Result")
+
+
+class IOThread:
+    """Runs a node's turn again and again, and in between what other threads give it to do."""
+
+    __slots__ = ("_bell", "_commands", "_is_stopped", "_lock", "_ringer", "_rung", "_thread", "_turn")
+
+    def __init__(self, name: str, turn: Callable[[Callable[[], bool]], None]) -> None:
+        """Start no thread yet.
+
+        Args:
+            name: of the thread.
+            turn: waits for something to do, and does it; it is given a function that tells whether it is to
+                come back soon.
+        """
+        self._turn = turn
+        self._commands: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._is_stopped = False
+        self._rung = False
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ringer.setblocking(False)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start."""
+        self._thread.start()
+
+    @property
+    def bell(self) -> int:
+        """The descriptor that becomes readable when there is something to do."""
+        return self._bell.fileno()
+
+    def is_current(self) -> bool:
+        """Tell whether the caller is this thread."""
+        return threading.current_thread() is self._thread
+
+    def ring(self) -> None:
+        """Have it come back from waiting."""
+        if not self._rung:
+            self._rung = True
+            # An error: full, so that it is rung anyway; or it has ended.
+            with suppress(OSError):
+                self._ringer.send(b"!")
+
+    def hear(self) -> None:
+        """Take note that the bell was rung."""
+        self._rung = False
+        with suppress(OSError):
+            self._bell.recv(4096)
+
+    def call(self, work: Callable[[], _Result]) -> _Result:
+        """Have something done there, and give what comes of it.
+
+        Raises:
+            ClosedError: the thread has ended.
+        """
+        if self.is_current():
+            return work()
+        future: Future[_Result] = Future()
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        with self._lock:
+            if self._is_stopped:
+                raise ClosedError("the node is closed")
+            self._commands.append(run)
+        self.ring()
+        return future.result()
+
+    def stop(self, timeout: float | None) -> bool:
+        """Have it end after what was given to it so far; tell whether it has, within the time."""
+        with self._lock:
+            self._is_stopped = True
+        self.ring()
+        if not self.is_current():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        with self._bell, self._ringer:
+            while True:
+                self.work_off()
+                with self._lock:
+                    if self._is_stopped and not self._commands:
+                        return
+                try:
+                    self._turn(lambda: bool(self._commands) or self._is_stopped)
+                except Exception:
+                    _log.exception("a node failed at its work; it goes on")
+                    # Whatever it is, it must not burn the processor.
+                    select.select([self._bell], [], [], 0.1)
+
+    def work_off(self) -> None:
+        """Do what others have given it to do."""
+        while self._commands:
+            command: Any = self._commands.popleft()
+            command()

@@ -1,0 +1,51 @@
+"""Which address of this host others reach it at."""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Iterable
+
+_SOMEWHERE = ("192.0.2.1", 9)
+"""An address that is nobody's (RFC 5737): the way there is the way out of this host."""
+
+_TCP = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]+|\*)")
+_ANY = ("*", "0.0.0.0", "[::]", "::")
+
+
+def address_towards(endpoints: Iterable[str]) -> str:
+    """Give the address of this host that the peers at some endpoints see it come from.
+
+    Args:
+        endpoints: `tcp://host:port` each; the first that can be resolved counts. Nothing is sent there.
+    """
+    for endpoint in endpoints:
+        found = _TCP.fullmatch(endpoint)
+        if found is None or not found["port"].isdecimal():
+            continue
+        address = _way_to((found["host"].strip("[]"), int(found["port"])))
+        if address is not None:
+            return address
+    return _way_to(_SOMEWHERE) or "127.0.0.1"
+
+
+def _way_to(peer: tuple[str, int]) -> str | None:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(*peer, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.connect(address)
+            own: str = probe.getsockname()[0]
+    except OSError:
+        return None
+    return f"[{own}]" if ":" in own else own
+
+
+def advertised(bound: Iterable[str], address: str) -> tuple[str, ...]:
+    """Give the endpoints to announce: those bound to, with an address in place of all of them."""
+    announced = []
+    for endpoint in bound:
+        found = _TCP.fullmatch(endpoint)
+        if found is not None:
+            host = address if found["host"] in _ANY else found["host"]
+            announced.append(f"tcp://{host}:{found['port']}")
+    return tuple(announced)

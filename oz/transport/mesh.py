@@ -1,0 +1,278 @@
+"""The links of a node: whom it finds, whom it connects to, and who is connected to it.
+
+It is touched by the node's I/O side only, and never waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import zmq
+
+from oz.errors import ProtocolError
+from oz.protocol.enrolment import Enrolment, Heard
+from oz.protocol.heralds import from_text, to_text
+from oz.protocol.membership import Act, Membership, Step
+from oz.transport.nearby import Nearby
+from oz.transport.node_sockets import FOR_EVER, ONCE, NodePublishing, NodeSubscribing, near_origin, wide_origin
+from oz.wire.naming import Announcement, Left
+
+_log = logging.getLogger("oz.node")
+
+SCAN_EVERY = 1.0
+"""Seconds between two looks at the directory where nodes of one host meet."""
+
+LINGER = 2.0
+"""Seconds for which a node that has left is still listened to: what it sent last is on its way."""
+
+
+class Told(Protocol):
+    """Who is told of what happens on the bus."""
+
+    def _peer_changed(self, act: Act, peer: Announcement) -> None: ...
+
+    def _server_changed(self, endpoint: str, *, is_there: bool) -> None: ...
+
+    def _introduce(self, peer: Announcement, text: str) -> None: ...
+
+
+class Mesh:
+    """The links of one node.
+
+    Attributes:
+        own: the node's announcement.
+        membership: its peers.
+        enrolments: what it does with each name server, by endpoint.
+    """
+
+    __slots__ = (
+        "_dialled",
+        "_is_stale",
+        "_is_there",
+        "_leaving",
+        "_near",
+        "_nearby",
+        "_probed",
+        "_scan_at",
+        "_seeds",
+        "_sub",
+        "_told",
+        "_wide",
+        "enrolments",
+        "membership",
+        "own",
+    )
+
+    def __init__(
+        self,
+        membership: Membership,
+        own: Announcement,
+        sockets: tuple[NodeSubscribing, NodePublishing, NodePublishing | None],
+        told: Told,
+        *,
+        servers: Sequence[str] = (),
+        seeds: Sequence[str] = (),
+        nearby: Nearby | None = None,
+    ) -> None:
+        """Put together what the node has; nothing is connected yet.
+
+        Args:
+            membership: the peers.
+            own: the node's announcement.
+            sockets: what it subscribes with, and its publishers: for its host, and for everybody.
+            told: who is told of what happens.
+            servers: the endpoints of name servers.
+            seeds: endpoints of peers that are connected to whether they are there or not.
+            nearby: where nodes of this host are looked for; None when they are not.
+        """
+        self.own = own
+        self.membership = membership
+        self._sub, self._near, self._wide = sockets
+        self._told = told
+        self.enrolments = {endpoint: Enrolment(own, endpoint) for endpoint in servers}
+        self._is_there = dict.fromkeys(servers, False)
+        self._seeds = tuple(seeds)
+        self._nearby = nearby
+        self._dialled: dict[str, bytes] = {}
+        self._leaving: dict[str, tuple[float, bytes]] = {}
+        self._probed: dict[str, float] = {}
+        self._scan_at = 0.0
+        self._is_stale = True
+
+    def start(self, now: float) -> None:
+        """Connect to seeds, and look for nodes of this host."""
+        for seed in self._seeds:
+            self._sub.dial(seed, stop=FOR_EVER)
+        self._scan(now)
+
+    def stir(self) -> None:
+        """Take note that links may have come or gone; any thread may say so."""
+        self._is_stale = True
+
+    # what comes ------------------------------------------------------------------------------------------
+
+    def receive(self, endpoint: str, frame: bytes, now: float) -> None:
+        """Take a frame from a name server."""
+        for event in self.enrolments[endpoint].receive(frame, now):
+            if isinstance(event, Heard):
+                self._do(self.membership.hear(event.announcement, now, by=endpoint), now)
+            elif isinstance(event, Left):
+                # Its link tells when its last messages have come; without one there are none.
+                if not self.membership.is_linked(event.uuid):
+                    self._do(self.membership.leave(event.uuid, now), now)
+            else:
+                self._do(self.membership.lose(event.uuid, now, by=endpoint), now)
+        self._look_at_servers(now)
+
+    def hear_of(self, text: str | bytes, now: float) -> None:
+        """Take what a peer tells of others."""
+        words = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
+        for word in words.split():
+            with suppress(ProtocolError):
+                self._do(self.membership.hear(from_text(word), now), now)
+
+    # what is due -----------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> list[tuple[str, bytes]]:
+        """Do what is due; give the frames that are to be sent to name servers, by endpoint."""
+        if self._is_stale:
+            self._is_stale = False
+            self._look_at_links(now)
+        self._do(self.membership.tick(now), now)
+        self._scan(now)
+        for endpoint in [one for one, (at, _) in self._leaving.items() if now >= at]:
+            self._hang_up(endpoint)
+        self._look_at_servers(now)
+        return [
+            (endpoint, frame) for endpoint, one in self.enrolments.items() for frame in one.tick(now)
+        ]
+
+    def _look_at_links(self, now: float) -> None:
+        publishers = [self._near] if self._wide is None else [self._near, self._wide]
+        linked: list[list[Announcement]] = []
+        cut: set[bytes] = set()
+        for publisher in publishers:
+            standing, broken = publisher.standing()
+            linked.append(standing)
+            cut |= broken
+        seen = [{one.uuid for one in some} for some in linked]
+        whole = [
+            peer
+            for peer in {one.uuid: one for some in linked for one in some}.values()
+            if all(peer.uuid in uuids for uuids, is_due in zip(seen, self._due_at(peer), strict=False) if is_due)
+        ]
+        self._do(self.membership.link(whole, cut, now), now)
+
+    def _due_at(self, peer: Announcement) -> tuple[bool, bool]:
+        """Say which of this node's publishers a peer connects to: that for the host, and the other."""
+        is_near = self._is_near(peer)
+        return is_near, self._wide is not None
+
+    def _is_near(self, peer: Announcement) -> bool:
+        return self.own.near is not None and peer.near is not None and peer.host_id == self.own.host_id
+
+    def _look_at_servers(self, now: float) -> None:
+        for endpoint, enrolment in self.enrolments.items():
+            is_there = enrolment.is_enrolled(now)
+            if is_there != self._is_there[endpoint]:
+                self._is_there[endpoint] = is_there
+                if not is_there:
+                    self.membership.forsake(endpoint)
+                self._told._server_changed(endpoint, is_there=is_there)
+
+    # what is done ----------------------------------------------------------------------------------------
+
+    def _do(self, steps: Iterable[Step], now: float) -> None:
+        for act, peer in steps:
+            if act is Act.CONNECT:
+                self._connect(peer)
+            elif act is Act.REDIAL:
+                for endpoint in self.targets(peer):
+                    self._hang_up(endpoint)
+                self._connect(peer)
+            elif act is Act.DISCONNECT:
+                self._disconnect(peer, now)
+            else:
+                if act is Act.UP and not self.enrolments:
+                    self._told._introduce(peer, " ".join(to_text(one) for one in self.membership.known))
+                self._told._peer_changed(act, peer)
+
+    def targets(self, peer: Announcement) -> list[str]:
+        """Give the endpoints that a peer is connected to by."""
+        near = [peer.near] if peer.near is not None and self._is_near(peer) else []
+        return [*near, *peer.endpoints[:1]]
+
+    def origins(self, peer: Announcement) -> list[bytes]:
+        """Give the publishers of a peer that this node hears."""
+        near = [near_origin(peer.uuid)] if self._is_near(peer) else []
+        return [*near, *([wide_origin(peer.uuid)] if peer.endpoints else [])]
+
+    def _connect(self, peer: Announcement) -> None:
+        for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
+            if endpoint in self._leaving:
+                self._hang_up(endpoint)
+            if endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
+                self._dialled.setdefault(endpoint, peer.uuid)
+            elif not self._sub.hears(origin):
+                self._dialled[endpoint] = peer.uuid
+                try:
+                    self._sub.dial(endpoint, stop=ONCE)
+                except (zmq.ZMQError, ValueError, OSError) as error:
+                    _log.warning("cannot connect to %s at %s: %s", peer.name, endpoint, error)
+
+    def _disconnect(self, peer: Announcement, now: float) -> None:
+        for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
+            if endpoint in self._seeds or self._dialled.get(endpoint) != peer.uuid:
+                self._sub.forget(origin)
+            else:
+                self._leaving[endpoint] = now + LINGER, origin
+
+    def _hang_up(self, endpoint: str) -> None:
+        _, origin = self._leaving.pop(endpoint, (0.0, b""))
+        self._sub.forget(origin)
+        self._probed.pop(endpoint, None)
+        self._dialled.pop(endpoint, None)
+        if endpoint not in self._seeds:
+            self._sub.hang_up(endpoint)
+
+    def _scan(self, now: float) -> None:
+        """Connect to sockets in the directory that nobody told of, and remove those that nobody listens on."""
+        if self._nearby is None or now < self._scan_at:
+            return
+        self._scan_at = now + SCAN_EVERY
+        there = self._nearby.others()
+        known = {peer.near for peer in self.membership.known if self.membership.is_linked(peer.uuid)}
+        for endpoint in there - known:
+            probed_at = self._probed.get(endpoint)
+            if probed_at is None and endpoint not in self._dialled:
+                self._probed[endpoint] = now
+                self._sub.dial(endpoint, stop=ONCE)
+            elif probed_at is not None and now - probed_at >= LINGER and self._nearby.clear(endpoint):
+                self._hang_up(endpoint)
+        for endpoint in self._probed.keys() - there:
+            self._hang_up(endpoint)
+
+    def _unsettled(self) -> list[str]:
+        near = {peer.near for peer in self.membership.known}
+        return [endpoint for endpoint in self._probed if endpoint not in near]
+
+    # readiness -------------------------------------------------------------------------------------------
+
+    @property
+    def is_enrolled(self) -> bool:
+        """Whether some name server is live, or none is needed."""
+        return not self.enrolments or any(self._is_there.values())
+
+    def unready(self) -> list[str]:
+        """Say what is not there yet: empty when every peer that is known can be spoken with both ways."""
+        missing = [] if self.is_enrolled else [f"no name server answers at {', '.join(self.enrolments)}"]
+        missing += [f"whether anybody listens on {one} is not known yet" for one in self._unsettled()]
+        for peer in self.membership.known:
+            if not self.membership.is_linked(peer.uuid):
+                missing.append(f"{peer.name} is not connected to this node")
+            elif not all(self._sub.has_answer(origin) for origin in self.origins(peer)):
+                missing.append(f"{peer.name} has not answered this node's subscriptions")
+        return missing

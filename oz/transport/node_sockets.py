@@ -1,0 +1,160 @@
+"""What the sockets of a node have that others have not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import zmq
+
+from oz.protocol.distinguished import DistinguishedIndex
+from oz.protocol.heralds import NodeRouter
+from oz.protocol.outgoing import OutStream
+from oz.protocol.routing import Router
+from oz.protocol.stats import PublisherStats
+from oz.protocol.streams import Streams
+from oz.transport import endpoints
+from oz.transport.publishing import PublisherBase
+from oz.transport.subscribing import SubscriberBase
+from oz.wire.naming import Announcement
+
+HEARTBEAT_MS = 1_000
+HEARTBEAT_TIMEOUT_MS = 4_000
+"""Milliseconds between two heartbeats on a link, and without any after which it is cut."""
+
+RECONNECT_MS = 100
+LONGEST_RECONNECT_MS = 5_000
+"""Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
+
+ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
+"""Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
+
+
+def wide_origin(uuid: bytes) -> bytes:
+    """Name the publisher of a node that its whole bus hears."""
+    return uuid
+
+
+def near_origin(uuid: bytes) -> bytes:
+    """Name the publisher of a node that only its host hears."""
+    return uuid[:-1] + bytes((uuid[-1] ^ 1,))
+
+
+def make_uuid() -> bytes:
+    """Name a node: 16 random bytes, of which the last is even, so that both its publishers have names."""
+    drawn = os.urandom(16)
+    return drawn[:-1] + bytes((drawn[-1] & 0xFE,))
+
+
+def keep_alive(socket: Any) -> None:
+    """Have a link noticed that is cut without a word."""
+    socket.set(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+    socket.set(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+    socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
+    socket.set(zmq.RECONNECT_IVL_MAX, LONGEST_RECONNECT_MS)
+
+
+class NodePublishing(PublisherBase):
+    """The part of a node's publisher that knows who is connected to it."""
+
+    _origin: bytes
+    _on_interest: Callable[[], None] | None = None
+
+    def __init__(self, *, origin: bytes, on_interest: Callable[[], None], **options: Any) -> None:
+        """Make one that is not bound yet.
+
+        Args:
+            origin: its name.
+            on_interest: called, by any thread, when an interest has come or gone.
+            options: of `oz.Publisher`.
+        """
+        self._origin = origin
+        super().__init__(**options)
+        self._on_interest = on_interest
+        keep_alive(self)
+
+    def _make_origin(self) -> bytes:
+        return self._origin
+
+    def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
+        return NodeRouter(origin, stats)
+
+    def _interest_changed(self) -> None:
+        if self._on_interest is not None:
+            self._on_interest()
+
+    def _admit_endpoint(self, addr: str) -> str:
+        endpoints.check(addr, own_context=False)
+        return addr
+
+    def standing(self) -> tuple[list[Announcement], set[bytes]]:
+        """Give the nodes that are connected, and those whose connection was cut; see `NodeRouter`."""
+        with self._guard:
+            assert isinstance(self._router, NodeRouter)
+            return self._router.standing()
+
+    def streams(self) -> list[OutStream]:
+        """Give the streams that there are."""
+        with self._guard:
+            return list(self._router.streams.values())
+
+    def send_request(
+        self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
+    ) -> Any:
+        """Publish a message that is to be answered; gives what `Outlet.publish` does."""
+        return self._outlet.publish(self, subject, payload, headers, key, None, reply_to)
+
+
+class NodeSubscribing(SubscriberBase):
+    """The part of a node's subscriber that knows whom it hears."""
+
+    def __init__(self, **options: Any) -> None:
+        """Make one that is not connected yet; see `oz.Subscriber`."""
+        super().__init__(filtering="publisher", **options)
+        keep_alive(self)
+
+    @staticmethod
+    def _make_streams(*, dedupe: bool) -> Streams:
+        return Streams(os.urandom, dedupe=dedupe, index=DistinguishedIndex)
+
+    def _admit_endpoint(self, addr: str) -> str:
+        endpoints.check(addr, own_context=False)
+        return addr
+
+    def dial(self, endpoint: str, *, stop: int) -> None:
+        """Connect.
+
+        Args:
+            endpoint: where to.
+            stop: `ONCE` or `FOR_EVER`.
+        """
+        # It counts for what is connected from now on.
+        self.set(zmq.RECONNECT_STOP, stop)
+        self.connect(endpoint)
+
+    def hang_up(self, endpoint: str) -> None:
+        """Disconnect; what had come and was not taken yet is lost."""
+        if endpoint in self._endpoints:
+            self._endpoints.remove(endpoint)
+            self._connections -= 1
+            try:
+                self.disconnect(endpoint)
+            except zmq.ZMQError:
+                # libzmq has given up on it.
+                pass
+
+    def hears(self, origin: bytes) -> bool:
+        """Tell whether a publisher has answered anything."""
+        assert self._streams is not None
+        return any(origin in one.sources for one in self._streams.by_key.values())
+
+    def has_answer(self, origin: bytes) -> bool:
+        """Tell whether a publisher has answered everything that is asked for."""
+        assert self._streams is not None
+        return self._streams.has_answered(origin)
+
+    def forget(self, origin: bytes) -> None:
+        """Forget a publisher that is gone."""
+        assert self._streams is not None
+        self._streams.forget(origin)
