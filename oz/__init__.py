@@ -30,11 +30,14 @@ from oz.errors import (
     JournalMissing,
     LakeError,
     OptionError,
+    NameserverUnavailable,
+    NoResponders,
     OwnershipError,
     OzError,
     PatternError,
     PatternTimeout,
     ProtocolError,
+    ReplyError,
     SinkError,
     SparkMissing,
     SubjectError,
@@ -47,11 +50,13 @@ from oz.errors import (
 from oz.message import Gap, Message
 from oz.protocol.advisory import Advisory
 from oz.protocol.multicast import Multicast
+from oz.protocol.node_stats import NodeStats
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.dialects import DIALECTS
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern, compile, parse, validate_subject
+from oz.sync.node import Node
 from oz.sync.poller import Poller
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
@@ -69,6 +74,10 @@ __all__ = [
     "LakeError",
     "Message",
     "Multicast",
+    "NameserverUnavailable",
+    "NoResponders",
+    "Node",
+    "NodeStats",
     "OptionError",
     "OwnershipError",
     "OzError",
@@ -80,6 +89,7 @@ __all__ = [
     "ProtocolError",
     "Publisher",
     "PublisherStats",
+    "ReplyError",
     "SinkError",
     "SparkMissing",
     "SubjectError",

@@ -151,6 +151,27 @@ class ConfigurationError(OzError, ValueError):
         return f"{self.source}: {self.setting} = {shown}: {self.rule}"
 
 
+class NameserverUnavailable(OzError):
+    """No name server answers: a node announced itself, and did not hear itself.
+
+    Attributes:
+        endpoints: the name servers that were tried.
+        seconds: for how long.
+    """
+
+    def __init__(self, endpoints: Iterable[str], seconds: float) -> None:
+        self.endpoints = tuple(endpoints)
+        self.seconds = seconds
+        super().__init__(self.endpoints, seconds)
+
+    def __str__(self) -> str:
+        tried = ", ".join(self.endpoints) or "none at all"
+        return (
+            f"no name server answered within {self.seconds:g} s; tried {tried}. Start one there with "
+            "`oz nameserver --bind`, or see whether its host and port can be reached from here"
+        )
+
+
 class Undecidable(OzError):
     """How two patterns relate cannot be told for certain, and oz does not guess.
 

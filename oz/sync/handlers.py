@@ -1,0 +1,305 @@
+"""The threads that call the handlers of a node's subscriptions, and what they find to do.
+
+The thread that receives only puts messages into queues. A queue with messages stands in the line of the pool;
+a thread that takes it out handles its messages one after the other, and when others stand in line puts it at
+their end after a while. So a slow handler fills its own queue, and a full queue starves nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import SimpleQueue
+from time import monotonic
+from typing import Any
+
+from oz.errors import ClosedError
+from oz.message import Message
+from oz.protocol.lanes import Lane, Lanes
+from oz.transport.handling import HandledQueueBase, HandlersBase
+
+_log = logging.getLogger("oz.handlers")
+
+_SLICE = 0.001
+"""Seconds after which a lane goes to the end of the line, when anybody else stands in it."""
+
+MOST_THREADS = 1024
+"""The largest pool."""
+
+Work = Callable[[], None]
+
+
+class Handlers(HandlersBase):
+    """A bounded pool of daemon threads. Every method may be called from any thread and from signal handlers.
+
+    Attributes:
+        free: threads that wait for work, less the work that waits for threads.
+    """
+
+    def __init__(self, size: int) -> None:
+        """Start no thread yet: that happens when there is work.
+
+        Args:
+            size: threads at most, 1 to 1,024.
+
+        Raises:
+            ValueError: `size` is not one of these.
+        """
+        super().__init__(size, MOST_THREADS)
+        self.free = 0
+        self._leaving = self._started = 0
+        self._line: SimpleQueue[Work | None] = SimpleQueue()
+        self._threads: set[threading.Thread] = set()
+        self._ended = threading.Condition(self._guard)  # type: ignore[arg-type]
+
+    def is_worker(self, one: object) -> bool:
+        """Tell whether a thread is one of the pool's."""
+        return one in self._threads
+
+    def submit(self, work: Work) -> None:
+        """Have work done by one of the threads.
+
+        Args:
+            work: is called once. What it raises is logged.
+
+        Raises:
+            ClosedError: the pool is closed.
+            OwnershipError: it was made before a fork, in the parent process.
+            RuntimeError: the system gives no thread, and there is none yet.
+        """
+        with self._guard:
+            if self._is_closed:
+                raise ClosedError("the pool of handlers is closed; nothing more is handled")
+            if self.free <= 0:
+                self._grow()
+            self._line.put(work)
+            self.free -= 1
+
+    def close(self, timeout: float | None = None) -> bool:
+        """Take no more work, and let the threads end. Queues keep what waits in them.
+
+        A handler may call it: its own thread ends when the handler has returned.
+
+        Args:
+            timeout: seconds to wait for handlers that are running; None waits for as long as they do.
+
+        Returns:
+            Whether all threads but the caller's have ended. The others are daemons: they hold up no exit.
+        """
+        if self._guard.is_foreign:
+            return True
+        with self._guard:
+            self._is_closed = True
+            for _ in range(len(self._threads) - self._leaving):
+                self._dismiss()
+            threads = set(self._threads)
+        self._wake_all()
+        ends = None if timeout is None else monotonic() + timeout
+        with self.stand_still() as is_worker, self._ended:
+            while threads & self._threads - (self.still if is_worker else set()):
+                left = _left(ends)
+                if left == 0:
+                    return False
+                self._ended.wait(left)
+        for thread in threads - self._threads:
+            # It has nothing more to do than to end.
+            thread.join(_left(ends))
+        return True
+
+    @contextmanager
+    def lend(self) -> Iterator[None]:
+        """Let another thread take the place of this one while it waits for what the pool may have to do.
+
+        For what blocks inside a handler; in threads that are not the pool's it does nothing.
+        """
+        if threading.current_thread() not in self._threads:
+            yield
+            return
+        with self._guard:
+            self._lent += 1
+            if self.free < 0 and not self._is_closed:
+                self._grow()
+        try:
+            yield
+        finally:
+            if not self._guard.is_foreign:
+                with self._guard:
+                    self._lent -= 1
+                    if len(self._threads) - self._leaving > self._size + self._lent:
+                        self._dismiss()
+
+    @contextmanager
+    def stand_still(self) -> Iterator[bool]:
+        """Lend this thread while it waits for handlers to end. It is given whether it is one of the pool's."""
+        me = threading.current_thread()
+        if me not in self._threads:
+            yield False
+            return
+        with self.lend():
+            is_first = me not in self.still
+            self.still.add(me)
+            with self._ended:
+                self._ended.notify_all()
+            self._wake_all()
+            try:
+                yield True
+            finally:
+                if is_first:
+                    self.still.discard(me)
+
+    def _grow(self) -> None:
+        if len(self._threads) - self._leaving >= self._size + self._lent:
+            return
+        self._started += 1
+        thread = threading.Thread(target=self._run, name=f"oz-handler-{self._started}", daemon=True)
+        self._threads.add(thread)
+        try:
+            thread.start()
+        except RuntimeError:
+            self._threads.discard(thread)
+            if not self._threads:
+                raise
+            _log.warning("no more than %d threads can be had for handlers", len(self._threads))
+        else:
+            self.free += 1
+
+    def _dismiss(self) -> None:
+        """Have one thread end when it comes to this."""
+        self._leaving += 1
+        self.free -= 1
+        self._line.put(None)
+
+    def _run(self) -> None:
+        while (work := self._line.get()) is not None:
+            try:
+                work()
+            except BaseException:
+                _log.exception("a thread of the handlers failed at its work; it goes on")
+            # What was done must not be kept by waiting for more.
+            work = None
+            if self._guard.is_foreign:
+                return
+            with self._guard:
+                self.free += 1
+        with self._ended:
+            self._leaving -= 1
+            self._threads.discard(threading.current_thread())
+            self._ended.notify_all()
+
+    def _forget(self) -> None:
+        """Be empty in the child of a fork, which has none of the threads."""
+        self._is_closed = True
+        self._threads = set()
+        # A handler that forked and goes on looks at its next message only after it has looked here.
+        self.free = -1
+
+
+class HandledQueue(HandledQueueBase):
+    """One subscription's messages on their way to its handler, which threads call.
+
+    Any thread may use it. `failed` is called in the handler's thread.
+    """
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        lanes: Lanes,
+        handler: Callable[[Message], Any],
+        failed: Callable[[Message, BaseException], None],
+        dropped: Callable[[int, Message], None],
+    ) -> None:
+        """Start empty; the arguments are those of `HandledQueueBase`."""
+        super().__init__(handlers, lanes, handler, failed, dropped)
+        self._handlers = handlers
+        self._changed = threading.Condition(self._guard)  # type: ignore[arg-type]
+        self._waiters = 0
+
+    def drain(self, timeout: float | None = None) -> bool:
+        """Wait until nothing waits and nothing is being handled.
+
+        A handler of this very queue waits for the others, not for itself nor for what only it holds up.
+
+        Args:
+            timeout: seconds to wait at most; None waits for as long as the handlers take.
+
+        Returns:
+            Whether everything was handled. False also when messages are left and nobody will handle them:
+            the pool is closed, or they stand behind the message whose handler asks.
+        """
+        if self._guard.is_foreign:
+            return True
+        ends = None if timeout is None else monotonic() + timeout
+        me = threading.current_thread()
+        with self._handlers.stand_still(), self._changed:
+            self._waiters += 1
+            try:
+                while not self._is_done(me):
+                    left = _left(ends)
+                    if left == 0:
+                        return False
+                    self._changed.wait(left)
+                return not len(self._lanes)
+            finally:
+                self._waiters -= 1
+
+    def wake(self) -> None:
+        """Have those who wait for the queue look at it again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _work_off(self, lane: Lane) -> None:
+        """Handle a lane's messages, for a while or to the last."""
+        me = threading.current_thread()
+        with self._guard:
+            if self._handlers.closed:
+                self._lanes.leave(lane)
+                self._changed.notify_all()
+                return
+            self._busy[me] = lane
+        is_empty = False
+        try:
+            is_empty = self._handle(lane)
+        finally:
+            if not self._guard.is_foreign:
+                with self._guard:
+                    del self._busy[me]
+                    self._go_on(lane, is_empty)
+                    if self._waiters:
+                        self._changed.notify_all()
+
+    def _go_on(self, lane: Lane, is_empty: bool) -> None:
+        if is_empty:
+            return
+        try:
+            self._handlers.submit(self._works[lane])
+        except ClosedError:
+            self._lanes.leave(lane)
+
+    def _handle(self, lane: Lane) -> bool:
+        """Handle messages until there are none, which gives True, or others have waited long enough."""
+        pop, handler, handlers = lane.pop, self._handler, self._handlers
+        ends = monotonic() + _SLICE
+        while True:
+            try:
+                message = pop()
+            except IndexError:
+                last = self._lanes.take(lane)
+                if last is None:
+                    return True
+                message = last
+            try:
+                handler(message)
+            except BaseException as error:
+                # SystemExit and KeyboardInterrupt too: a thread would end of them without a word.
+                lane.failed += 1
+                self._report(message, error)
+            else:
+                lane.handled += 1
+            if handlers.free < 0 and (monotonic() > ends or self._guard.is_foreign):
+                return False
+
+
+def _left(ends: float | None) -> float | None:
+    return None if ends is None else max(0.0, ends - monotonic())

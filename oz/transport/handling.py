@@ -1,0 +1,183 @@
+"""A queue of messages for a handler, without what differs between threads and tasks."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from oz.message import Message
+from oz.protocol.lanes import Lane, Lanes
+from oz.transport.guard import Guard
+
+_log = logging.getLogger("oz.handlers")
+
+
+class HandlersBase(ABC):
+    """Who works queues off: a bounded number of workers, which are threads or tasks.
+
+    Attributes:
+        still: workers whose handler waits for others to end. They do not wait for each other.
+    """
+
+    def __init__(self, size: int, most: int) -> None:
+        """Start no worker yet: that happens when there is work.
+
+        Raises:
+            ValueError: `size` is not a number from 1 to `most`.
+        """
+        if not 1 <= size <= most:
+            raise ValueError(f"a pool of {size!r} cannot handle anything; give a size from 1 to {most:,}")
+        self.still: set[Any] = set()
+        self._size = size
+        self._lent = 0
+        self._is_closed = False
+        self._queues: weakref.WeakSet[HandledQueueBase] = weakref.WeakSet()
+        self._guard = Guard()
+        self._guard.when_disowned = self._forget
+
+    @property
+    def closed(self) -> bool:
+        """Whether it takes no more work."""
+        return self._is_closed
+
+    @abstractmethod
+    def submit(self, work: Callable[[], Any]) -> None:
+        """Have work done."""
+
+    @abstractmethod
+    def is_worker(self, one: Any) -> bool:
+        """Tell whether a thread or task is one of the pool's."""
+
+    def watch(self, queue: HandledQueueBase) -> None:
+        """Tell a queue, for as long as it lives, when the pool is closed or a worker stands still."""
+        with self._guard:
+            self._queues.add(queue)
+
+    def _wake_all(self) -> None:
+        with self._guard:
+            queues = list(self._queues)
+        for queue in queues:
+            queue.wake()
+
+    @abstractmethod
+    def _forget(self) -> None:
+        """Be empty in the child of a fork."""
+
+
+class HandledQueueBase(ABC):
+    """One subscription's messages on their way to its handler."""
+
+    def __init__(
+        self,
+        handlers: HandlersBase,
+        lanes: Lanes,
+        handler: Callable[[Message], Any],
+        failed: Callable[[Message, BaseException], None],
+        dropped: Callable[[int, Message], None],
+    ) -> None:
+        """Start empty.
+
+        Args:
+            handlers: the pool whose threads or tasks call the handler.
+            lanes: its own, which are empty; they are given a lock here.
+            handler: is called with each message.
+            failed: is called where the handler was, with a message and what the handler raised at it.
+            dropped: is called where `put` is, with how many messages were let go and the message that was
+                put. What these two raise is logged.
+        """
+        self._lanes = lanes
+        self._handler = handler
+        self._failed = failed
+        self._dropped = dropped
+        self._works: dict[Lane, Callable[[], Any]] = {
+            lane: partial(self._work_off, lane) for lane in lanes.lanes
+        }
+        # Who, a thread or a task, works off which lane.
+        self._busy: dict[Any, Lane] = {}
+        self._pool = handlers
+        self._guard = lanes.lock = Guard()
+        handlers.watch(self)
+
+    @property
+    def handled(self) -> int:
+        """Messages that were handled, without those at which the handler raised."""
+        return sum(lane.handled for lane in self._works)
+
+    @property
+    def failed(self) -> int:
+        """Messages at which the handler raised, or was cancelled."""
+        return sum(lane.failed for lane in self._works)
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were let go because too many waited."""
+        return self._lanes.dropped
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait; without those that are being handled."""
+        return 0 if self._guard.is_foreign else len(self._lanes)
+
+    def put(self, message: Message) -> None:
+        """Have a message handled. It never waits for a handler.
+
+        Raises:
+            ClosedError: the pool is closed.
+            OwnershipError: it was made before a fork, in the parent process.
+            RuntimeError: there is no loop, or the system gives no thread, to handle anything.
+        """
+        lane, dropped = self._lanes.put(message)
+        if lane is not None:
+            self._submit(lane)
+        if dropped:
+            try:
+                self._dropped(dropped, message)
+            except Exception:
+                _log.exception("reporting a message that was dropped failed")
+
+    def clear(self) -> int:
+        """Forget what waits; what is being handled goes on. Give how many messages that were."""
+        return self._forget(self._lanes.clear)
+
+    def close(self) -> int:
+        """Forget what waits, and ignore what is still put. Give how many messages waited."""
+        return self._forget(self._lanes.close)
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Have those who wait for the queue look at it again."""
+
+    @abstractmethod
+    def _work_off(self, lane: Lane) -> Any:
+        """Handle a lane's messages, for a while or to the last."""
+
+    def _forget(self, messages: Callable[[], int]) -> int:
+        if self._guard.is_foreign:
+            return 0
+        count = messages()
+        self.wake()
+        return count
+
+    def _is_done(self, me: Any) -> bool:
+        """Tell whether there is nothing more to wait for, for this thread or task."""
+        still = self._pool.still if self._pool.is_worker(me) else ()
+        if any(one not in still for one in self._busy):
+            return False
+        return self._pool.closed or not self._lanes.waiting_beside(self._busy.values())
+
+    def _submit(self, lane: Lane) -> None:
+        try:
+            self._pool.submit(self._works[lane])
+        except BaseException:
+            self._lanes.leave(lane)
+            raise
+
+    def _report(self, message: Message, error: BaseException) -> None:
+        try:
+            self._failed(message, error)
+        except Exception:
+            _log.exception("reporting that a handler raised failed; it had raised %r", error)
