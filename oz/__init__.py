@@ -23,6 +23,7 @@ function::
 from oz import asyncio
 from oz.errors import (
     ClosedError,
+    ConfigurationError,
     JavaMissing,
     JournalError,
     JournalFull,
@@ -58,6 +59,7 @@ __all__ = [
     "DIALECTS",
     "Advisory",
     "ClosedError",
+    "ConfigurationError",
     "Gap",
     "JavaMissing",
     "JournalError",

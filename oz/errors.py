@@ -10,6 +10,7 @@
     ├── Timeout (TimeoutError)           nothing came in the time given
     ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
+    ├── ConfigurationError (ValueError)  a setting, or the file it stands in, that makes no sense
     ├── TransportUnavailable             this installation lacks the transport
     ├── JournalError                     a journal that cannot be read or written as asked
     │   └── JournalFull                  no room for what was to be appended
@@ -112,6 +113,32 @@ class OwnershipError(OzError, RuntimeError):
 
 class TransportUnavailable(OzError):
     """This installation of ZeroMQ lacks the transport that an endpoint names."""
+
+
+class ConfigurationError(OzError, ValueError):
+    """A setting of a node, or the file it stands in, that makes no sense.
+
+    Attributes:
+        setting: its name; None when the file as a whole is wrong.
+        value: what was given.
+        source: where: "argument", "environment variable OZ_BUS", "file /x/oz.toml" or "default".
+        rule: what is wrong with it, and what to do.
+    """
+
+    def __init__(self, setting: str | None, value: object, source: str, rule: str) -> None:
+        super().__init__(setting, value, source, rule)
+        self.setting = setting
+        self.value = value
+        self.source = source
+        self.rule = rule
+
+    def __str__(self) -> str:
+        if self.setting is None:
+            return f"{self.source}: {self.rule}"
+        shown = repr(self.value)
+        if len(shown) > 120:
+            shown = f"{shown[:100]}…"
+        return f"{self.source}: {self.setting} = {shown}: {self.rule}"
 
 
 class Undecidable(OzError):

@@ -1,0 +1,127 @@
+"""The TOML file: which one is read, and its table `[node]`."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from oz.configuration.settings import BY_NAME, meant
+from oz.errors import ConfigurationError
+
+VARIABLE = "OZ_CONFIG"
+FILE = "oz.toml"
+TABLE = "node"
+
+_ANOTHER = f"or name another file with {VARIABLE}; {VARIABLE}=/dev/null is none"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A file that may hold settings.
+
+    Attributes:
+        path: its absolute path.
+        place: why it is looked at.
+        state: "read", "wrong", "not there", or "not needed" as one before it was there.
+    """
+
+    path: Path
+    place: str
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the files said.
+
+    Attributes:
+        candidates: all that were looked at, in order.
+        path: the one that was read.
+        table: its table.
+        faults: what is wrong with it, but for values.
+    """
+
+    candidates: tuple[Candidate, ...]
+    path: Path | None = None
+    table: Mapping[str, Any] = field(default_factory=dict)
+    faults: tuple[ConfigurationError, ...] = ()
+
+
+def look() -> Found:
+    """Read the first file that is there: `$OZ_CONFIG` alone, or else `./oz.toml`, or else the user's."""
+    places = _places()
+    at = next((at for at, (path, _) in enumerate(places) if os.path.isfile(path)), len(places))
+    if os.environ.get(VARIABLE):
+        at = 0  # also when it is not there, which is an error
+    table: dict[str, Any] = {}
+    faults: list[ConfigurationError] = []
+    if at < len(places):
+        table, faults = _read(*places[at])
+    states = ["not there"] * at + ["wrong" if faults else "read"] + ["not needed"] * len(places)
+    candidates = tuple(Candidate(*place, state) for place, state in zip(places, states, strict=False))
+    return Found(candidates, places[at][0] if at < len(places) else None, table, tuple(faults))
+
+
+def _places() -> list[tuple[Path, str]]:
+    named = os.environ.get(VARIABLE)
+    if named:
+        return [(Path(os.path.abspath(os.path.expanduser(named))), VARIABLE)]
+    places = []
+    with suppress(OSError):  # it was removed
+        places.append((Path.cwd() / FILE, "working directory"))
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    # A relative path there is to be ignored (XDG Base Directory Specification 0.8).
+    home = home if os.path.isabs(home) else os.path.expanduser("~/.config")
+    if os.path.isabs(home):
+        places.append((Path(home, "oz", "config.toml"), "user's configuration"))
+    return places
+
+
+def _read(path: Path, place: str) -> tuple[dict[str, Any], list[ConfigurationError]]:
+    """Give the table, without what no setting is called, and what is wrong with the file."""
+    try:
+        with path.open("rb") as file:
+            if place == "working directory" and _is_planted(path, file):
+                return {}, [_fault(path, f"{_PLANTED}{VARIABLE}={path}")]
+            whole = tomllib.load(file)
+    except OSError as error:
+        return {}, [_fault(path, f"{error.strerror or error}; make it readable, {_ANOTHER}")]
+    # Numbers of thousands of digits and text that is not UTF-8 are ValueErrors, as bad TOML is.
+    except (ValueError, RecursionError) as error:
+        return {}, [_fault(path, f"no TOML: {error}; correct it, {_ANOTHER}")]
+    table = whole.pop(TABLE, {})
+    if not isinstance(table, dict):
+        return {}, [_fault(path, f"write settings below a line [{TABLE}]", TABLE, table)]
+    # Tables of other names are somebody else's.
+    strays = {key: value for key, value in whole.items() if not isinstance(value, dict)}
+    faults = [
+        _fault(path, f"write it below a line [{TABLE}], or remove it", *stray) for stray in strays.items()
+    ]
+    faults += [_unknown(path, key, table[key]) for key in table if key not in BY_NAME]
+    return {key: value for key, value in table.items() if key in BY_NAME}, faults
+
+
+_PLANTED = "somebody else put it where anybody can write; read it, and if you trust it say so: "
+
+
+def _is_planted(path: Path, file: BinaryIO) -> bool:
+    """Tell whether somebody else put it there: what starts in /tmp must not obey whoever writes there."""
+    owners = {path.lstat().st_uid, os.fstat(file.fileno()).st_uid}
+    is_open_to_all = bool(path.parent.stat().st_mode & stat.S_IWOTH)
+    return is_open_to_all and not owners <= {0, os.geteuid()}
+
+
+def _unknown(path: Path, key: str, value: object) -> ConfigurationError:
+    guess = meant(key, BY_NAME)
+    advice = f"did you mean {guess}?" if guess else f"there are {', '.join(BY_NAME)}"
+    return _fault(path, f"no setting is called so; {advice}", key, value)
+
+
+def _fault(path: Path, rule: str, key: str | None = None, value: object = None) -> ConfigurationError:
+    return ConfigurationError(key, value, f"file {path}", rule)

@@ -1,0 +1,151 @@
+"""Puts arguments, environment variables, the file and defaults together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NoReturn
+
+from oz.configuration import files
+from oz.configuration.settings import BY_NAME, DEFINITIONS, Definition, Setting, meant
+from oz.errors import ConfigurationError
+
+
+class Configuration:
+    """What a node goes by; it does not change.
+
+    Attributes:
+        bus: the bus to join.
+        name: what the node is called; None for the program's name and its process id.
+        nameserver: endpoints of name servers.
+        bind: endpoints at which nodes of other hosts connect to it.
+        peers: endpoints of nodes to connect to.
+        dialect: that of its patterns.
+        codec: what payloads are: a name, or an object with `encode` and `decode`.
+        join_timeout: how long to wait for a name server, in seconds.
+        directory: where nodes of one host find each other; `private_directory` makes it.
+        threads: the most handlers that run at once.
+        lost_after: after how many seconds of silence a peer is lost.
+        sources: where each came from, by name, as `Setting.source`.
+    """
+
+    bus: str
+    name: str | None
+    nameserver: tuple[str, ...]
+    bind: tuple[str, ...]
+    peers: tuple[str, ...]
+    dialect: str
+    codec: Any
+    join_timeout: float
+    directory: Path
+    threads: int
+    lost_after: float
+    sources: Mapping[str, str]
+
+    def __init__(self, settings: tuple[Setting, ...]) -> None:
+        sources = MappingProxyType({one.name: one.source for one in settings})
+        vars(self).update({one.name: one.value for one in settings}, sources=sources)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a configuration does not change; resolve({name}=…) makes another")
+
+    def __repr__(self) -> str:
+        given = (
+            f"{one}={getattr(self, one)!r}" for one, source in self.sources.items() if source != "default"
+        )
+        return f"Configuration({', '.join(given)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """All that was found, also what is wrong.
+
+    Attributes:
+        settings: every setting; a wrong one has the value as it was written.
+        candidates: the files that were looked at.
+        faults: what is wrong, the worst first.
+        unused: environment variables that no setting has, each with the one that was probably meant.
+    """
+
+    settings: tuple[Setting, ...]
+    candidates: tuple[files.Candidate, ...]
+    faults: tuple[ConfigurationError, ...]
+    unused: Mapping[str, str]
+
+
+def resolve(**given: Any) -> Configuration:
+    """Put together what a node goes by, and check all of it, also what something else goes before.
+
+    Args:
+        given: arguments by the name of the setting; None is as good as not given.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or something in it, in the environment or in the
+            arguments is wrong.
+        TypeError: no setting has the name of an argument.
+    """
+    found = survey(**given)
+    if found.faults:
+        raise found.faults[0]
+    return Configuration(found.settings)
+
+
+def survey(**given: Any) -> Survey:
+    """Find out all that `resolve` would, and what is wrong, without raising it.
+
+    Args:
+        given: as for `resolve`.
+
+    Raises:
+        TypeError: no setting has the name of an argument.
+    """
+    for name in given:
+        if name not in BY_NAME:
+            raise TypeError(f"no setting is called {name!r}; there are {', '.join(BY_NAME)}")
+    found = files.look()
+    faults = list(found.faults)
+    settings = tuple(_settle(one, _offers(one, given, found), faults) for one in DEFINITIONS)
+    return Survey(settings, found.candidates, tuple(faults), _unused())
+
+
+_Offer = tuple[Setting, Callable[[Any], Any]]
+
+
+def _offers(definition: Definition, given: Mapping[str, Any], found: files.Found) -> Iterator[_Offer]:
+    """Yield the values that a setting is offered, the one that counts first, with what checks each."""
+    name, kind = definition.name, definition.kind
+    if given.get(name) is not None:
+        yield Setting(name, given[name], "argument"), kind.check
+    text = os.environ.get(definition.variable)
+    if text:
+        yield Setting(name, text, f"environment variable {definition.variable}"), kind.from_text
+    if name in found.table:
+        yield Setting(name, found.table[name], f"file {found.path}"), kind.check
+
+
+def _settle(definition: Definition, offers: Iterator[_Offer], faults: list[ConfigurationError]) -> Setting:
+    """Check all that a setting is offered, and give the first."""
+    checked = [_checked(offer, check, faults) for offer, check in offers]
+    if checked:
+        return checked[0]
+    default = Setting(definition.name, definition.default(), "default")
+    return default if default.value is None else _checked(default, definition.kind.check, faults)
+
+
+def _checked(offer: Setting, check: Callable[[Any], Any], faults: list[ConfigurationError]) -> Setting:
+    try:
+        return Setting(offer.name, check(offer.value), offer.source)
+    except ValueError as error:
+        faults.append(ConfigurationError(offer.name, offer.value, offer.source, str(error)))
+        return offer
+
+
+def _unused() -> dict[str, str]:
+    """Find variables that look like one that a setting has, as OZ_NAMESERVERS does."""
+    known = {one.variable for one in DEFINITIONS} | {files.VARIABLE}
+    strangers = sorted(name for name in os.environ if name.startswith("OZ_") and name not in known)
+    guesses = ((name, meant(name, known)) for name in strangers)
+    return {name: guess for name, guess in guesses if guess}

@@ -1,0 +1,49 @@
+"""A user who has set nothing, in an empty directory; what a test sets is all there is."""
+
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(("OZ_", "XDG_")):
+            monkeypatch.delenv(name)
+    home = tmp_path / "home"
+    work = tmp_path / "work"
+    home.mkdir()
+    work.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("TMPDIR", "/tmp")
+    monkeypatch.chdir(work)
+    return home
+
+
+@pytest.fixture
+def write_file(tmp_path):
+    """Write a TOML file, `./oz.toml` unless something else is said, and give its path."""
+
+    def write(text, name="work/oz.toml"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return path
+
+    return write
+
+
+@pytest.fixture
+def somebody_else(monkeypatch):
+    """Give files to another user: root can, and for anybody else it is enough to be somebody else."""
+    me = os.geteuid()
+
+    def give(*paths):
+        if me != 0:
+            monkeypatch.setattr(os, "geteuid", lambda: me + 1)
+            return me
+        for path in paths:
+            os.chown(path, 12_345, -1, follow_symlinks=False)
+        return 12_345
+
+    return give

@@ -1,0 +1,158 @@
+import os
+from pathlib import Path
+
+import pytest
+
+import oz
+from oz.configuration import resolve, survey
+
+
+def states():
+    return {one.path: one.state for one in survey().candidates}
+
+
+def test_the_working_directory_goes_before_the_users_configuration(write_file):
+    ours = write_file('[node]\nbus = "work"\n')
+    users = write_file('[node]\nbus = "user"\n', "home/.config/oz/config.toml")
+    assert resolve().bus == "work"
+    assert states() == {ours: "read", users: "not needed"}
+    ours.unlink()
+    assert resolve().bus == "user"
+    assert states() == {ours: "not there", users: "read"}
+
+
+def test_only_one_file_is_read(write_file):
+    write_file('[node]\nbus = "work"\n')
+    write_file("[node]\nthreads = 3\n", "home/.config/oz/config.toml")
+    assert resolve().threads == 8
+
+
+def test_the_users_configuration_is_where_xdg_config_home_says(tmp_path, monkeypatch, write_file):
+    write_file('[node]\nbus = "home"\n', "home/.config/oz/config.toml")
+    write_file('[node]\nbus = "xdg"\n', "xdg/oz/config.toml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    assert resolve().bus == "xdg"
+
+
+def test_a_relative_xdg_config_home_is_ignored(monkeypatch, write_file):
+    write_file('[node]\nbus = "home"\n', "home/.config/oz/config.toml")
+    write_file('[node]\nbus = "xdg"\n', "work/xdg/oz/config.toml")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "xdg")
+    assert resolve().bus == "home"
+
+
+def test_oz_config_names_the_only_file(monkeypatch, write_file):
+    write_file('[node]\nbus = "work"\n')
+    named = write_file('[node]\nbus = "named"\n', "elsewhere/my.toml")
+    monkeypatch.setenv("OZ_CONFIG", str(named))
+    assert resolve().bus == "named"
+    assert resolve().sources["bus"] == f"file {named}"
+    assert states() == {named: "read"}
+
+
+@pytest.mark.parametrize("written", ["../elsewhere/my.toml", "~/../elsewhere/my.toml"])
+def test_oz_config_may_be_relative_or_begin_at_home(written, monkeypatch, write_file):
+    named = write_file('[node]\nbus = "named"\n', "elsewhere/my.toml")
+    monkeypatch.setenv("OZ_CONFIG", written)
+    assert resolve().sources["bus"] == f"file {named}"
+
+
+def test_oz_config_can_name_no_file_at_all(monkeypatch, write_file):
+    write_file("[node]\nthreads = 0\n")
+    monkeypatch.setenv("OZ_CONFIG", "/dev/null")
+    assert resolve().threads == 8
+
+
+def test_a_file_that_oz_config_names_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("OZ_CONFIG", str(tmp_path / "gone.toml"))
+    with pytest.raises(oz.ConfigurationError, match=r"gone\.toml: No such file.*OZ_CONFIG"):
+        resolve()
+    assert states() == {tmp_path / "gone.toml": "wrong"}
+
+
+def test_a_directory_is_no_file(tmp_path, monkeypatch):
+    (tmp_path / "work" / "oz.toml").mkdir()
+    assert resolve().bus == "default"
+    monkeypatch.setenv("OZ_CONFIG", "oz.toml")
+    with pytest.raises(oz.ConfigurationError, match=r"oz\.toml: Is a directory"):
+        resolve()
+
+
+BROKEN = [
+    b"[node\n",
+    b"[node]\nbus = default\n",
+    b'[node]\nbus = "\xff"\n',
+    b"[node]\nthreads = " + b"9" * 5_000 + b"\n",
+    b"[node]\nthreads = " + b"[" * 5_000 + b"\n",
+]
+
+
+@pytest.mark.parametrize("text", BROKEN, ids=range(len(BROKEN)))
+def test_a_file_that_is_no_toml_is_named_with_what_to_do(text, write_file):
+    path = write_file(text)
+    with pytest.raises(oz.ConfigurationError) as caught:
+        resolve()
+    assert str(caught.value).startswith(f"file {path}: no TOML: ")
+    assert "OZ_CONFIG" in str(caught.value)
+    assert caught.value.setting is None
+
+
+def test_a_key_that_no_setting_has_is_refused_with_what_was_meant(write_file):
+    path = write_file('[node]\nname_server = "tcp://ns1:5756"\n')
+    with pytest.raises(oz.ConfigurationError) as caught:
+        resolve()
+    assert str(caught.value) == (
+        f"file {path}: name_server = 'tcp://ns1:5756': no setting is called so; did you mean nameserver?"
+    )
+    write_file("[node]\nxyzzy = 1\n")
+    with pytest.raises(
+        oz.ConfigurationError, match="xyzzy = 1: no setting is called so; there are bus, name"
+    ):
+        resolve()
+
+
+def test_settings_stand_in_their_table(write_file):
+    write_file('bus = "trading"\n')
+    with pytest.raises(oz.ConfigurationError, match=r"bus = 'trading': write it below a line \[node\]"):
+        resolve()
+    write_file('node = "trading"\n')
+    with pytest.raises(
+        oz.ConfigurationError, match=r"node = 'trading': write settings below a line \[node\]"
+    ):
+        resolve()
+
+
+def test_tables_of_others_are_left_alone(write_file):
+    write_file('[tool]\nbus = "theirs"\n[node]\nbus = "ours"\n')
+    assert resolve().bus == "ours"
+
+
+def test_a_file_that_somebody_else_put_where_anybody_can_write_is_not_obeyed(
+    write_file, monkeypatch, somebody_else
+):
+    path = write_file('[node]\nbus = "theirs"\n')
+    path.parent.chmod(0o1777)
+    assert resolve().bus == "theirs"
+    somebody_else(path)
+    with pytest.raises(oz.ConfigurationError, match=r"somebody else put it.*OZ_CONFIG="):
+        resolve()
+    monkeypatch.setenv("OZ_CONFIG", str(path))
+    assert resolve().bus == "theirs"
+
+
+def test_a_working_directory_that_was_removed_holds_no_file(tmp_path, monkeypatch, write_file):
+    write_file('[node]\nbus = "user"\n', "home/.config/oz/config.toml")
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert resolve().bus == "user"
+    monkeypatch.chdir(Path("/"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_named(write_file):
+    path = write_file('[node]\nbus = "theirs"\n')
+    path.chmod(0)
+    with pytest.raises(oz.ConfigurationError, match=r"oz\.toml: Permission denied; make it readable"):
+        resolve()

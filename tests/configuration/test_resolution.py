@@ -1,0 +1,242 @@
+import os
+from pathlib import Path
+
+import pytest
+from markdown_blocks import ROOT, blocks
+
+import oz
+from oz.configuration import DEFINITIONS, resolve, survey
+from oz.configuration.settings import CODECS
+from oz.wire import codec
+
+GIVEN = {
+    "bus": ("trading", "trading", "trading"),
+    "name": ("pricing", "pricing", "pricing"),
+    "nameserver": ("tcp://ns1:5756", '["tcp://ns1:5756"]', ("tcp://ns1:5756",)),
+    "bind": ("tcp://10.0.0.7:*", '"tcp://10.0.0.7:*"', ("tcp://10.0.0.7:*",)),
+    "peers": ("tcp://h:1,ipc:///run/x", '["tcp://h:1", "ipc:///run/x"]', ("tcp://h:1", "ipc:///run/x")),
+    "dialect": ("rv", "rv", "rv"),
+    "codec": ("msgpack", "msgpack", "msgpack"),
+    "join_timeout": ("0.5", "0.5", 0.5),
+    "directory": ("/run/oz", "/run/oz", Path("/run/oz")),
+    "threads": ("16", "16", 16),
+    "lost_after": ("10", "10", 10.0),
+}
+"""For each setting: as text, in TOML (quotes are added to words), and what becomes of it."""
+
+
+def toml(name):
+    text = GIVEN[name][1]
+    return f"[node]\n{name} = {text if text[0] in '[0123456789' or text[0] == chr(34) else repr(text)}\n"
+
+
+def test_without_anything_given_there_are_defaults():
+    found = resolve()
+    assert (found.bus, found.name, found.dialect, found.codec) == ("default", None, "nats", "msgpack")
+    assert found.nameserver == found.bind == found.peers == ()
+    assert (found.join_timeout, found.threads, found.lost_after) == (5.0, 8, 3.0)
+    assert found.directory == Path(f"/tmp/oz-{os.geteuid()}")
+    assert found.sources == {one.name: "default" for one in DEFINITIONS}
+
+
+def test_every_setting_is_tried_here():
+    assert list(GIVEN) == [one.name for one in DEFINITIONS]
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_every_setting_is_read_from_a_file(name, write_file):
+    path = write_file(toml(name))
+    found = resolve()
+    assert getattr(found, name) == GIVEN[name][2]
+    assert found.sources[name] == f"file {path}"
+    assert {source for one, source in found.sources.items() if one != name} == {"default"}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_every_setting_is_read_from_the_environment(name, monkeypatch):
+    monkeypatch.setenv(f"OZ_{name.upper()}", GIVEN[name][0])
+    found = resolve()
+    assert getattr(found, name) == GIVEN[name][2]
+    assert found.sources[name] == f"environment variable OZ_{name.upper()}"
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_every_setting_is_taken_as_an_argument(name):
+    found = resolve(**{name: GIVEN[name][2]})
+    assert getattr(found, name) == GIVEN[name][2]
+    assert found.sources[name] == "argument"
+
+
+def test_arguments_go_before_the_environment_and_that_before_the_file(monkeypatch, write_file):
+    path = write_file('[node]\nbus = "file"\nname = "file"\ndialect = "rv"\n')
+    monkeypatch.setenv("OZ_BUS", "environment")
+    monkeypatch.setenv("OZ_NAME", "environment")
+    found = resolve(bus="argument", name=None)
+    assert (found.bus, found.name, found.dialect) == ("argument", "environment", "rv")
+    assert found.sources["bus"] == "argument"
+    assert found.sources["name"] == "environment variable OZ_NAME"
+    assert found.sources["dialect"] == f"file {path}"
+    assert found.sources["codec"] == "default"
+
+
+def test_an_empty_variable_is_as_good_as_none(monkeypatch, write_file):
+    write_file('[node]\nnameserver = "tcp://ns1:5756"\n')
+    monkeypatch.setenv("OZ_NAMESERVER", "")
+    assert resolve().nameserver == ("tcp://ns1:5756",)
+
+
+def test_an_empty_list_takes_back_what_the_file_says(write_file):
+    write_file('[node]\nnameserver = "tcp://ns1:5756"\n')
+    assert resolve(nameserver=[]).nameserver == ()
+
+
+@pytest.mark.parametrize("text", ["tcp://a:1,tcp://b:2", "tcp://a:1 tcp://b:2", " tcp://a:1 ,\n tcp://b:2, "])
+def test_a_variable_lists_endpoints_with_commas_or_blanks(text, monkeypatch):
+    monkeypatch.setenv("OZ_NAMESERVER", text)
+    assert resolve().nameserver == ("tcp://a:1", "tcp://b:2")
+
+
+def test_an_endpoint_that_is_given_twice_counts_once():
+    assert resolve(peers=["tcp://a:1", "tcp://b:2", "tcp://a:1"]).peers == ("tcp://a:1", "tcp://b:2")
+
+
+def test_an_object_can_be_the_codec():
+    mine = codec.MsgpackCodec()
+    assert resolve(codec=mine).codec is mine
+
+
+def test_every_codec_with_a_name_can_be_configured():
+    assert set(CODECS) == set(codec._BY_NAME)
+
+
+def test_a_home_may_be_written_as_a_tilde(home):
+    assert resolve(directory="~/oz").directory == home / "oz"
+
+
+def test_a_configuration_does_not_change():
+    found = resolve(bus="trading")
+    with pytest.raises(AttributeError, match="resolve"):
+        found.bus = "other"
+    with pytest.raises(TypeError):
+        found.sources["bus"] = "me"
+    assert repr(found) == "Configuration(bus='trading')"
+
+
+def test_an_argument_that_no_setting_has_is_a_type_error():
+    with pytest.raises(TypeError, match=r"'colour'.*bus, name"):
+        resolve(colour="red")
+
+
+BAD = [
+    ("bus", ""),
+    ("bus", "x" * 256),
+    ("bus", "two\nlines"),
+    ("bus", 7),
+    ("name", "\udcff"),
+    ("nameserver", "ns1:5756"),
+    ("nameserver", "udp://ns1:5756"),
+    ("nameserver", "tcp://ns1"),
+    ("nameserver", "tcp://ns1:70000"),
+    ("nameserver", "tcp://*:5756"),
+    ("nameserver", "tcp://ns1:*"),
+    ("nameserver", "tcp://a:1,tcp://b:2"),
+    ("nameserver", {"tcp": 1}),
+    ("nameserver", ["tcp://ns1:5756", 5]),
+    ("nameserver", 5756),
+    ("bind", [f"tcp://h:{port}" for port in range(17)]),
+    ("bind", "ipc://"),
+    ("bind", "ipc:///" + "x" * 255),
+    ("peers", "tcp://h:0"),
+    ("peers", "ipc://*"),
+    ("dialect", "perl"),
+    ("codec", "json"),
+    ("codec", b"msgpack"),
+    ("join_timeout", -1),
+    ("join_timeout", float("nan")),
+    ("join_timeout", float("inf")),
+    ("join_timeout", "5"),
+    ("join_timeout", True),
+    ("directory", "run/oz"),
+    ("directory", ""),
+    ("directory", "/" + "x" * 80),
+    ("directory", b"/run/oz"),
+    ("directory", "/run/\0oz"),
+    ("threads", 0),
+    ("threads", 1_025),
+    ("threads", 1.5),
+    ("threads", True),
+    ("lost_after", 0),
+    ("lost_after", 10**400),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_a_value_that_makes_no_sense_is_refused_with_what_to_do(name, value):
+    with pytest.raises(oz.ConfigurationError) as caught:
+        resolve(**{name: value})
+    error = caught.value
+    assert isinstance(error, oz.OzError)
+    assert isinstance(error, ValueError)
+    assert (error.setting, error.source) == (name, "argument")
+    assert error.value is value
+    assert str(error).startswith(f"argument: {name} = ")
+    assert "give" in error.rule or "write" in error.rule or "name" in error.rule
+    assert len(str(error)) < 500
+
+
+def test_an_error_names_file_key_value_and_what_to_do(write_file):
+    path = write_file("[node]\nthreads = 0\n")
+    with pytest.raises(oz.ConfigurationError) as caught:
+        resolve()
+    assert str(caught.value) == f"file {path}: threads = 0: give a whole number from 1 to 1024"
+
+
+@pytest.mark.parametrize(("name", "text"), [("THREADS", "many"), ("THREADS", "1.5"), ("LOST_AFTER", "3s")])
+def test_an_error_names_the_variable(name, text, monkeypatch):
+    monkeypatch.setenv(f"OZ_{name}", text)
+    with pytest.raises(oz.ConfigurationError) as caught:
+        resolve()
+    assert f"environment variable OZ_{name}: {name.lower()} = '{text}': give" in str(caught.value)
+
+
+def test_what_is_wrong_is_said_even_if_something_else_goes_before_it(write_file):
+    write_file("[node]\nthreads = 0\n")
+    with pytest.raises(oz.ConfigurationError, match="threads = 0"):
+        resolve(threads=4)
+
+
+def test_a_survey_has_all_that_is_wrong_and_all_that_is_right(monkeypatch, write_file):
+    path = write_file('[node]\nthreads = 0\nbus = "trading"\ncolour = "red"\n')
+    monkeypatch.setenv("OZ_LOST_AFTER", "never")
+    found = survey()
+    settings = {one.name: one for one in found.settings}
+    assert (settings["bus"].value, settings["threads"].value) == ("trading", 0)
+    assert settings["lost_after"].value == "never"
+    assert [fault.setting for fault in found.faults] == ["colour", "threads", "lost_after"]
+    first = found.candidates[0]
+    assert (first.path, first.state) == (path, "wrong")
+
+
+def test_a_variable_that_is_nearly_one_is_pointed_out(monkeypatch):
+    monkeypatch.setenv("OZ_NAMESERVERS", "tcp://ns1:5756")
+    monkeypatch.setenv("OZ_SOAK", "1")
+    assert dict(survey().unused) == {"OZ_NAMESERVERS": "OZ_NAMESERVER"}
+
+
+def test_the_page_shows_every_setting_with_its_default(write_file, monkeypatch):
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "/no/such/directory")
+    page = ROOT / "docs" / "configuration.md"
+    example = next(block.text for block in blocks(page) if block.language == "toml")
+    write_file(example.replace("# default: ", ""))
+    found = resolve()
+    assert "default" not in found.sources.values()
+    for one in DEFINITIONS:
+        assert f"\n| `{one.name}` |" in page.read_text("utf-8")
+        assert one.variable in page.read_text("utf-8")
+    write_file(example)
+    said = {name for name, source in resolve().sources.items() if source != "default"}
+    assert said == {"bus", "nameserver"}
+    defaults = resolve(bus="default", nameserver=[])
+    for one in DEFINITIONS:
+        if f"# default: {one.name} = " in example and one.name not in ("name", "directory"):
+            assert getattr(defaults, one.name) == getattr(found, one.name)
