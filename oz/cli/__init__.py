@@ -3,6 +3,7 @@
 import click
 
 from oz.cli.bench import bench
+from oz.cli.config import config
 from oz.cli.demo import demo
 from oz.cli.doctor import doctor
 from oz.cli.exits import EXIT_CODES, TidyGroup
@@ -69,6 +70,7 @@ for _command in (
     journal,
     spark,
     doctor,
+    config,
     multicast,
     gateway,
 ):

@@ -25,8 +25,8 @@ INTERRUPTED = 130
 EXIT_CODES = """\b
 Exit codes:
     0  done; match: at least one subject matched
-    1  failed; bench, demo: messages were lost; doctor: something is missing; match: no subject matched;
-       translate: not exact
+    1  failed; bench, demo: messages were lost; config: something is wrong; doctor: something is missing;
+       match: no subject matched; translate: not exact
     2  wrong usage, or a bad pattern, subject or endpoint
     3  pub, replay: nobody subscribed
     4  sub: no message within --timeout

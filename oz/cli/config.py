@@ -1,0 +1,110 @@
+"""`oz config`: what a node started here would go by, and who says so."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import click
+
+from oz.cli.exits import FAILED, describe, say
+from oz.cli.output import plain_table, printable, write_json, write_line
+from oz.configuration import Setting, Survey, survey
+
+_HELP = """Show what a node that is started here goes by.
+
+Arguments come first; then environment variables, OZ_BUS for the setting bus; then the table [node] of one
+TOML file: the one that OZ_CONFIG names, or else oz.toml in this directory, or else oz/config.toml in
+$XDG_CONFIG_HOME or ~/.config; then defaults.
+"""
+
+_SHOW_HELP = """Show every setting, its value, and where that came from; and which files were looked at.
+
+It changes nothing. What is wrong is shown as it was written, and said on stderr; then it exits 1, and
+otherwise 0.
+
+\b
+Examples:
+  oz config show
+  OZ_BUS=test oz config show
+  oz config show --json | jq -r '.settings[] | select(.source != "default").name'
+"""
+
+_UNSET = {"name": "(program and process id)"}
+
+
+@click.group(help=_HELP, short_help="Show what nodes go by, and who says so.")
+def config() -> None:
+    """Hold the commands; the text of the help is `_HELP`."""
+
+
+@config.command(help=_SHOW_HELP, short_help="Show every setting and where it came from.")
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.pass_context
+def show(ctx: click.Context, as_json: bool) -> None:
+    """Survey the configuration; the text of the help is `_SHOW_HELP`."""
+    found = survey()
+    if as_json:
+        write_json(_data(found))
+    else:
+        _show(found)
+    for name, guess in found.unused.items():
+        say(ctx, f"warning: nothing reads {_shown(name)}; did you mean {guess}?")
+    for fault in found.faults:
+        say(ctx, _shown(describe(fault)))
+    if found.faults:
+        ctx.exit(FAILED)
+
+
+def _show(found: Survey) -> None:
+    wrong = {(fault.setting, fault.source) for fault in found.faults}
+    rows = [("setting", "value", "where it came from")]
+    for one in found.settings:
+        note = " (wrong)" if (one.name, one.source) in wrong else ""
+        rows.append((one.name, _shown(_text(one)), _shown(one.source) + note))
+    write_line(plain_table(rows))
+    write_line("")
+    files = [(one.state, _shown(one.path), one.place) for one in found.candidates]
+    write_line(plain_table([("file is", "path", "named by"), *files]))
+
+
+def _text(setting: Setting) -> str:
+    value = setting.value
+    if isinstance(value, (tuple, list)):
+        return ", ".join(map(str, value)) or "-"
+    return _UNSET.get(setting.name, "-") if value is None else str(value)
+
+
+def _data(found: Survey) -> dict[str, Any]:
+    wrong = {(fault.setting, fault.source) for fault in found.faults}
+    return {
+        "ok": not found.faults,
+        "settings": [
+            {
+                "name": one.name,
+                "value": _json_value(one.value),
+                "source": _shown(one.source),
+                "ok": (one.name, one.source) not in wrong,
+            }
+            for one in found.settings
+        ],
+        "files": [
+            {"path": _shown(one.path), "named_by": one.place, "state": one.state} for one in found.candidates
+        ],
+        "faults": [_shown(describe(fault)) for fault in found.faults],
+        "unused": {_shown(name): guess for name, guess in found.unused.items()},
+    }
+
+
+def _json_value(value: object) -> Any:
+    """Give a value a form in JSON; one that is wrong may be anything that TOML has."""
+    if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    if isinstance(value, (tuple, list)):
+        return [_json_value(one) for one in value]
+    return _shown(value)
+
+
+def _shown(value: object) -> str:
+    """Give it as one line, with escapes for what is not UTF-8: variables may hold any bytes."""
+    return printable(str(value).encode(errors="surrogateescape"))

@@ -1,0 +1,112 @@
+import json
+import os
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def work(tmp_path, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(("OZ_", "XDG_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+def row(result, name):
+    return next(line.split(maxsplit=2) for line in result.stdout.splitlines() if line.startswith(f"{name} "))
+
+
+def test_it_shows_each_value_and_where_it_came_from(oz, work, monkeypatch):
+    (work / "oz.toml").write_text('[node]\nnameserver = ["tcp://ns1:5756"]\nthreads = 4\n')
+    monkeypatch.setenv("OZ_BUS", "trading")
+    result = oz("config", "show")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert row(result, "bus") == ["bus", "trading", "environment variable OZ_BUS"]
+    assert row(result, "threads") == ["threads", "4", f"file {work / 'oz.toml'}"]
+    assert row(result, "nameserver") == ["nameserver", "tcp://ns1:5756", f"file {work / 'oz.toml'}"]
+    assert row(result, "codec") == ["codec", "msgpack", "default"]
+    assert row(result, "peers") == ["peers", "-", "default"]
+
+
+def test_it_shows_the_files_that_were_looked_at(oz, work, tmp_path):
+    shown = oz("config", "show").stdout
+    assert f"not there  {work / 'oz.toml'}  " in shown
+    assert f"not there  {tmp_path / 'home' / '.config' / 'oz' / 'config.toml'}  user's configuration" in shown
+
+
+def test_json_says_all_that_is_shown(oz, work):
+    (work / "oz.toml").write_text('[node]\npeers = ["tcp://h:1", "tcp://h:2"]\n')
+    data = json.loads(oz("config", "show", "--json").stdout)
+    assert data["ok"] is True
+    found = {one["name"]: one for one in data["settings"]}
+    source = f"file {work / 'oz.toml'}"
+    assert found["peers"] == {
+        "name": "peers",
+        "value": ["tcp://h:1", "tcp://h:2"],
+        "source": source,
+        "ok": True,
+    }
+    assert found["name"]["value"] is None
+    assert found["lost_after"]["value"] == 3.0
+    assert [one["state"] for one in data["files"]] == ["read", "not needed"]
+    assert (data["faults"], data["unused"]) == ([], {})
+
+
+def test_a_broken_file_is_named_and_the_rest_is_shown(oz, work, monkeypatch):
+    (work / "oz.toml").write_text("[node\n")
+    monkeypatch.setenv("OZ_BUS", "trading")
+    result = oz("config", "show")
+    assert result.exit_code == 1
+    assert row(result, "bus") == ["bus", "trading", "environment variable OZ_BUS"]
+    assert f"wrong       {work / 'oz.toml'}" in result.stdout
+    assert result.stderr.startswith(f"oz config show: file {work / 'oz.toml'}: no TOML: ")
+    assert result.stderr.count("\n") == 1
+    result = oz("config", "show", "--json")
+    assert result.exit_code == 1
+    data = json.loads(result.stdout)
+    assert data["ok"] is False
+    assert "no TOML" in data["faults"][0]
+
+
+def test_each_wrong_value_is_shown_as_it_was_written(oz, work, monkeypatch):
+    (work / "oz.toml").write_text("[node]\nthreads = nan\nlost_after = 2000-01-01\n")
+    monkeypatch.setenv("OZ_JOIN_TIMEOUT", "5s")
+    result = oz("config", "show")
+    assert result.exit_code == 1
+    assert row(result, "threads") == ["threads", "nan", f"file {work / 'oz.toml'} (wrong)"]
+    assert row(result, "join_timeout")[1] == "5s"
+    assert len(result.stderr.splitlines()) == 3
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not in the standard of JSON")
+
+    data = json.loads(oz("config", "show", "--json").stdout, parse_constant=refuse)
+    assert [one["name"] for one in data["settings"] if not one["ok"]] == [
+        "join_timeout",
+        "threads",
+        "lost_after",
+    ]
+
+
+def test_what_would_confuse_a_terminal_is_shown_escaped(oz_start, monkeypatch):
+    monkeypatch.setenv("OZ_BUS", os.fsdecode(b"\xff\x1b[31m"))
+    for arguments in ([], ["--json"]):
+        ended = oz_start("config", "show", *arguments).end()
+        assert ended.code == 1
+        assert b"\\xff" in ended.stdout
+        assert b"\x1b" not in ended.stdout
+        assert "\x1b" not in ended.stderr
+
+
+def test_a_variable_that_is_nearly_one_is_pointed_out(oz, monkeypatch):
+    monkeypatch.setenv("OZ_NAMESERVERS", "tcp://ns1:5756")
+    result = oz("config", "show")
+    assert result.exit_code == 0
+    assert result.stderr == (
+        "oz config show: warning: nothing reads OZ_NAMESERVERS; did you mean OZ_NAMESERVER?\n"
+    )
