@@ -8,7 +8,8 @@
             print(message.subject, message.payload)
 """
 
+from oz.asyncio.node import Node
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.subscriber import Subscriber
 
-__all__ = ["Publisher", "Subscriber"]
+__all__ = ["Node", "Publisher", "Subscriber"]

@@ -97,5 +97,6 @@ def _fault_above(path: Path) -> str | None:
     for one in (parent, *parent.parents):
         mode = one.stat().st_mode
         if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            return f"anybody can put another in its place, as {one} may be written by all: chmod +t {one}, or give another"
+            advice = f"chmod +t {one}, or give another"
+            return f"anybody can put another in its place, as {one} may be written by all: {advice}"
     return None

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 import zmq
 
-from oz.configuration import resolve
-from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
+from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
-from oz.protocol.advisory import advise
 from oz.protocol.lanes import LIMIT, Lanes
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
@@ -25,7 +23,6 @@ from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
 from oz.transport.node_base import TICK, NodeBase
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
-from oz.transport.publishing import OnFull
 from oz.transport.terms import Keep, Policy
 from oz.wire.naming import Announcement
 
@@ -78,77 +75,22 @@ class Node(NodeBase):
     _subscriber_class = NodeSubscriber
     _io: IOThread
 
-    def __init__(
-        self,
-        name: str | None = None,
-        *,
-        bus: str | None = None,
-        nameserver: str | Sequence[str] | None = None,
-        bind: str | Sequence[str] | None = None,
-        peers: str | Sequence[str] | None = None,
-        advertise: str | None = None,
-        dialect: str | None = None,
-        codec: Any = None,
-        echo: bool = True,
-        directory: str | None = None,
-        join_timeout: float | None = None,
-        lost_after: float | None = None,
-        threads: int | None = None,
-        on_full: OnFull = "drop",
-        full_timeout: float | None = None,
-        high_water_mark: int | None = None,
-        on_peer: OnPeer | None = None,
-    ) -> None:
-        """Join a bus.
-
-        What is None is taken from `OZ_*` environment variables, a TOML file, or a default:
-        docs/configuration.md.
-
-        Args:
-            name: what it is called; default the program's name and its process id.
-            bus: the bus; nodes of others never hear of it.
-            nameserver: the endpoint of a name server, or of several. One that answers is enough.
-            bind: where nodes of other hosts connect to it; default a free port at the address of this host
-                that name servers and peers see, or none without either.
-            peers: endpoints of nodes to connect to, in place of a name server; one is enough to find all.
-                With neither, the nodes of this host find each other in a directory.
-            advertise: the address of this host that others are told, if it is not the one that it sees.
-            dialect: that of patterns and subjects.
-            codec: `"msgpack"`, or an object with `encode` and `decode`.
-            echo: whether its own subscriptions get what it publishes itself.
-            directory: where nodes of one host find each other; only its owner may enter it.
-            join_timeout: seconds to wait for a name server; 0 does not wait, and goes on trying.
-            lost_after: seconds without a link after which a peer counts as lost.
-            threads: the most handlers that run at once.
-            on_full: what to do when a peer has no room: see `oz.Publisher`.
-            full_timeout: seconds that `"block"` waits at most.
-            high_water_mark: batches that may wait for each peer.
-            on_peer: called with a peer and `"up"`, `"left"` or `"lost"`, one after the other, on the pool.
-
-        Raises:
-            NameserverUnavailable: no name server has answered in that time.
-            ConfigurationError: a setting makes no sense; says where it came from.
-            ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
-        """
-        if isinstance(codec, str) and codec == "bytes":
-            raise ValueError('codec is "msgpack" or an object with encode and decode')
-        settings = resolve(
-            name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, dialect=dialect, codec=codec,
-            directory=directory, join_timeout=join_timeout, lost_after=lost_after, threads=threads,
-        )  # fmt: skip
-        self._configure(settings, echo=echo, advertise=advertise)
-        self._handlers = Handlers(settings.threads)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._handlers = Handlers(self.configuration.threads)
         self._news = threading.Condition()
-        self._on_peer = self._make_queue(lambda told: on_peer and on_peer(*told), Lanes())
+        self._told = self._make_queue(self._call_on_peer, Lanes())
         self._poller = zmq.Poller()
         self._io = IOThread(f"oz-node-{self.name}", self._turn)
-        self._open(on_full=on_full, full_timeout=full_timeout, high_water_mark=high_water_mark)
+        self._open()
         self._poller.register(self._io.bell, zmq.POLLIN)
         self._poller.register(self._sub, zmq.POLLIN)
         for dealer in self._servers.values():
             self._poller.register(dealer, zmq.POLLIN)
         self._io.start()
-        self._join(settings.join_timeout)
+        self._join(self.configuration.join_timeout)
+
+    __init__.__doc__ = NodeBase.__init__.__doc__
 
     def _join(self, timeout: float) -> None:
         ends = time.monotonic() + timeout
@@ -157,7 +99,7 @@ class Node(NodeBase):
             # Nodes of this host are found at once, if they are there.
             with suppress(Timeout):
                 left = max(0.0, min(1.0, ends - time.monotonic()))
-                self._wait(lambda: "looking around" if self._mesh._unsettled() else None, left)
+                self._wait(lambda: "looking around" if self._mesh.unsettled() else None, left)
         except Timeout:
             if timeout:
                 self.close(drain=False, timeout=1.0)
@@ -176,8 +118,9 @@ class Node(NodeBase):
             self._news.notify_all()
 
     def _tell_peer(self, peer: Announcement, what: str) -> None:
-        told: Any = (peer, what)
-        self._on_peer.put(told)
+        if self._tells_peer is not None:
+            told: Any = (peer, what)
+            self._told.put(told)
 
     def _turn(self, is_wanted: Callable[[], bool]) -> None:
         """Wait for something to do, and do it."""
@@ -205,10 +148,6 @@ class Node(NodeBase):
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()
         return self._io.call(work)
-
-    def _check_owner(self) -> None:
-        if self._near._guard.is_foreign:
-            raise OwnershipError("this node was made before a fork, in the parent process; make one in the child")
 
     def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
         """Wait until nothing is missing; it is asked for in the I/O thread."""
@@ -260,10 +199,6 @@ class Node(NodeBase):
         for publisher in self._publishers():
             publisher.flush()
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError(f"the node {self.name} is closed")
-
     # subscribing -----------------------------------------------------------------------------------------
 
     def subscribe(
@@ -311,43 +246,20 @@ class Node(NodeBase):
             ClosedError: the node is closed.
         """
         self._check_open()
-        if handler is not None:
-            self._sub._check_handler(handler)
-        terms = self._check_terms(group, policy, keep, max_waiting)
-        limit = LIMIT if max_waiting is None else max_waiting
-        lanes = Lanes(keep, limit, concurrency, order_by)
-        patterns, is_advisory = self._prepare(pattern, dialect)
-        queue: Any
-        if handler is None:
-            queue = Mailbox(Lanes(keep, limit), self._on_dropped)
-            kind: type[NodeSubscription] = ReceivedSubscription
-        else:
-            queue = self._make_queue(handler, lanes)
-            kind = NodeSubscription
-        subscription = kind(patterns, queue, self._cancel, max_messages, group or "", self._answer)
-        self._call(
-            lambda: self._begin(subscription, terms, last_value=last_value, is_advisory=is_advisory)
+        return self._subscribe(
+            self._prepare(pattern, dialect),
+            handler,
+            self._check_terms(group, policy, keep, max_waiting),
+            Lanes(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
+            last_value=last_value,
+            max_messages=max_messages,
         )
-        return subscription
+
+    def _make_mailbox(self, lanes: Lanes) -> tuple[Mailbox, type[NodeSubscription]]:
+        return Mailbox(lanes, self._on_dropped), ReceivedSubscription
 
     def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes) -> HandledQueue:
         return HandledQueue(self._handlers, lanes, handler, self._on_failed, self._on_dropped)
-
-    def _cancel(self, subscription: Any) -> None:
-        with suppress(ClosedError):
-            self._call(lambda: self._end(subscription))
-
-    def _on_failed(self, message: Any, error: BaseException) -> None:
-        subject = getattr(message, "subject", "on_peer")
-        _log_failure(subject, error)
-        text = f"a handler raised {type(error).__name__} at {subject!r}: {error}"
-        self._advise(advise("handler_failed", text, about=str(subject)))
-        self._wake()
-
-    def _on_dropped(self, count: int, message: Any) -> None:
-        subject = getattr(message, "subject", "on_peer")
-        text = f"{count:,} messages like {subject!r} were let go: their handler is too slow"
-        self._advise(advise("slow_consumer", text, about=str(subject), count=count))
 
     # requests --------------------------------------------------------------------------------------------
 
@@ -374,7 +286,9 @@ class Node(NodeBase):
             Timeout: nobody has answered in that time.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
         """
-        return next(iter(self.request_many(subject, payload, timeout=timeout, limit=1, headers=headers, key=key)))
+        return next(
+            iter(self.request_many(subject, payload, timeout=timeout, limit=1, headers=headers, key=key))
+        )
 
     def request_many(
         self,
@@ -471,23 +385,6 @@ class Node(NodeBase):
         """
         self._wait(self._missing(wanted), timeout)
 
-    def _missing(self, wanted: int | str | Iterable[str]) -> Callable[[], str | None]:
-        if isinstance(wanted, int):
-            count = wanted
-
-            def too_few() -> str | None:
-                up = len(self._membership.up)
-                return None if up >= count else f"{up} of {count} peers are up"
-
-            return too_few
-        names = {wanted} if isinstance(wanted, str) else set(wanted)
-
-        def absent() -> str | None:
-            missing = names - {one.name for one in self._membership.up}
-            return f"{', '.join(sorted(missing))} are not up" if missing else None
-
-        return absent
-
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until every peer that is known can be spoken with both ways.
 
@@ -529,7 +426,9 @@ class Node(NodeBase):
         self._io.stop(max(0.1, ends - time.monotonic()))
         for subscription in list(self._subscriptions):
             subscription.active = False
-            subscription.queue.end() if isinstance(subscription.queue, Mailbox) else subscription.queue.close()
+            subscription.queue.end() if isinstance(
+                subscription.queue, Mailbox
+            ) else subscription.queue.close()
         self._handlers.close(max(0.0, ends - time.monotonic()) if drain else 0)
         for publisher in self._publishers():
             publisher.close(timeout=max(0.0, ends - time.monotonic()))
@@ -563,9 +462,3 @@ class Node(NodeBase):
 
 _LONG = 0.5
 """Seconds of waiting at a time, so that a node that is closed is noticed."""
-
-
-def _log_failure(subject: Any, error: BaseException) -> None:
-    import logging
-
-    logging.getLogger("oz.node").error("a handler raised at %r", subject, exc_info=error)

@@ -6,7 +6,7 @@ It is touched by the node's I/O side only, and never waits.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -17,7 +17,14 @@ from oz.protocol.enrolment import Enrolment, Heard
 from oz.protocol.heralds import from_text, to_text
 from oz.protocol.membership import Act, Membership, Step
 from oz.transport.nearby import Nearby
-from oz.transport.node_sockets import FOR_EVER, ONCE, NodePublishing, NodeSubscribing, near_origin, wide_origin
+from oz.transport.node_sockets import (
+    FOR_EVER,
+    ONCE,
+    NodePublishing,
+    NodeSubscribing,
+    near_origin,
+    wide_origin,
+)
 from oz.wire.naming import Announcement, Left
 
 _log = logging.getLogger("oz.node")
@@ -146,9 +153,7 @@ class Mesh:
         for endpoint in [one for one, (at, _) in self._leaving.items() if now >= at]:
             self._hang_up(endpoint)
         self._look_at_servers(now)
-        return [
-            (endpoint, frame) for endpoint, one in self.enrolments.items() for frame in one.tick(now)
-        ]
+        return [(endpoint, frame) for endpoint, one in self.enrolments.items() for frame in one.tick(now)]
 
     def _look_at_links(self, now: float) -> None:
         publishers = [self._near] if self._wide is None else [self._near, self._wide]
@@ -162,7 +167,9 @@ class Mesh:
         whole = [
             peer
             for peer in {one.uuid: one for some in linked for one in some}.values()
-            if all(peer.uuid in uuids for uuids, is_due in zip(seen, self._due_at(peer), strict=False) if is_due)
+            if all(
+                peer.uuid in uuids for uuids, is_due in zip(seen, self._due_at(peer), strict=False) if is_due
+            )
         ]
         self._do(self.membership.link(whole, cut, now), now)
 
@@ -239,7 +246,7 @@ class Mesh:
             self._sub.hang_up(endpoint)
 
     def _scan(self, now: float) -> None:
-        """Connect to sockets in the directory that nobody told of, and remove those that nobody listens on."""
+        """Connect to sockets in the directory that nobody told of, and remove dead ones."""
         if self._nearby is None or now < self._scan_at:
             return
         self._scan_at = now + SCAN_EVERY
@@ -255,7 +262,8 @@ class Mesh:
         for endpoint in self._probed.keys() - there:
             self._hang_up(endpoint)
 
-    def _unsettled(self) -> list[str]:
+    def unsettled(self) -> list[str]:
+        """Give the sockets of this host of which it is not known yet whether anybody listens there."""
         near = {peer.near for peer in self.membership.known}
         return [endpoint for endpoint in self._probed if endpoint not in near]
 
@@ -269,7 +277,7 @@ class Mesh:
     def unready(self) -> list[str]:
         """Say what is not there yet: empty when every peer that is known can be spoken with both ways."""
         missing = [] if self.is_enrolled else [f"no name server answers at {', '.join(self.enrolments)}"]
-        missing += [f"whether anybody listens on {one} is not known yet" for one in self._unsettled()]
+        missing += [f"whether anybody listens on {one} is not known yet" for one in self.unsettled()]
         for peer in self.membership.known:
             if not self.membership.is_linked(peer.uuid):
                 missing.append(f"{peer.name} is not connected to this node")

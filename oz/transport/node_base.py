@@ -7,44 +7,27 @@ name servers and the mesh. `publish` and `message.reply` may come from anywhere.
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import sys
 import time
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import zmq
-
-from oz.configuration import Configuration, private_directory
-from oz.errors import ClosedError, ConfigurationError, NoResponders
+from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
 from oz.protocol import distinguished
-from oz.protocol.advisory import Advisory, Throttle, advise
-from oz.protocol.heralds import herald
-from oz.protocol.membership import Act, Membership
+from oz.protocol.advisory import Advisory, advise
+from oz.protocol.lanes import Lanes
+from oz.protocol.membership import Act
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
-from oz.protocol.requests import Requests, owner
+from oz.protocol.requests import owner
 from oz.protocol.subscriptions import Subscription
-from oz.subjects.pattern import Pattern, compile
-from oz.transport.addresses import address_towards, advertised
-from oz.transport.mesh import Mesh
-from oz.transport.nearby import Nearby, host_id
-from oz.transport.node_sockets import (
-    FOR_EVER,
-    NodePublishing,
-    NodeSubscribing,
-    keep_alive,
-    make_uuid,
-    near_origin,
-    wide_origin,
-)
+from oz.subjects.pattern import Pattern
+from oz.transport.node_opening import NodeOpening
+from oz.transport.node_sockets import NodePublishing, near_origin, wide_origin
 from oz.transport.socket import end_context
-from oz.transport.terms import check_terms
+from oz.transport.terms import check_count, check_terms
 from oz.wire.keys import Terms
 from oz.wire.naming import Announcement
 
@@ -62,145 +45,8 @@ MOST_PARKED = 10_000
 _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
 
 
-class NodeBase:
+class NodeBase(NodeOpening):
     """A node without its thread or loop."""
-
-    _publisher_class: type[NodePublishing]
-    _subscriber_class: type[NodeSubscribing]
-    _context_class: type[zmq.Context[Any]] = zmq.Context
-
-    def _configure(self, configuration: Configuration, *, echo: bool, advertise: str | None) -> None:
-        """Take note of what the node goes by; nothing is opened yet."""
-        self.configuration = configuration
-        self.bus = configuration.bus
-        self.name = configuration.name or f"{_program()}-{os.getpid()}"
-        self.uuid = make_uuid()
-        self._echo = echo
-        self._advertise = advertise
-        self._closed = False
-        self._stats = NodeStats()
-        self._requests = Requests(self.uuid)
-        self._membership: Membership
-        self._advised = distinguished.DistinguishedIndex()
-        self._subscriptions: dict[NodeSubscription, None] = {}
-        self._notices: deque[Advisory] = deque()
-        self._throttle = Throttle()
-        self._parked: deque[tuple[float, str, Any, Any]] = deque()
-        self._tick_at = 0.0
-        self._counted = (0, 0)
-
-    # opening ---------------------------------------------------------------------------------------------
-
-    def _open(self, **options: Any) -> None:
-        """Make the sockets.
-
-        Args:
-            options: of the publishers.
-
-        Raises:
-            ConfigurationError: the directory where nodes of this host meet cannot be used.
-            ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
-        """
-        config = self.configuration
-        self._context = self._context_class()
-        try:
-            options |= {"context": self._context, "dialect": config.dialect, "codec": config.codec}
-            nearby = self._meeting_place()
-            self._near = self._make_publisher(near_origin(self.uuid), options)
-            self._near.bind(f"inproc://{self.uuid.hex()}.near")
-            if nearby is not None:
-                self._near.bind(nearby.endpoint)
-            self._wide = self._make_wide(options)
-            self._main = self._wide or self._near
-            self._sub = self._subscriber_class(
-                context=self._context, dialect=config.dialect, codec=config.codec, on_gap=self._on_gap
-            )
-            self._introduce_self(nearby)
-            self._servers = {one: self._dial_server(one) for one in config.nameserver}
-        except BaseException:
-            self._context.destroy(0)
-            raise
-
-    def _make_publisher(self, origin: bytes, options: dict[str, Any]) -> NodePublishing:
-        return self._publisher_class(origin=origin, on_interest=self._on_interest, **options)
-
-    def _meeting_place(self) -> Nearby | None:
-        """Make the place where nodes of this host meet; one that does not need it goes without."""
-        config = self.configuration
-        try:
-            return Nearby(private_directory(config.directory), self.bus, self.uuid)
-        except (ConfigurationError, ValueError):
-            if not (config.nameserver or config.peers or config.bind):
-                raise
-            _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
-            return None
-
-    def _make_wide(self, options: dict[str, Any]) -> NodePublishing | None:
-        config = self.configuration
-        others = [*config.nameserver, *config.peers]
-        is_near = all(one.startswith(("ipc://", "inproc://")) for one in others)
-        if not config.bind and is_near:
-            return None
-        wide = self._make_publisher(wide_origin(self.uuid), options)
-        for endpoint in config.bind or (f"tcp://{address_towards(others)}:*",):
-            wide.bind(endpoint)
-        self._bound = tuple(wide._endpoints)
-        wide.bind(f"inproc://{self.uuid.hex()}.wide")
-        return wide
-
-    def _introduce_self(self, nearby: Nearby | None) -> None:
-        """Say who this is, to everybody it will connect to."""
-        config = self.configuration
-        others = [*config.nameserver, *config.peers]
-        bound = self._bound if self._wide is not None else ()
-        self.announcement = Announcement(
-            uuid=self.uuid,
-            name=self.name,
-            bus=self.bus,
-            host=socket.gethostname()[:200],
-            host_id=self._host_id(nearby),
-            pid=os.getpid(),
-            endpoints=advertised(bound, self._advertise or address_towards(others)),
-            near=nearby.endpoint if nearby is not None else None,
-            version=_version(),
-            started_ns=time.time_ns(),
-        )
-        self._nearby = nearby
-        for pattern, handler in (
-            (herald(self.announcement), _ignore),
-            (compile(self._requests.pattern, "nats"), self._requests.take),
-            (compile(f"_OZ.NAMING.{self.uuid.hex()}", "nats"), self._hear_of),
-        ):
-            self._sub.subscribe(pattern, handler=handler)
-        self._membership = Membership(self.announcement, config.lost_after)
-        looks_around = nearby if not (config.nameserver or config.peers) else None
-        self._mesh = Mesh(
-            self._membership,
-            self.announcement,
-            (self._sub, self._near, self._wide),
-            self,
-            servers=config.nameserver,
-            seeds=config.peers,
-            nearby=looks_around,
-        )
-        if self._echo:
-            for publisher in filter(None, (self._near, self._wide)):
-                one = next(one for one in publisher._endpoints if one.startswith("inproc://"))
-                self._sub.dial(one, stop=FOR_EVER)
-        self._mesh.start(time.monotonic())
-
-    def _host_id(self, nearby: Nearby | None) -> bytes:
-        return host_id(Path(self.configuration.directory) if nearby is not None else None)
-
-    def _dial_server(self, endpoint: str) -> Any:
-        dealer = self._context.socket(zmq.DEALER)
-        keep_alive(dealer)
-        dealer.set(zmq.LINGER, 500)
-        dealer.set(zmq.SNDHWM, 100)
-        # What finds no name server is not kept: it is said again.
-        dealer.set(zmq.IMMEDIATE, 1)
-        dealer.connect(endpoint)
-        return dealer
 
     # what the shells do ----------------------------------------------------------------------------------
 
@@ -214,6 +60,18 @@ class NodeBase:
 
     def _tell_peer(self, peer: Announcement, what: str) -> None:
         """Have the application's `on_peer` called."""
+        raise NotImplementedError
+
+    def _call(self, work: Callable[[], Any]) -> Any:
+        """Have something done on the I/O side; give what comes of it."""
+        raise NotImplementedError
+
+    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes) -> Any:
+        """Make what messages wait in for a handler."""
+        raise NotImplementedError
+
+    def _make_mailbox(self, lanes: Lanes) -> tuple[Any, type[NodeSubscription]]:
+        """Make what messages wait in to be received, and say of what kind their subscription is."""
         raise NotImplementedError
 
     # the I/O side ----------------------------------------------------------------------------------------
@@ -277,6 +135,22 @@ class NodeBase:
         told: Any = text.encode() if self.configuration.codec is None else text
         self._main._outlet.publish(self._main, f"_OZ.NAMING.{peer.uuid.hex()}", told)
 
+    def _call_on_peer(self, told: Any) -> Any:
+        assert self._tells_peer is not None
+        return self._tells_peer(*told)
+
+    def _on_failed(self, message: Any, error: BaseException) -> None:
+        subject = getattr(message, "subject", "on_peer")
+        _log.error("a handler raised at %r", subject, exc_info=error)
+        text = f"a handler raised {type(error).__name__} at {subject!r}: {error}"
+        self._advise(advise("handler_failed", text, about=str(subject)))
+        self._wake()
+
+    def _on_dropped(self, count: int, message: Any) -> None:
+        subject = getattr(message, "subject", "on_peer")
+        text = f"{count:,} messages like {subject!r} were let go: their handler is too slow"
+        self._advise(advise("slow_consumer", text, about=str(subject), count=count))
+
     def _peer_of(self, origin: bytes | None) -> Announcement | None:
         if origin is None:
             return None
@@ -316,8 +190,7 @@ class NodeBase:
             SubjectError: it is one of oz's own.
             ClosedError: the node is closed.
         """
-        if self._closed:
-            raise ClosedError(f"the node {self.name} is closed")
+        self._check_open()
         if isinstance(subject, (str, bytes)) and subject[:1] in ("_", b"_"):
             distinguished.check_published(subject, self.configuration.dialect)
             local = distinguished.LOCAL if isinstance(subject, str) else distinguished.LOCAL.encode()
@@ -390,6 +263,47 @@ class NodeBase:
             raise ValueError("advisories are had by a subscription of their own")
         return patterns, kinds.pop()
 
+    def _subscribe(
+        self,
+        wanted: tuple[list[Pattern], bool],
+        handler: Callable[[Message], Any] | None,
+        terms: Terms,
+        lanes: Lanes,
+        *,
+        last_value: bool,
+        max_messages: int | None,
+    ) -> NodeSubscription:
+        """Make a subscription and have it begin.
+
+        Raises:
+            TypeError: the handler cannot be called, or is `async` and the node is not.
+            ValueError: an argument makes no sense.
+            ClosedError: the node is closed.
+        """
+        patterns, is_advisory = wanted
+        if max_messages is not None:
+            check_count("max_messages", max_messages, 1, 2**63)
+        queue: Any
+        if handler is None:
+            if len(lanes.lanes) > 1:
+                raise ValueError("concurrency is for handlers; whoever receives does so as often as they like")
+            queue, kind = self._make_mailbox(lanes)
+        else:
+            self._sub._check_handler(handler)
+            queue, kind = self._make_queue(handler, lanes), NodeSubscription
+        subscription = kind(patterns, queue, self._cancel, max_messages, terms.group, self._answer)
+        self._call(lambda: self._begin(subscription, terms, last_value=last_value, is_advisory=is_advisory))
+        return subscription
+
+    def _cancel(self, subscription: Subscription) -> None:
+        with suppress(ClosedError):
+            self._call(lambda: self._end(subscription))
+
+    @staticmethod
+    def _close_queue(queue: Any) -> None:
+        """Have a queue end: what waits in a mailbox can still be received."""
+        (queue.end if hasattr(queue, "end") else queue.close)()
+
     def _begin(
         self, subscription: NodeSubscription, terms: Terms, *, last_value: bool, is_advisory: bool
     ) -> None:
@@ -421,6 +335,35 @@ class NodeBase:
     @staticmethod
     def _check_terms(group: str | None, policy: Any, keep: Any, max_waiting: int | None) -> Terms:
         return check_terms(group, policy, keep, None if keep == "all" else max_waiting, shared=False)
+
+    # presence --------------------------------------------------------------------------------------------
+
+    def _missing(self, wanted: int | str | Iterable[str]) -> Callable[[], str | None]:
+        if isinstance(wanted, int):
+            count = wanted
+
+            def too_few() -> str | None:
+                up = len(self._membership.up)
+                return None if up >= count else f"{up} of {count} peers are up"
+
+            return too_few
+        names = {wanted} if isinstance(wanted, str) else set(wanted)
+
+        def absent() -> str | None:
+            missing = names - {one.name for one in self._membership.up}
+            return f"{', '.join(sorted(missing))} are not up" if missing else None
+
+        return absent
+
+    def _check_owner(self) -> None:
+        if self._near._guard.is_foreign:
+            raise OwnershipError(
+                "this node was made before a fork, in the parent process; make one in the child"
+            )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClosedError(f"the node {self.name} is closed")
 
     # closing ---------------------------------------------------------------------------------------------
 
@@ -471,20 +414,3 @@ class _Local:
 
     def __init__(self, subscriptions: tuple[Any, ...]) -> None:
         self.subscriptions = subscriptions
-
-
-def _ignore(_: Message) -> None:
-    """Take a message that nobody sends."""
-
-
-def _program() -> str:
-    return Path(sys.argv[0] or "python").stem[:100] or "python"
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("ozmq")
-    except PackageNotFoundError:
-        return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import zmq
@@ -138,11 +139,9 @@ class NodeSubscribing(SubscriberBase):
         if endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
             self._connections -= 1
-            try:
+            # An error: libzmq has given up on it.
+            with suppress(zmq.ZMQError):
                 self.disconnect(endpoint)
-            except zmq.ZMQError:
-                # libzmq has given up on it.
-                pass
 
     def hears(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered anything."""

@@ -1,0 +1,92 @@
+"""Where the messages of a subscription without a handler wait for the tasks that receive them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from oz.errors import ClosedError, Timeout
+from oz.message import Message
+from oz.protocol.lanes import Lanes
+
+
+class Mailbox:
+    """A queue of messages for tasks of one loop. Cancelling one that waits loses nothing."""
+
+    __slots__ = ("_arrived", "_dropped", "_is_closed", "_lane", "_lanes")
+
+    failed = 0
+
+    def __init__(self, lanes: Lanes, dropped: Callable[[int, Message], None]) -> None:
+        """Start empty.
+
+        Args:
+            lanes: its own, with one lane.
+            dropped: is called with how many messages were let go, and the message that came.
+        """
+        self._arrived = asyncio.Event()
+        self._lanes = lanes
+        self._lane = lanes.lanes[0]
+        self._dropped = dropped
+        self._is_closed = False
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait."""
+        return len(self._lanes)
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were let go because too many waited."""
+        return self._lanes.dropped
+
+    @property
+    def handled(self) -> int:
+        """Messages that were received."""
+        return self._lane.handled
+
+    def put(self, message: Message) -> None:
+        """Take a message in."""
+        _, dropped = self._lanes.put(message)
+        self._arrived.set()
+        if dropped:
+            self._dropped(dropped, message)
+
+    async def receive(self, timeout: float | None) -> Message:
+        """Wait for a message.
+
+        Raises:
+            Timeout: none came in so many seconds.
+            ClosedError: the subscription has ended, and nothing is left.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                while not len(self._lanes):
+                    if self._is_closed:
+                        raise ClosedError("this subscription has ended, and nothing is left")
+                    self._arrived.clear()
+                    await self._arrived.wait()
+        except TimeoutError:
+            if not len(self._lanes):
+                raise Timeout(f"no message in {timeout or 0:g} s") from None
+        self._lane.handled += 1
+        return self._lane.pop()
+
+    async def drain(self, timeout: float | None = None) -> bool:
+        """Nobody handles by itself what waits here: it is still to be received."""
+        return True
+
+    def clear(self) -> int:
+        """Forget what waits; give how many messages that were."""
+        return self._lanes.clear()
+
+    def close(self) -> int:
+        """Forget what waits, and have those who receive know that nothing more comes."""
+        count = self._lanes.close()
+        self.end()
+        return count
+
+    def end(self) -> None:
+        """Have those who receive know that nothing more comes once it is empty."""
+        self._is_closed = True
+        self._arrived.set()

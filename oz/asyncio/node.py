@@ -1,0 +1,394 @@
+"""The node for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from contextlib import suppress
+from typing import Any, Self
+
+import zmq
+import zmq.asyncio
+
+from oz.asyncio.handlers import HandledQueue, Handlers
+from oz.asyncio.mailbox import Mailbox
+from oz.asyncio.publisher import Publisher
+from oz.asyncio.subscriber import Subscriber
+from oz.errors import ClosedError, NameserverUnavailable, Timeout
+from oz.message import Message
+from oz.protocol.lanes import LIMIT, Lanes
+from oz.protocol.node_stats import NodeStats
+from oz.protocol.node_subscription import NodeSubscription
+from oz.transport.node_base import TICK, NodeBase
+from oz.transport.node_sockets import NodePublishing, NodeSubscribing
+from oz.transport.terms import Keep, Policy
+from oz.wire.naming import Announcement
+
+_SLICE = 0.05
+
+
+class NodePublisher(NodePublishing, Publisher):
+    """A node's publisher."""
+
+
+class NodeSubscriber(NodeSubscribing, Subscriber):
+    """A node's subscriber."""
+
+
+class ReceivedSubscription(NodeSubscription):
+    """A subscription without a handler: its messages are received, by `receive` or `async for`."""
+
+    __slots__ = ()
+
+    async def receive(self, timeout: float | None = None) -> Message:
+        """Wait for its next message; cancelling that loses nothing.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 takes only what is there.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscription has ended, or its node is closed.
+        """
+        message: Message = await self.queue.receive(timeout)
+        return message
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Receive until the subscription has ended."""
+        while True:
+            try:
+                message = await self.receive()
+            except ClosedError:
+                return
+            yield message
+
+
+class _Done:
+    """Something to await that is done already."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+class Node(NodeBase):
+    """Joins a bus, as `oz.Node` does; for one loop.
+
+    Handlers are plain or async functions. They run in tasks, in order for each subscription.
+    """
+
+    _publisher_class = NodePublisher
+    _subscriber_class = NodeSubscriber
+    _context_class = zmq.asyncio.Context
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._has_started = False
+
+    __init__.__doc__ = NodeBase.__init__.__doc__
+
+    async def start(self) -> Self:
+        """Join the bus; `async with` does it. A second call does nothing.
+
+        Raises:
+            NameserverUnavailable: no name server has answered in `join_timeout`.
+            ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
+        """
+        if self._has_started:
+            return self
+        self._has_started = True
+        self._handlers = Handlers(self.configuration.threads)
+        self._stirred = asyncio.Event()
+        self._news = asyncio.Condition()
+        self._told = self._make_queue(self._call_on_peer, Lanes())
+        self._open()
+        working = [self._receive(), self._attend(), *map(self._read, self._servers)]
+        self._tasks = [asyncio.create_task(one, name=f"oz-node-{self.name}") for one in working]
+        await self._join(self.configuration.join_timeout)
+        return self
+
+    async def _join(self, timeout: float) -> None:
+        ends = time.monotonic() + timeout
+        try:
+            await self._wait(lambda: None if self._mesh.is_enrolled else "no name server", timeout)
+            with suppress(Timeout):
+                left = max(0.0, min(1.0, ends - time.monotonic()))
+                await self._wait(lambda: "looking around" if self._mesh.unsettled() else None, left)
+        except Timeout:
+            if timeout:
+                await self.close(drain=False, timeout=1.0)
+                raise NameserverUnavailable(self.configuration.nameserver, timeout) from None
+        except BaseException:
+            await self.close(drain=False, timeout=0)
+            raise
+
+    # the I/O side ----------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        self._stirred.set()
+
+    def _changed(self) -> None:
+        self._is_new = True
+
+    def _tell_peer(self, peer: Announcement, what: str) -> None:
+        if self._tells_peer is not None:
+            told: Any = (peer, what)
+            self._told.put(told)
+
+    async def _receive(self) -> None:
+        """Have handlers given what comes; nothing here is for anybody else."""
+        while True:
+            try:
+                await self._sub.receive(TICK)
+            except Timeout:
+                continue
+            except ClosedError:
+                return
+
+    async def _attend(self) -> None:
+        """Do what is due, and what has been asked for."""
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, self._tick_at - time.monotonic())):
+                    await self._stirred.wait()
+            self._stirred.clear()
+            for endpoint, frame in self._tick(time.monotonic()):
+                self._say(endpoint, frame)
+            async with self._news:
+                self._news.notify_all()
+
+    def _say(self, endpoint: str, frame: bytes) -> None:
+        with suppress(zmq.Again):
+            zmq.backend.Socket.send(self._servers[endpoint], frame, zmq.NOBLOCK)
+
+    async def _read(self, endpoint: str) -> None:
+        dealer = self._servers[endpoint]
+        while True:
+            frame = await dealer.recv()
+            self._mesh.receive(endpoint, frame, time.monotonic())
+            self._stirred.set()
+
+    async def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
+        """Wait until nothing is missing."""
+        ends = None if timeout is None else time.monotonic() + timeout
+        while (missing := what_is_missing()) is not None:
+            self._check_owner()
+            self._check_open()
+            left = None if ends is None else ends - time.monotonic()
+            if left is not None and left <= 0:
+                raise Timeout(f"not within {timeout:g} s: {missing}")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SLICE if left is None else min(_SLICE, left)), self._news:
+                    await self._news.wait()
+
+    def _check_open(self) -> None:
+        if not self._has_started:
+            raise ClosedError(f"the node {self.name} has not joined yet: use `async with`, or await start()")
+        super()._check_open()
+
+    # publishing ------------------------------------------------------------------------------------------
+
+    async def publish(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+        message_id: bytes | tuple[bytes, int] | None = None,
+    ) -> None:
+        """Publish one message; see `oz.Node.publish`."""
+        publisher: Any = self._publisher_for(subject)
+        await publisher.publish(subject, payload, headers=headers, key=key, message_id=message_id)
+
+    async def flush(self) -> None:
+        """Send now what waits for others to make a batch."""
+        self._check_open()
+        for publisher in self._publishers():
+            await publisher.flush()  # type: ignore[attr-defined]
+
+    def _answer(self, message: Message, payload: Any, headers: Any) -> Any:
+        super()._answer(message, payload, headers)
+        return _Done()
+
+    # subscribing -----------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        pattern: Any,
+        *,
+        handler: Callable[[Message], Any] | None = None,
+        dialect: str | None = None,
+        group: str | None = None,
+        policy: Policy = "turn",
+        keep: Keep = "all",
+        max_waiting: int | None = None,
+        last_value: bool = False,
+        max_messages: int | None = None,
+        concurrency: int = 1,
+        order_by: str | None = None,
+    ) -> Any:
+        """Ask for the messages whose subject matches; see `oz.Node.subscribe`. Nothing is awaited.
+
+        Args:
+            pattern: as there, and so are the others.
+            handler: a plain or an async function; without it messages are had by the subscription's
+                `receive` and by `async for`.
+        """
+        self._check_open()
+        return self._subscribe(
+            self._prepare(pattern, dialect),
+            handler,
+            self._check_terms(group, policy, keep, max_waiting),
+            Lanes(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
+            last_value=last_value,
+            max_messages=max_messages,
+        )
+
+    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes) -> HandledQueue:
+        return HandledQueue(self._handlers, lanes, handler, self._on_failed, self._on_dropped)
+
+    def _make_mailbox(self, lanes: Lanes) -> tuple[Mailbox, type[NodeSubscription]]:
+        return Mailbox(lanes, self._on_dropped), ReceivedSubscription
+
+    def _call(self, work: Callable[[], Any]) -> Any:
+        self._check_owner()
+        return work()
+
+    # requests --------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        timeout: float | None = 1.0,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> Message:
+        """Ask, and give the first answer; see `oz.Node.request`."""
+        replies = self.request_many(subject, payload, timeout=timeout, limit=1, headers=headers, key=key)
+        try:
+            return await anext(replies)
+        finally:
+            await replies.aclose()
+
+    async def request_many(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        timeout: float | None = 1.0,
+        limit: int | None = None,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> Any:
+        """Ask, and give the answers as they come; see `oz.Node.request_many`. For `async for`."""
+        ends = None if timeout is None else time.monotonic() + timeout
+        await self._await_responders(subject, timeout)
+        replies: asyncio.Queue[Message] = asyncio.Queue()
+        inbox = self._requests.begin(replies.put_nowait)
+        self._stats.requests += 1
+        count = 0
+        try:
+            publisher: Any = self._publisher_for(subject)
+            refused = publisher.send_request(subject, payload, headers, key, inbox)
+            if refused is not None:
+                for pause in publisher._try_again(subject, refused):
+                    await asyncio.sleep(pause)
+            while limit is None or count < limit:
+                try:
+                    async with asyncio.timeout(None if ends is None else max(0.0, ends - time.monotonic())):
+                        reply = await replies.get()
+                except TimeoutError:
+                    if not count:
+                        raise Timeout(f"no answer to {subject!r} in {timeout:.3g} s") from None
+                    return
+                count += 1
+                yield reply
+        finally:
+            self._requests.end(inbox)
+
+    async def _await_responders(self, subject: Any, timeout: float | None) -> None:
+        if self._publisher_for(subject).interest(subject):
+            return
+        with suppress(Timeout):
+            await self._wait(lambda: None if self._has_responders(subject) is not None else "peers", timeout)
+        if not self._publisher_for(subject).interest(subject):
+            raise self._no_responders(subject)
+
+    # presence --------------------------------------------------------------------------------------------
+
+    @property
+    def peers(self) -> list[Announcement]:
+        """The nodes that are up and connected, this one not among them."""
+        return self._membership.up if self._has_started and not self._closed else []
+
+    async def wait_for_peers(
+        self, wanted: int | str | Iterable[str] = 1, timeout: float | None = None
+    ) -> None:
+        """Wait until peers are up; see `oz.Node.wait_for_peers`."""
+        self._check_open()
+        await self._wait(self._missing(wanted), timeout)
+
+    async def wait_ready(self, timeout: float | None = None) -> None:
+        """Wait until every peer that is known can be spoken with both ways; see `oz.Node.wait_ready`."""
+        self._check_open()
+        await self._wait(lambda: "; ".join(self._mesh.unready()) or None, timeout)
+
+    @property
+    def stats(self) -> NodeStats:
+        """What it did so far; see `NodeStats`."""
+        return self._count_stats()
+
+    # closing ---------------------------------------------------------------------------------------------
+
+    async def close(self, *, drain: bool = True, timeout: float = 5.0) -> None:
+        """Leave the bus; see `oz.Node.close`."""
+        if self._closed or not self._has_started or self._near._guard.is_foreign:
+            return
+        ends = time.monotonic() + timeout
+        if drain:
+            await self._drain(ends)
+        if self._closed:
+            return
+        self._closed = True
+        for endpoint, frame in self._say_goodbye():
+            with suppress(zmq.ZMQError):
+                self._say(endpoint, frame)
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for subscription in list(self._subscriptions):
+            subscription.active = False
+            self._close_queue(subscription.queue)
+        await self._handlers.close(max(0.0, ends - time.monotonic()))
+        for dealer in self._servers.values():
+            dealer.close(500)
+        for publisher in self._publishers():
+            await publisher.close(timeout=max(0.0, ends - time.monotonic()))  # type: ignore[misc]
+        self._sub.close(0)
+        left = max(0.0, ends - time.monotonic())
+        await asyncio.get_running_loop().run_in_executor(None, self._end_context, left)
+
+    async def _drain(self, ends: float) -> None:
+        with suppress(ClosedError, Timeout):
+            self._sub._begin_drain()
+            left = max(0.0, ends - time.monotonic())
+            await self._wait(lambda: None if self._sub._has_left() else "publishers", left)
+        for subscription in list(self._subscriptions):
+            await subscription.queue.drain(max(0.0, ends - time.monotonic()))
+        for publisher in self._publishers():
+            with suppress(ClosedError):
+                await publisher.flush()  # type: ignore[attr-defined]
+
+    async def __aenter__(self) -> Self:
+        """Join."""
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        """Leave."""
+        await self.close()

@@ -1,0 +1,277 @@
+"""How a node is opened: its sockets, its announcement, and whom it looks for first."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from oz.configuration import Configuration, private_directory, resolve
+from oz.errors import ConfigurationError
+from oz.message import Gap, Message
+from oz.protocol import distinguished
+from oz.protocol.advisory import Advisory, Throttle
+from oz.protocol.heralds import herald
+from oz.protocol.membership import Membership
+from oz.protocol.node_stats import NodeStats
+from oz.protocol.node_subscription import NodeSubscription
+from oz.protocol.requests import Requests
+from oz.subjects.pattern import compile
+from oz.transport.addresses import address_towards, advertised
+from oz.transport.mesh import Mesh, Told
+from oz.transport.nearby import Nearby, host_id
+from oz.transport.node_sockets import (
+    FOR_EVER,
+    NodePublishing,
+    NodeSubscribing,
+    keep_alive,
+    make_uuid,
+    near_origin,
+    wide_origin,
+)
+from oz.transport.publishing import OnFull
+from oz.wire.naming import Announcement
+
+_log = logging.getLogger("oz.node")
+
+OnPeer = Callable[[Announcement, str], Any]
+
+
+class NodeOpening(Told):
+    """The part of a node that runs once."""
+
+    _publisher_class: type[NodePublishing]
+    _subscriber_class: type[NodeSubscribing]
+    _context_class: type[zmq.Context[Any]] = zmq.Context
+
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        bus: str | None = None,
+        nameserver: str | Sequence[str] | None = None,
+        bind: str | Sequence[str] | None = None,
+        peers: str | Sequence[str] | None = None,
+        advertise: str | None = None,
+        dialect: str | None = None,
+        codec: Any = None,
+        echo: bool = True,
+        directory: str | os.PathLike[str] | None = None,
+        join_timeout: float | None = None,
+        lost_after: float | None = None,
+        threads: int | None = None,
+        on_full: OnFull = "drop",
+        full_timeout: float | None = None,
+        high_water_mark: int | None = None,
+        on_peer: OnPeer | None = None,
+    ) -> None:
+        """Join a bus; on asyncio that is done by `start`, or on entering `async with`.
+
+        What is None is taken from `OZ_*` environment variables, a TOML file, or a default:
+        docs/configuration.md.
+
+        Args:
+            name: what it is called; default the program's name and its process id.
+            bus: the bus; nodes of others never hear of it.
+            nameserver: the endpoint of a name server, or of several. One that answers is enough.
+            bind: where nodes of other hosts connect to it; default a free port at the address of this host
+                that name servers and peers see, or none without either.
+            peers: endpoints of nodes to connect to, in place of a name server; one is enough to find all.
+                With neither, the nodes of this host find each other in a directory.
+            advertise: the address of this host that others are told, if it is not the one that it sees.
+            dialect: that of patterns and subjects.
+            codec: `"msgpack"`, or an object with `encode` and `decode`.
+            echo: whether its own subscriptions get what it publishes itself.
+            directory: where nodes of one host find each other; only its owner may enter it.
+            join_timeout: seconds to wait for a name server; 0 does not wait, and goes on trying.
+            lost_after: seconds without a link after which a peer counts as lost.
+            threads: the most handlers that run at once.
+            on_full: what to do when a peer has no room: see `oz.Publisher`.
+            full_timeout: seconds that `"block"` waits at most.
+            high_water_mark: batches that may wait for each peer.
+            on_peer: called with a peer and `"up"`, `"left"` or `"lost"`, one after the other, on the pool.
+
+        Raises:
+            NameserverUnavailable: no name server has answered in that time.
+            ConfigurationError: a setting makes no sense; says where it came from.
+            ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
+        """
+        if on_peer is not None and not callable(on_peer):
+            raise TypeError(
+                f"on_peer is called with a peer and what became of it; {on_peer!r} cannot be called"
+            )
+        self.configuration = resolve(
+            name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, dialect=dialect, codec=codec,
+            directory=directory, join_timeout=join_timeout, lost_after=lost_after, threads=threads,
+        )  # fmt: skip
+        self._options = {"on_full": on_full, "full_timeout": full_timeout, "high_water_mark": high_water_mark}
+        self._tells_peer = on_peer
+        self._configure(self.configuration, echo=echo, advertise=advertise)
+
+    def _configure(self, configuration: Configuration, *, echo: bool, advertise: str | None) -> None:
+        """Take note of what the node goes by; nothing is opened yet."""
+        self.bus = configuration.bus
+        self.name = configuration.name or f"{_program()}-{os.getpid()}"
+        self.uuid = make_uuid()
+        self._echo = echo
+        self._advertise = advertise
+        self._closed = False
+        self._stats = NodeStats()
+        self._requests = Requests(self.uuid)
+        self._membership: Membership
+        self._advised = distinguished.DistinguishedIndex()
+        self._subscriptions: dict[NodeSubscription, None] = {}
+        self._notices: deque[Advisory] = deque()
+        self._throttle = Throttle()
+        self._parked: deque[tuple[float, str, Any, Any]] = deque()
+        self._tick_at = 0.0
+        self._counted = (0, 0)
+
+    # opening ---------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        """Make the sockets.
+
+        Raises:
+            ConfigurationError: the directory where nodes of this host meet cannot be used.
+            ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
+        """
+        config = self.configuration
+        self._context = self._context_class()
+        try:
+            options: dict[str, Any] = self._options | {
+                "context": self._context,
+                "dialect": config.dialect,
+                "codec": config.codec,
+            }
+            nearby = self._meeting_place()
+            self._near = self._make_publisher(near_origin(self.uuid), options)
+            self._near.bind(f"inproc://{self.uuid.hex()}.near")
+            if nearby is not None:
+                self._near.bind(nearby.endpoint)
+            self._wide = self._make_wide(options)
+            self._main = self._wide or self._near
+            self._sub = self._subscriber_class(
+                context=self._context, dialect=config.dialect, codec=config.codec, on_gap=self._on_gap
+            )
+            self._introduce_self(nearby)
+            self._servers = {one: self._dial_server(one) for one in config.nameserver}
+        except BaseException:
+            self._context.destroy(0)
+            raise
+
+    def _make_publisher(self, origin: bytes, options: dict[str, Any]) -> NodePublishing:
+        return self._publisher_class(origin=origin, on_interest=self._on_interest, **options)
+
+    def _meeting_place(self) -> Nearby | None:
+        """Make the place where nodes of this host meet; one that does not need it goes without."""
+        config = self.configuration
+        try:
+            return Nearby(private_directory(config.directory), self.bus, self.uuid)
+        except (ConfigurationError, ValueError):
+            if not (config.nameserver or config.peers or config.bind):
+                raise
+            _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
+            return None
+
+    def _make_wide(self, options: dict[str, Any]) -> NodePublishing | None:
+        config = self.configuration
+        others = [*config.nameserver, *config.peers]
+        is_near = all(one.startswith(("ipc://", "inproc://")) for one in others)
+        if not config.bind and is_near:
+            return None
+        wide = self._make_publisher(wide_origin(self.uuid), options)
+        for endpoint in config.bind or (f"tcp://{address_towards(others)}:*",):
+            wide.bind(endpoint)
+        self._bound = tuple(wide._endpoints)
+        wide.bind(f"inproc://{self.uuid.hex()}.wide")
+        return wide
+
+    def _introduce_self(self, nearby: Nearby | None) -> None:
+        """Say who this is, to everybody it will connect to."""
+        config = self.configuration
+        others = [*config.nameserver, *config.peers]
+        bound = self._bound if self._wide is not None else ()
+        self.announcement = Announcement(
+            uuid=self.uuid,
+            name=self.name,
+            bus=self.bus,
+            host=socket.gethostname()[:200],
+            host_id=self._host_id(nearby),
+            pid=os.getpid(),
+            endpoints=advertised(bound, self._advertise or address_towards(others)),
+            near=nearby.endpoint if nearby is not None else None,
+            version=_version(),
+            started_ns=time.time_ns(),
+        )
+        self._nearby = nearby
+        for pattern, handler in (
+            (herald(self.announcement), _ignore),
+            (compile(self._requests.pattern, "nats"), self._requests.take),
+            (compile(f"_OZ.NAMING.{self.uuid.hex()}", "nats"), self._hear_of),
+        ):
+            self._sub.subscribe(pattern, handler=handler)
+        self._membership = Membership(self.announcement, config.lost_after)
+        looks_around = nearby if not (config.nameserver or config.peers) else None
+        self._mesh = Mesh(
+            self._membership,
+            self.announcement,
+            (self._sub, self._near, self._wide),
+            self,
+            servers=config.nameserver,
+            seeds=config.peers,
+            nearby=looks_around,
+        )
+        if self._echo:
+            for publisher in filter(None, (self._near, self._wide)):
+                one = next(one for one in publisher._endpoints if one.startswith("inproc://"))
+                self._sub.dial(one, stop=FOR_EVER)
+        self._mesh.start(time.monotonic())
+
+    def _host_id(self, nearby: Nearby | None) -> bytes:
+        return host_id(Path(self.configuration.directory) if nearby is not None else None)
+
+    def _dial_server(self, endpoint: str) -> Any:
+        dealer = self._context.socket(zmq.DEALER)
+        keep_alive(dealer)
+        dealer.set(zmq.LINGER, 500)
+        dealer.set(zmq.SNDHWM, 100)
+        # What finds no name server is not kept: it is said again.
+        dealer.set(zmq.IMMEDIATE, 1)
+        dealer.connect(endpoint)
+        return dealer
+
+    # what the rest of a node does ------------------------------------------------------------------------
+
+    def _on_interest(self) -> None:
+        raise NotImplementedError
+
+    def _on_gap(self, gap: Gap) -> None:
+        raise NotImplementedError
+
+    def _hear_of(self, message: Message) -> None:
+        raise NotImplementedError
+
+
+def _ignore(_: Message) -> None:
+    """Take a message that nobody sends."""
+
+
+def _program() -> str:
+    return Path(sys.argv[0] or "python").stem[:100] or "python"
+
+
+def _version() -> str:
+    try:
+        return version("ozmq")
+    except PackageNotFoundError:
+        return ""
