@@ -28,6 +28,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class OzError(Exception):
     """The base of every error that oz raises."""

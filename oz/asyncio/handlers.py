@@ -78,6 +78,10 @@ class Handlers(HandlersBase):
             self._line.append(work)
             self._grow()
 
+    def go_on(self, work: Work) -> None:
+        """Put the work of the task that asks at the end of the line; it takes from there itself."""
+        self._line.append(work)
+
     def cancel(self) -> None:
         """Take no more work, begin none that waits, and cancel all tasks but the one that asks.
 
@@ -99,7 +103,7 @@ class Handlers(HandlersBase):
             timeout: seconds to wait for handlers that clean up; None waits for as long as they do.
 
         Returns:
-            Whether all tasks but the caller's have ended.
+            Whether all tasks have ended, but for the caller's and those whose handlers wait like that too.
         """
         self.cancel()
         if self._guard.is_foreign:
@@ -131,7 +135,7 @@ class Handlers(HandlersBase):
 
     @contextmanager
     def stand_still(self) -> Iterator[bool]:
-        """Lend this task while it waits for handlers to end. It is given whether it is one of the pool's."""
+        """Lend this task while it waits for handlers to end; give whether it is one of the pool's."""
         me = _current_task()
         if me not in self._tasks:
             yield False
@@ -216,7 +220,7 @@ class HandledQueue(HandledQueueBase):
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait until nothing waits and nothing is being handled.
 
-        A handler of this very queue waits for the others, not for itself nor for what only it holds up.
+        A handler waits neither for itself, nor for handlers that wait in this way, nor for what these hold up.
 
         Args:
             timeout: seconds to wait at most; None waits for as long as the handlers take.
@@ -258,7 +262,7 @@ class HandledQueue(HandledQueueBase):
                     # Without a task nobody works it off before the next message comes, if one does.
                     self._lanes.leave(lane)
                 elif not is_empty:
-                    self._submit(lane)
+                    self._handlers.go_on(self._works[lane])
                 self.wake()
 
     async def _handle(self, lane: Lane) -> bool:

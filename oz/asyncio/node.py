@@ -28,7 +28,7 @@ from oz.wire.naming import Announcement
 _SLICE = 0.05
 
 
-class NodePublisher(NodePublishing, Publisher):
+class NodePublisher(NodePublishing, Publisher):  # type: ignore[misc]
     """A node's publisher."""
 
 
@@ -81,6 +81,7 @@ class Node(NodeBase):
     _publisher_class = NodePublisher
     _subscriber_class = NodeSubscriber
     _context_class = zmq.asyncio.Context
+    _sub: NodeSubscriber
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -207,7 +208,7 @@ class Node(NodeBase):
         """Send now what waits for others to make a batch."""
         self._check_open()
         for publisher in self._publishers():
-            await publisher.flush()  # type: ignore[attr-defined]
+            await publisher.flush()
 
     def _answer(self, message: Message, payload: Any, headers: Any) -> Any:
         super()._answer(message, payload, headers)
@@ -232,10 +233,8 @@ class Node(NodeBase):
     ) -> Any:
         """Ask for the messages whose subject matches; see `oz.Node.subscribe`. Nothing is awaited.
 
-        Args:
-            pattern: as there, and so are the others.
-            handler: a plain or an async function; without it messages are had by the subscription's
-                `receive` and by `async for`.
+        A handler is a plain or an async function; without one messages are had by the subscription's
+        `receive` and by `async for`.
         """
         self._check_open()
         return self._subscribe(
@@ -369,7 +368,7 @@ class Node(NodeBase):
         for dealer in self._servers.values():
             dealer.close(500)
         for publisher in self._publishers():
-            await publisher.close(timeout=max(0.0, ends - time.monotonic()))  # type: ignore[misc]
+            await publisher.close(timeout=max(0.0, ends - time.monotonic()))
         self._sub.close(0)
         left = max(0.0, ends - time.monotonic())
         await asyncio.get_running_loop().run_in_executor(None, self._end_context, left)
@@ -383,7 +382,7 @@ class Node(NodeBase):
             await subscription.queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():
             with suppress(ClosedError):
-                await publisher.flush()  # type: ignore[attr-defined]
+                await publisher.flush()
 
     async def __aenter__(self) -> Self:
         """Join."""

@@ -1,7 +1,7 @@
 """Subjects that begin with an underscore: they mean something of their own, and wildcards pass them by.
 
-Source: TIBCO Rendezvous Concepts, "Distinguished Subject Names"; that `>` does not reach them is oz's rule for
-nodes, as `#` does not reach `$SYS` in MQTT.
+Source: TIBCO Rendezvous Concepts, "Distinguished Subject Names". That `>` does not reach them is oz's rule
+for nodes, as `#` does not reach `$SYS` in MQTT.
 """
 
 from __future__ import annotations

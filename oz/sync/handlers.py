@@ -86,7 +86,8 @@ class Handlers(HandlersBase):
             timeout: seconds to wait for handlers that are running; None waits for as long as they do.
 
         Returns:
-            Whether all threads but the caller's have ended. The others are daemons: they hold up no exit.
+            Whether all threads have ended, but for the caller's and those whose handlers wait like that too.
+            The others are daemons: they hold up no exit.
         """
         if self._guard.is_foreign:
             return True
@@ -132,7 +133,7 @@ class Handlers(HandlersBase):
 
     @contextmanager
     def stand_still(self) -> Iterator[bool]:
-        """Lend this thread while it waits for handlers to end. It is given whether it is one of the pool's."""
+        """Lend this thread while it waits for handlers to end; give whether it is one of the pool's."""
         me = threading.current_thread()
         if me not in self._threads:
             yield False
@@ -219,7 +220,7 @@ class HandledQueue(HandledQueueBase):
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until nothing waits and nothing is being handled.
 
-        A handler of this very queue waits for the others, not for itself nor for what only it holds up.
+        A handler waits neither for itself, nor for handlers that wait in this way, nor for what these hold up.
 
         Args:
             timeout: seconds to wait at most; None waits for as long as the handlers take.

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from math import ceil
 from queue import Empty, SimpleQueue
 from typing import Any, Self
 
@@ -64,7 +65,7 @@ class ReceivedSubscription(NodeSubscription):
                 yield self.receive()
 
 
-class Node(NodeBase):
+class Node(Requesting):
     """Joins a bus, and publishes, subscribes, asks and answers there by subject alone.
 
     Every method may be called from any thread. Handlers run on a pool of threads, in order for each
@@ -74,6 +75,7 @@ class Node(NodeBase):
     _publisher_class = NodePublisher
     _subscriber_class = NodeSubscriber
     _io: IOThread
+    _sub: NodeSubscriber
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -125,7 +127,7 @@ class Node(NodeBase):
     def _turn(self, is_wanted: Callable[[], bool]) -> None:
         """Wait for something to do, and do it."""
         wait = 0.0 if is_wanted() or self._sub._has_some else max(0.0, self._tick_at - time.monotonic())
-        ready = dict(self._poller.poll(1000 * min(wait, TICK)))
+        ready = dict(self._poller.poll(ceil(1000 * min(wait, TICK))))
         if self._io.bell in ready:
             self._io.hear()
         now = time.monotonic()
@@ -261,107 +263,6 @@ class Node(NodeBase):
     def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes) -> HandledQueue:
         return HandledQueue(self._handlers, lanes, handler, self._on_failed, self._on_dropped)
 
-    # requests --------------------------------------------------------------------------------------------
-
-    def request(
-        self,
-        subject: str | bytes,
-        payload: Any = b"",
-        *,
-        timeout: float | None = 1.0,
-        headers: dict[str, Any] | None = None,
-        key: str | bytes | None = None,
-    ) -> Message:
-        """Ask, and give the first answer.
-
-        Args:
-            subject: as of `publish`.
-            payload: what the codec encodes.
-            timeout: seconds to wait; None waits for ever.
-            headers: go with the request.
-            key: what sticky queue groups go by.
-
-        Raises:
-            NoResponders: nobody on the bus has a subscription for the subject; known at once.
-            Timeout: nobody has answered in that time.
-            SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
-        """
-        return next(
-            iter(self.request_many(subject, payload, timeout=timeout, limit=1, headers=headers, key=key))
-        )
-
-    def request_many(
-        self,
-        subject: str | bytes,
-        payload: Any = b"",
-        *,
-        timeout: float | None = 1.0,
-        limit: int | None = None,
-        headers: dict[str, Any] | None = None,
-        key: str | bytes | None = None,
-    ) -> Iterator[Message]:
-        """Ask, and give the answers as they come, until the time is over or there are so many.
-
-        Args:
-            subject: as of `publish`.
-            payload: what the codec encodes.
-            timeout: seconds from now on; None waits for ever.
-            limit: answers to wait for at most.
-            headers: go with the request.
-            key: what sticky queue groups go by.
-
-        Raises:
-            NoResponders, Timeout: as `request`; Timeout only when nobody has answered at all.
-            SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
-        """
-        ends = None if timeout is None else time.monotonic() + timeout
-        self._await_responders(subject, timeout)
-        replies: SimpleQueue[Message] = SimpleQueue()
-        inbox = self._requests.begin(replies.put)
-        self._stats.requests += 1
-        try:
-            publisher: Any = self._publisher_for(subject)
-            refused = publisher.send_request(subject, payload, headers, key, inbox)
-            if refused is not None:
-                for pause in publisher._try_again(subject, refused):
-                    time.sleep(pause)
-        except BaseException:
-            self._requests.end(inbox)
-            raise
-        return self._replies(subject, inbox, replies, ends, limit)
-
-    def _replies(
-        self, subject: Any, inbox: str, replies: SimpleQueue[Message], ends: float | None, limit: int | None
-    ) -> Iterator[Message]:
-        count = 0
-        began = time.monotonic()
-        try:
-            while limit is None or count < limit:
-                left = None if ends is None else ends - time.monotonic()
-                try:
-                    reply = replies.get(timeout=_LONG if left is None else max(0.0, min(left, _LONG)))
-                except Empty:
-                    self._check_open()
-                    if left is None or left > _LONG:
-                        continue
-                    if not count:
-                        waited = time.monotonic() - began
-                        raise Timeout(f"no answer to {subject!r} in {waited:.3g} s") from None
-                    return
-                count += 1
-                yield reply
-        finally:
-            self._requests.end(inbox)
-
-    def _await_responders(self, subject: Any, timeout: float | None) -> None:
-        if self._publisher_for(subject).interest(subject):
-            return
-        with suppress(Timeout):
-            # Those who have just been heard of may have a subscription.
-            self._wait(lambda: None if self._has_responders(subject) is not None else "peers", timeout)
-        if not self._publisher_for(subject).interest(subject):
-            raise self._no_responders(subject)
-
     # presence --------------------------------------------------------------------------------------------
 
     @property
@@ -458,7 +359,3 @@ class Node(NodeBase):
     def __exit__(self, *_: object) -> None:
         """Close."""
         self.close()
-
-
-_LONG = 0.5
-"""Seconds of waiting at a time, so that a node that is closed is noticed."""

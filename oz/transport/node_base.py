@@ -25,7 +25,7 @@ from oz.protocol.requests import owner
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
 from oz.transport.node_opening import NodeOpening
-from oz.transport.node_sockets import NodePublishing, near_origin, wide_origin
+from oz.transport.node_sockets import near_origin, wide_origin
 from oz.transport.socket import end_context
 from oz.transport.terms import check_count, check_terms
 from oz.wire.keys import Terms
@@ -183,7 +183,7 @@ class NodeBase(NodeOpening):
 
     # publishing ------------------------------------------------------------------------------------------
 
-    def _publisher_for(self, subject: Any) -> NodePublishing:
+    def _publisher_for(self, subject: Any) -> Any:
         """Say which publisher a subject goes out by.
 
         Raises:
@@ -230,7 +230,7 @@ class NodeBase(NodeOpening):
         else:
             self._parked.append((time.monotonic() + PARKED, inbox, payload, headers))
 
-    def _send_reply(self, publisher: NodePublishing, inbox: str, payload: Any, headers: Any) -> None:
+    def _send_reply(self, publisher: Any, inbox: str, payload: Any, headers: Any) -> None:
         if publisher._outlet.publish(publisher, inbox, payload, headers) is not None:
             self._stats.replies_dropped += 1
 
@@ -286,7 +286,9 @@ class NodeBase(NodeOpening):
         queue: Any
         if handler is None:
             if len(lanes.lanes) > 1:
-                raise ValueError("concurrency is for handlers; whoever receives does so as often as they like")
+                raise ValueError(
+                    "concurrency is for handlers; whoever receives does so as often as they like"
+                )
             queue, kind = self._make_mailbox(lanes)
         else:
             self._sub._check_handler(handler)
@@ -371,7 +373,7 @@ class NodeBase(NodeOpening):
         """Give the frames that take leave of name servers."""
         return [(endpoint, one.goodbye()) for endpoint, one in self._mesh.enrolments.items()]
 
-    def _publishers(self) -> list[NodePublishing]:
+    def _publishers(self) -> list[Any]:
         return [one for one in (self._wide, self._near) if one is not None]
 
     def _end_context(self, timeout: float) -> None:

@@ -1,0 +1,123 @@
+"""How a blocking node asks, and waits for answers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from oz.errors import Timeout
+from oz.message import Message
+from oz.transport.node_base import NodeBase
+
+_LONG = 0.5
+"""Seconds of waiting at a time, so that a node that is closed is noticed."""
+
+
+class Requesting(NodeBase):
+    """The part of a node that makes requests."""
+
+    def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
+        """Wait until nothing is missing."""
+        raise NotImplementedError
+
+    def request(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        timeout: float | None = 1.0,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> Message:
+        """Ask, and give the first answer.
+
+        Args:
+            subject: as of `publish`.
+            payload: what the codec encodes.
+            timeout: seconds to wait; None waits for ever.
+            headers: go with the request.
+            key: what sticky queue groups go by.
+
+        Raises:
+            NoResponders: nobody on the bus has a subscription for the subject; known at once.
+            Timeout: nobody has answered in that time.
+            SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
+        """
+        return next(
+            iter(self.request_many(subject, payload, timeout=timeout, limit=1, headers=headers, key=key))
+        )
+
+    def request_many(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        timeout: float | None = 1.0,
+        limit: int | None = None,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> Iterator[Message]:
+        """Ask, and give the answers as they come, until the time is over or there are so many.
+
+        Args:
+            subject: as of `publish`.
+            payload: what the codec encodes.
+            timeout: seconds from now on; None waits for ever.
+            limit: answers to wait for at most.
+            headers: go with the request.
+            key: what sticky queue groups go by.
+
+        Raises:
+            NoResponders, Timeout: as `request`; Timeout only when nobody has answered at all.
+            SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
+        """
+        ends = None if timeout is None else time.monotonic() + timeout
+        self._await_responders(subject, timeout)
+        replies: SimpleQueue[Message] = SimpleQueue()
+        inbox = self._requests.begin(replies.put)
+        self._stats.requests += 1
+        try:
+            publisher: Any = self._publisher_for(subject)
+            refused = publisher.send_request(subject, payload, headers, key, inbox)
+            if refused is not None:
+                for pause in publisher._try_again(subject, refused):
+                    time.sleep(pause)
+        except BaseException:
+            self._requests.end(inbox)
+            raise
+        return self._replies(subject, inbox, replies, ends, limit)
+
+    def _replies(
+        self, subject: Any, inbox: str, replies: SimpleQueue[Message], ends: float | None, limit: int | None
+    ) -> Iterator[Message]:
+        count = 0
+        began = time.monotonic()
+        try:
+            while limit is None or count < limit:
+                left = None if ends is None else ends - time.monotonic()
+                try:
+                    reply = replies.get(timeout=_LONG if left is None else max(0.0, min(left, _LONG)))
+                except Empty:
+                    self._check_open()
+                    if left is None or left > _LONG:
+                        continue
+                    if not count:
+                        waited = time.monotonic() - began
+                        raise Timeout(f"no answer to {subject!r} in {waited:.3g} s") from None
+                    return
+                count += 1
+                yield reply
+        finally:
+            self._requests.end(inbox)
+
+    def _await_responders(self, subject: Any, timeout: float | None) -> None:
+        if self._publisher_for(subject).interest(subject):
+            return
+        with suppress(Timeout):
+            # Those who have just been heard of may have a subscription.
+            self._wait(lambda: None if self._has_responders(subject) is not None else "peers", timeout)
+        if not self._publisher_for(subject).interest(subject):
+            raise self._no_responders(subject)
