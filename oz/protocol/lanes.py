@@ -1,0 +1,251 @@
+"""Queues of messages that wait for a handler: a lane's are handled one after the other.
+
+Nothing here starts or waits for anything. `put` says which lane has to be worked off now, and whoever works
+it off takes messages until there are none, or puts it at the end of its own line and goes on later.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+from oz.message import Message
+
+LIMIT = 65_536
+"""Messages that wait for one subscription's handler unless said otherwise."""
+
+MOST_LANES = 1024
+"""The highest `concurrency`."""
+
+_KEEPS = ("all", "latest", "drop_oldest", "drop_newest")
+
+
+class Lane:
+    """What one worker at a time takes messages from.
+
+    Attributes:
+        store: the messages; lanes of one subscription share it where order does not matter.
+        pop: gives the next message, or raises IndexError; a short way for the worker, any number of times
+            before it calls `Lanes.take`.
+        handled: messages that were handled. The worker counts them here: there is only one at a time.
+        failed: messages whose handler raised.
+    """
+
+    __slots__ = ("failed", "handled", "pop", "store")
+
+    def __init__(self, store: Any, pop: Callable[[], Message]) -> None:
+        """For `Lanes`."""
+        self.store = store
+        self.pop = pop
+        self.handled = 0
+        self.failed = 0
+
+
+class _NewestOfEach:
+    """The newest message of each subject, in the order in which the subjects came up."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self) -> None:
+        self._messages: OrderedDict[str | bytes, Message] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def replace(self, message: Message) -> bool:
+        """Put a message in the place of an older one, if there is one."""
+        if message.subject not in self._messages:
+            return False
+        self._messages[message.subject] = message
+        return True
+
+    def append(self, message: Message) -> None:
+        self._messages[message.subject] = message
+
+    def popleft(self) -> Message:
+        if not self._messages:
+            raise IndexError
+        return self._messages.popitem(last=False)[1]
+
+
+class Lanes:
+    """The messages of one subscription that wait for its handler.
+
+    Attributes:
+        lock: is held for every change. One that does nothing at first, which is enough for a single thread;
+            those who have several give it a re-entrant one before they begin. `pop` of a lane takes it only
+            with `keep="latest"`: otherwise it is a deque's, which threads may share.
+        dropped: messages that were let go so far.
+    """
+
+    __slots__ = (
+        "_idle",
+        "_is_closed",
+        "_is_latest",
+        "_is_ordered",
+        "_lanes",
+        "_limit",
+        "_makes_room",
+        "_only",
+        "_stores",
+        "dropped",
+        "lock",
+    )
+
+    def __init__(
+        self, keep: str = "all", limit: int = LIMIT, concurrency: int = 1, order_by: str | None = None
+    ) -> None:
+        """Start empty.
+
+        Args:
+            keep: what is let go when `limit` messages wait: the new one with `"all"` and `"drop_newest"`,
+                the oldest with `"drop_oldest"`. With `"latest"` a message takes the place of an older one
+                of its subject, and the subject that came up first goes.
+            limit: messages that may wait, all lanes together; at least 1.
+            concurrency: messages that may be handled at the same time, 1 to 1,024.
+            order_by: `"subject"` keeps the messages of one subject in order. Without it only a
+                concurrency of 1 keeps any order.
+
+        Raises:
+            ValueError: an argument is none of these.
+        """
+        _check(keep, limit, concurrency, order_by)
+        self.lock: AbstractContextManager[Any] = nullcontext()
+        self.dropped = 0
+        self._limit = limit
+        self._is_latest = keep == "latest"
+        self._makes_room = keep in ("latest", "drop_oldest")
+        self._is_ordered = order_by is not None and concurrency > 1
+        self._is_closed = False
+        make = _NewestOfEach if self._is_latest else deque
+        self._stores: list[Any] = [make() for _ in range(concurrency if self._is_ordered else 1)]
+        self._only = None if self._is_latest or self._is_ordered else self._stores[0]
+        self._lanes = tuple(self._lane(place) for place in range(concurrency))
+        self._idle = set(self._lanes)
+
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """All lanes: as many as messages may be handled at the same time."""
+        return self._lanes
+
+    def __len__(self) -> int:
+        """Count the messages that wait."""
+        return sum(map(len, self._stores))
+
+    def put(self, message: Message) -> tuple[Lane | None, int]:
+        """Take in a message.
+
+        Returns:
+            The lane to be worked off from now on, None when that is being done already; and how many messages
+            were let go.
+        """
+        with self.lock:
+            store = self._only
+            if store is None or len(store) >= self._limit:
+                return self._place(message)
+            # The short way of nearly all messages.
+            store.append(message)
+            return (self._idle.pop() if self._idle else None), 0
+
+    def take(self, lane: Lane) -> Message | None:
+        """Give a lane's next message; None when it is empty, and then `put` names it again when it is not."""
+        with self.lock:
+            try:
+                message: Message = lane.store.popleft()
+            except IndexError:
+                self._idle.add(lane)
+                return None
+            return message
+
+    def leave(self, lane: Lane) -> None:
+        """Work a lane off no further, whatever waits in it: the next `put` into it names it again."""
+        with self.lock:
+            self._idle.add(lane)
+
+    def clear(self) -> int:
+        """Forget what waits; give how many messages that were."""
+        with self.lock:
+            return sum(map(_emptied, self._stores))
+
+    def close(self) -> int:
+        """Forget what waits, and ignore what comes; give how many messages waited."""
+        with self.lock:
+            self._is_closed = True
+            self._only = None
+            return self.clear()
+
+    def waiting_beside(self, held: Collection[Lane]) -> int:
+        """Count the messages that can be handled while these lanes stand still."""
+        with self.lock:
+            free = {id(lane.store) for lane in self._lanes if lane not in held}
+            return sum(len(store) for store in self._stores if id(store) in free)
+
+    def _place(self, message: Message) -> tuple[Lane | None, int]:
+        if self._is_closed:
+            return None, 0
+        lane = self._lanes[hash(message.subject) % len(self._lanes) if self._is_ordered else 0]
+        dropped = self._add(message, lane.store)
+        self.dropped += dropped
+        if not self._idle or not lane.store:
+            return None, dropped
+        if not self._is_ordered:
+            return self._idle.pop(), dropped
+        if lane not in self._idle:
+            return None, dropped
+        self._idle.remove(lane)
+        return lane, dropped
+
+    def _lane(self, place: int) -> Lane:
+        store = self._stores[place % len(self._stores)]
+        return Lane(store, partial(self._pop, store) if self._is_latest else store.popleft)
+
+    def _pop(self, store: Any) -> Message:
+        with self.lock:
+            message: Message = store.popleft()
+            return message
+
+    def _add(self, message: Message, store: Any) -> int:
+        """Put a message into a store; give how many were let go for it, itself among them."""
+        if self._is_latest and store.replace(message):
+            return 1
+        dropped = 0
+        if (len(self) if self._is_ordered else len(store)) >= self._limit:
+            if not self._makes_room:
+                return 1
+            dropped = self._make_room(store)
+        store.append(message)
+        return dropped
+
+    def _make_room(self, store: Any) -> int:
+        """Let go the oldest of a store, or of the fullest one when there is none in it."""
+        try:
+            (store or max(self._stores, key=len)).popleft()
+        except IndexError:
+            # A worker has just made room.
+            return 0
+        return 1
+
+
+def _emptied(store: Any) -> int:
+    """Take all messages out one by one, since a worker may be doing that too; count those had here."""
+    count = 0
+    try:
+        while True:
+            store.popleft()
+            count += 1
+    except IndexError:
+        return count
+
+
+def _check(keep: str, limit: int, concurrency: int, order_by: str | None) -> None:
+    if keep not in _KEEPS:
+        raise ValueError(f"keep={keep!r} is none of {', '.join(map(repr, _KEEPS))}")
+    if limit < 1:
+        raise ValueError(f"a limit of {limit} lets no message wait; give at least 1")
+    if not 1 <= concurrency <= MOST_LANES:
+        raise ValueError(f"concurrency={concurrency!r} is not a number from 1 to {MOST_LANES:,}")
+    if order_by not in (None, "subject"):
+        raise ValueError(f'order_by={order_by!r} is neither "subject" nor None')
