@@ -11,6 +11,7 @@
     ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
     ├── TransportUnavailable             this installation lacks the transport
+    ├── NameserverUnavailable            no name server answers
     ├── JournalError                     a journal that cannot be read or written as asked
     │   └── JournalFull                  no room for what was to be appended
     ├── JournalMissing (ImportError)     pyarrow is not installed
@@ -24,6 +25,8 @@
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 
 class OzError(Exception):
@@ -112,6 +115,27 @@ class OwnershipError(OzError, RuntimeError):
 
 class TransportUnavailable(OzError):
     """This installation of ZeroMQ lacks the transport that an endpoint names."""
+
+
+class NameserverUnavailable(OzError):
+    """No name server answers: a node announced itself, and did not hear itself.
+
+    Attributes:
+        endpoints: the name servers that were tried.
+        seconds: for how long.
+    """
+
+    def __init__(self, endpoints: Iterable[str], seconds: float) -> None:
+        self.endpoints = tuple(endpoints)
+        self.seconds = seconds
+        super().__init__(self.endpoints, seconds)
+
+    def __str__(self) -> str:
+        tried = ", ".join(self.endpoints) or "none at all"
+        return (
+            f"no name server answered within {self.seconds:g} s; tried {tried}. Start one there with "
+            "`oz nameserver --bind`, or see whether its host and port can be reached from here"
+        )
 
 
 class Undecidable(OzError):

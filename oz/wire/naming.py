@@ -90,11 +90,13 @@ class Announcement:
         _check_text("the name of a host", self.host)
         _check_text("a version", self.version)
         if type(self.host_id) is not bytes or len(self.host_id) > MAX_HOST_ID:
-            raise ValueError(f"the id of a host is at most {MAX_HOST_ID} bytes, not {self.host_id!r:.100}")
+            raise ValueError(f"the id of a host is at most {MAX_HOST_ID} bytes, not {_shown(self.host_id)}")
         _check_int("a pid", self.pid, _MAX_PID)
         _check_int("the start of a node", self.started_ns, _MAX_TIME)
-        if type(self.endpoints) is not tuple or len(self.endpoints) > MAX_ENDPOINTS:
-            raise ValueError(f"a node has at most {MAX_ENDPOINTS} endpoints, not {self.endpoints!r:.100}")
+        if type(self.endpoints) is not tuple:
+            raise ValueError(f"the endpoints of a node are a tuple, not {_shown(self.endpoints)}")
+        if len(self.endpoints) > MAX_ENDPOINTS:
+            raise ValueError(f"a node has at most {MAX_ENDPOINTS} endpoints, not {len(self.endpoints)}")
         for endpoint in self.endpoints:
             _check_endpoint(endpoint)
         if self.near is not None:
@@ -103,28 +105,33 @@ class Announcement:
                 raise ValueError(f"{self.near!r} is no endpoint like ipc:///run/oz/node")
 
 
+def _shown(value: Any) -> str:
+    """Show a value in an error. What nests may nest deeper than `repr` can go."""
+    return f"a {type(value).__name__}" if isinstance(value, (list, tuple, dict)) else f"{value!r:.100}"
+
+
 def _check_uuid(uuid: Any) -> None:
     if type(uuid) is not bytes or len(uuid) != UUID_SIZE:
-        raise ValueError(f"a uuid is {UUID_SIZE} bytes, not {uuid!r:.100}")
+        raise ValueError(f"a uuid is {UUID_SIZE} bytes, not {_shown(uuid)}")
 
 
 def _check_text(what: str, text: Any, least: int = 0) -> None:
     if type(text) is not str:
-        raise ValueError(f"{what} is text, not {text!r:.100}")
+        raise ValueError(f"{what} is text, not {_shown(text)}")
     if not least <= len(text.encode()) <= MAX_TEXT:
-        raise ValueError(f"{what} has {least} to {MAX_TEXT} bytes, not {len(text.encode())}: {text!r:.100}")
+        raise ValueError(f"{what} has {least} to {MAX_TEXT} bytes, not {len(text.encode())}: {_shown(text)}")
     if _CONTROLS.search(text):
-        raise ValueError(f"{what} has no control characters, as {text!r:.100} has")
+        raise ValueError(f"{what} has no control characters, as {_shown(text)} has")
 
 
 def _check_int(what: str, number: Any, most: int) -> None:
     if type(number) is not int or not 0 <= number <= most:
-        raise ValueError(f"{what} is a number from 0 to {most}, not {number!r:.100}")
+        raise ValueError(f"{what} is a number from 0 to {most}, not {_shown(number)}")
 
 
 def _check_seconds(seconds: Any) -> None:
     if type(seconds) not in (int, float) or not isfinite(seconds) or not 0 < seconds <= MAX_SECONDS:
-        raise ValueError(f"above 0 and at most {MAX_SECONDS:g} seconds are allowed, not {seconds!r:.100}")
+        raise ValueError(f"above 0 and at most {MAX_SECONDS:g} seconds are allowed, not {_shown(seconds)}")
 
 
 def _check_endpoint(endpoint: Any) -> None:
@@ -343,7 +350,7 @@ def _told(read: Callable[[], _Told]) -> _Told:
 def _read(frame: bytes, most: int, kinds: dict[int, tuple[int, Callable[..., _Told]]]) -> _Told:
     kind, *values = _unpack(frame, most) or (None,)
     if type(kind) is not int or kind not in kinds:
-        raise ProtocolError(f"a naming message of kind {kind!r:.100}, which nobody says here")
+        raise ProtocolError(f"a naming message of kind {_shown(kind)}, which nobody says here")
     count, make = kinds[kind]
     if len(values) < count:
         raise ProtocolError(f"a naming message of kind {kind} with {len(values)} values instead of {count}")
@@ -366,7 +373,9 @@ def _versioned(array: Any) -> list[Any]:
     if type(array) is not list or not array:
         raise ProtocolError("a naming message is no array with a version")
     if type(array[0]) is not int or array[0] != VERSION:
-        raise ProtocolError(f"a naming message of version {array[0]!r:.100}; this oz reads version {VERSION}")
+        raise ProtocolError(
+            f"a naming message of version {_shown(array[0])}; this oz reads version {VERSION}"
+        )
     return array[1:]
 
 
@@ -380,7 +389,7 @@ def _announcement(values: list[Any]) -> Announcement:
 
 def _announce(array: Any, has_heard: Any) -> Announce:
     if type(has_heard) is not bool:
-        raise ProtocolError(f"whether a node has heard itself is true or false, not {has_heard!r:.100}")
+        raise ProtocolError(f"whether a node has heard itself is true or false, not {_shown(has_heard)}")
     return Announce(_announcement(_versioned(array)), has_heard)
 
 
