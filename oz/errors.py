@@ -14,6 +14,7 @@
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
     ├── ConfigurationError (ValueError)  a setting, or the file it stands in, that makes no sense
     ├── TransportUnavailable             this installation lacks the transport
+    ├── NameserverUnavailable            no name server answers
     ├── JournalError                     a journal that cannot be read or written as asked
     │   └── JournalFull                  no room for what was to be appended
     ├── JournalMissing (ImportError)     pyarrow is not installed

@@ -12,6 +12,7 @@ from oz.cli.gateway import gateway
 from oz.cli.journal import journal
 from oz.cli.match import match
 from oz.cli.multicast import multicast
+from oz.cli.nameserver import nameserver
 from oz.cli.pub import pub
 from oz.cli.record import record
 from oz.cli.replay import replay
@@ -73,6 +74,7 @@ for _command in (
     config,
     multicast,
     gateway,
+    nameserver,
 ):
     main.add_command(_command)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import click
 import oz
 from oz.cli.exits import say
 from oz.cli.output import printable
+from oz.cli.signals import ended_by_signals
 
 if TYPE_CHECKING:
     from oz.services.gateway import Gateway
@@ -91,7 +91,7 @@ def gateway(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with _log_in_lines(ctx), made as running, _ended_by_signals(running):
+    with _log_in_lines(ctx), made as running, ended_by_signals(running.stop):
         shown = _Shown(ctx, running, receive, send)
         running.run(shown.look)
         shown.summary()
@@ -145,20 +145,3 @@ def _log_in_lines(ctx: click.Context) -> Iterator[None]:
         yield
     finally:
         logger.removeHandler(handler)
-
-
-@contextmanager
-def _ended_by_signals(running: Gateway) -> Iterator[None]:
-    """End it cleanly at the first signal; the second does what it otherwise does."""
-
-    def stop(_number: int, _frame: object) -> None:
-        running.stop()
-        for number, action in before.items():
-            signal.signal(number, action)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, action in before.items():
-            signal.signal(number, action)

@@ -13,8 +13,8 @@ from oz.cli.output import printable
 
 
 class _Lines(logging.Handler):
-    def __init__(self, ctx: click.Context, lead: str) -> None:
-        super().__init__(logging.WARNING)
+    def __init__(self, ctx: click.Context, lead: str, level: int) -> None:
+        super().__init__(level)
         self._ctx, self._lead = ctx, lead
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -22,11 +22,15 @@ class _Lines(logging.Handler):
 
 
 @contextmanager
-def log_in_lines(ctx: click.Context, lead: str = "") -> Iterator[None]:
-    """Say warnings and worse on stderr, behind `lead`, for as long as it lasts."""
-    handler, logger = _Lines(ctx, lead), logging.getLogger("oz")
+def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNING) -> Iterator[None]:
+    """Say what is of `level` or worse on stderr, behind `lead`, for as long as it lasts."""
+    handler, logger = _Lines(ctx, lead, level), logging.getLogger("oz")
+    before = logger.level
+    if not logger.isEnabledFor(level):
+        logger.setLevel(level)
     logger.addHandler(handler)
     try:
         yield
     finally:
         logger.removeHandler(handler)
+        logger.setLevel(before)

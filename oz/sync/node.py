@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from math import ceil
-from queue import Empty, SimpleQueue
 from typing import Any, Self
 
 import zmq

@@ -1,0 +1,221 @@
+"""The name server: tells the nodes of a bus of each other. It holds nothing that matters."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Self
+
+import zmq
+
+from oz.protocol.enrolment import BEACON, EXPIRY
+from oz.protocol.naming import News, Registry, RegistryStats, Sends
+from oz.transport import endpoints
+from oz.wire.naming import MAX_REQUEST, Announcement
+
+_log = logging.getLogger("oz.nameserver")
+
+HIGH_WATER_MARK = 10_000
+"""Frames that wait for one node; what finds no room is dropped, and the roster sent again later."""
+
+_MANY = 100  # frames in one turn
+_SLICE = 0.1  # seconds between two looks at whether to stop, or at who was not heard
+
+_OPTIONS = (
+    (zmq.LINGER, 0),
+    (zmq.SNDHWM, HIGH_WATER_MARK),
+    (zmq.RCVHWM, HIGH_WATER_MARK),
+    (zmq.MAXMSGSIZE, MAX_REQUEST),
+    # Without it what finds no room would be dropped in silence.
+    (zmq.ROUTER_MANDATORY, 1),
+    (zmq.HEARTBEAT_IVL, 1_000),
+    (zmq.HEARTBEAT_TIMEOUT, 5_000),
+    (zmq.HANDSHAKE_IVL, 5_000),
+    # All nodes come at once when it was started again.
+    (zmq.BACKLOG, 1_024),
+)
+
+
+class NameServer:
+    """Takes in announcements of nodes, and tells the others of their bus.
+
+    A node needs one to find its peers, and none to go on with them: messages do not pass it. It begins with
+    nothing and keeps nothing; nodes announce themselves every second.
+
+    Attributes:
+        name: what it calls itself.
+    """
+
+    def __init__(
+        self,
+        bind: str | Iterable[str],
+        *,
+        name: str | None = None,
+        context: zmq.Context[Any] | None = None,
+        beacon: float = BEACON,
+        expiry: float = EXPIRY,
+    ) -> None:
+        """Bind; `run` begins to answer.
+
+        Args:
+            bind: where nodes find it, such as `tcp://*:5756`; or a list of endpoints.
+            name: what it calls itself, 255 bytes at most; this host's name unless given.
+            context: a ZeroMQ context to use; one of its own unless given.
+            beacon: seconds between two announcements of a node.
+            expiry: seconds of silence after which a node counts as lost, and this name server for nodes;
+                more than `beacon`.
+
+        Raises:
+            ValueError: the text is no endpoint, or the name or a duration is out of bounds.
+            TransportUnavailable: this libzmq lacks the transport.
+            zmq.ZMQError: the address is in use, or not one of this host.
+        """
+        self.name = socket.gethostname() if name is None else name
+        self._registry = Registry(os.urandom(16), self.name, beacon=beacon, expiry=expiry)
+        places = endpoints.as_list(bind)
+        for one in places:
+            endpoints.check(one, own_context=context is None)
+        self._stopping = threading.Event()
+        self._is_idle = threading.Event()
+        self._is_idle.set()
+        self._ticked_at = time.monotonic()
+        self._told = 0
+        self._own_context = context is None
+        self._context: zmq.Context[Any] = zmq.Context() if context is None else context
+        self._socket = self._context.socket(zmq.ROUTER)
+        self.endpoints: list[str] = []
+        """Where it is, with the ports that a `*` became."""
+        try:
+            for option, value in _OPTIONS:
+                self._socket.setsockopt(option, value)
+            for one in places:
+                self._socket.bind(one)
+                self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint that was bound last, with the port that a `*` became."""
+        return self.endpoints[-1]
+
+    @property
+    def nodes(self) -> list[Announcement]:
+        """Who is there, on any bus."""
+        return self._registry.nodes
+
+    @property
+    def stats(self) -> RegistryStats:
+        """What it did so far."""
+        return self._registry.stats
+
+    def run(self, look: Callable[[], object] | None = None) -> None:
+        """Answer until `stop` or `close` is called, or the context is ended.
+
+        Args:
+            look: called after each turn, in this thread; ten times a second when nothing happens.
+        """
+        self._is_idle.clear()
+        try:
+            with suppress(zmq.ContextTerminated):
+                while not self._stopping.is_set():
+                    self.turn(_SLICE)
+                    if look is not None:
+                        look()
+        finally:
+            self._is_idle.set()
+
+    def stop(self) -> None:
+        """Have `run` return soon; any thread or signal handler may call it."""
+        self._stopping.set()
+
+    def turn(self, seconds: float = 0) -> None:
+        """Answer what is there, and forget who is not heard any more.
+
+        Args:
+            seconds: to wait at most when nothing is there.
+        """
+        self._socket.poll(round(seconds * 1000))
+        for _ in range(_MANY):
+            try:
+                peer, frames = self._receive()
+            except zmq.Again:
+                break
+            # What is no message at all is counted as any other that means nothing.
+            frame = frames[0] if len(frames) == 1 else b""
+            self._send(self._registry.receive(peer, frame, time.monotonic()))
+        now = time.monotonic()
+        if now - self._ticked_at >= _SLICE:
+            self._ticked_at = now
+            self._send(self._registry.tick(now))
+        self._say()
+
+    def _receive(self) -> tuple[bytes, list[bytes]]:
+        """Take a message; of one in many parts, no more than the first two are kept."""
+        peer = self._socket.recv(zmq.NOBLOCK)
+        frames: list[bytes] = []
+        while self._socket.getsockopt(zmq.RCVMORE):
+            frame = self._socket.recv(zmq.NOBLOCK)
+            if len(frames) < 2:
+                frames.append(frame)
+        return peer, frames
+
+    def _send(self, sends: Sends) -> None:
+        """Send without waiting. Behind something that found no room, nothing more goes to that node."""
+        full: set[bytes] = set()
+        for peer, frame in sends:
+            if peer in full:
+                continue
+            try:
+                self._socket.send(peer, zmq.NOBLOCK | zmq.SNDMORE)
+                self._socket.send(frame, zmq.NOBLOCK)
+            except zmq.ContextTerminated:
+                raise
+            except zmq.ZMQError:  # no room, or the connection has ended
+                full.add(peer)
+                self._registry.missed(peer)
+
+    def _say(self) -> None:
+        for news in self._registry.take_news():
+            _log.info("%s", _line(news))
+        stats = self.stats
+        wrong = stats.malformed + stats.refused
+        if wrong >= max(1, 2 * self._told):
+            self._told = wrong
+            _log.warning(
+                "passed over so far: %d messages that mean nothing, and %d announcements or goodbyes "
+                "of a node over the connection of another, or of nodes too many",
+                stats.malformed,
+                stats.refused,
+            )
+
+    def close(self) -> None:
+        """Have `run` come to its end, and close the socket. A second call does nothing.
+
+        A signal handler calls `stop` instead, as this waits for `run`.
+        """
+        self.stop()
+        self._is_idle.wait()
+        self._socket.close()
+        if self._own_context:
+            self._context.term()
+
+    def __enter__(self) -> Self:
+        """Use it in `with`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _line(news: News) -> str:
+    one = news.announcement
+    where = ", ".join([*one.endpoints, *([one.near] if one.near else [])]) or "nowhere"
+    return f"{news.what}: {one.name} of bus {one.bus} (host {one.host}, pid {one.pid}) at {where}"

@@ -1,0 +1,80 @@
+"""Announcements of nodes that are not there, and DEALERs that announce them."""
+
+import time
+from contextlib import suppress
+from dataclasses import replace
+
+import zmq
+
+from oz.protocol.enrolment import Enrolment
+from oz.wire.naming import Announcement, unpack_reply
+from waiting import DEADLINE
+
+PRICING = Announcement(
+    uuid=bytes(range(0xA0, 0xB0)),
+    name="pricing",
+    bus="md",
+    host="lab1",
+    host_id=b"\xb1\xb2",
+    pid=4711,
+    endpoints=("tcp://192.0.2.7:5757",),
+    near="ipc:///run/oz/a0",
+    version="0.1.0",
+    started_ns=1_790_000_000_000_000_000,
+)
+
+
+def announcement(number=0, **changes):
+    """One that differs from all others by its uuid and its name."""
+    return replace(PRICING, uuid=b"%016d" % number, name=f"node {number}", **changes)
+
+
+class Dealer:
+    """A node as its name server sees it: a DEALER and an enrolment."""
+
+    def __init__(self, context, endpoint, announced):
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.setsockopt(zmq.LINGER, 0)
+        self.socket.setsockopt(zmq.SNDHWM, 4)
+        self.socket.setsockopt(zmq.RECONNECT_IVL, 50)
+        self.socket.connect(endpoint)
+        self.enrolment = Enrolment(announced, endpoint)
+        self.events = []
+        self.replies = []
+
+    def turn(self):
+        now = time.monotonic()
+        for frame in self.enrolment.tick(now):
+            self.send(frame)
+        while self.socket.poll(0):
+            frame = self.socket.recv()
+            self.replies.append(unpack_reply(frame))
+            self.events += self.enrolment.receive(frame, now)
+
+    def send(self, frame):
+        with suppress(zmq.Again):  # it is said again
+            self.socket.send(frame, zmq.NOBLOCK)
+
+    @property
+    def is_enrolled(self):
+        return self.enrolment.is_enrolled(time.monotonic())
+
+    @property
+    def heard(self):
+        """Of whom it was told, in any of its lives."""
+        return {event.announcement for event in self.events if hasattr(event, "announcement")}
+
+
+def turn_until(condition, dealers, timeout=DEADLINE):
+    """Let DEALERs announce and listen until something is so; its last value."""
+    ends = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < ends, f"still not so after {timeout:g} s"
+        for dealer in dealers:
+            dealer.turn()
+        time.sleep(0.002)
+    return value
+
+
+def all_enrolled(dealers, timeout=DEADLINE):
+    turn_until(lambda: all(dealer.is_enrolled for dealer in dealers), dealers, timeout)
