@@ -220,7 +220,7 @@ class HandledQueue(HandledQueueBase):
     def drain(self, timeout: float | None = None) -> bool:
         """Wait until nothing waits and nothing is being handled.
 
-        A handler waits neither for itself, nor for handlers that wait in this way, nor for what these hold up.
+        A handler waits neither for itself, nor for handlers that wait so too, nor for what these hold up.
 
         Args:
             timeout: seconds to wait at most; None waits for as long as the handlers take.

@@ -20,6 +20,7 @@ from oz.sync.handlers import HandledQueue, Handlers
 from oz.sync.io_thread import IOThread
 from oz.sync.mailbox import Mailbox
 from oz.sync.publisher import Publisher
+from oz.sync.requesting import Requesting
 from oz.sync.subscriber import Subscriber
 from oz.transport.node_base import TICK, NodeBase
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
