@@ -365,11 +365,12 @@ class Node(NodeBase):
             subscription.active = False
             self._close_queue(subscription.queue)
         await self._handlers.close(max(0.0, ends - time.monotonic()))
+        # With a drain the goodbye has been said, and answered by those who are there.
+        self._sub.close(0, timeout=0 if drain else None)
         for dealer in self._servers.values():
             dealer.close(500)
         for publisher in self._publishers():
             await publisher.close(timeout=max(0.0, ends - time.monotonic()))
-        self._sub.close(0)
         left = max(0.0, ends - time.monotonic())
         await asyncio.get_running_loop().run_in_executor(None, self._end_context, left)
 

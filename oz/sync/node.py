@@ -331,9 +331,12 @@ class Node(Requesting):
                 subscription.queue, Mailbox
             ) else subscription.queue.close()
         self._handlers.close(max(0.0, ends - time.monotonic()) if drain else 0)
+        # With a drain the goodbye has been said, and answered by those who are there.
+        self._sub.close(0, timeout=0 if drain else None)
+        for dealer in self._servers.values():
+            dealer.close()
         for publisher in self._publishers():
             publisher.close(timeout=max(0.0, ends - time.monotonic()))
-        self._sub.close(0)
         self._end_context(max(0.0, ends - time.monotonic()))
         self._changed()
 
