@@ -16,6 +16,7 @@ import zmq
 from oz.protocol.enrolment import BEACON, EXPIRY
 from oz.protocol.naming import News, Registry, RegistryStats, Sends
 from oz.transport import endpoints
+from oz.transport.node_sockets import KEEPALIVE
 from oz.wire.naming import MAX_REQUEST, Announcement
 
 _log = logging.getLogger("oz.nameserver")
@@ -33,8 +34,7 @@ _OPTIONS = (
     (zmq.MAXMSGSIZE, MAX_REQUEST),
     # Without it what finds no room would be dropped in silence.
     (zmq.ROUTER_MANDATORY, 1),
-    (zmq.HEARTBEAT_IVL, 1_000),
-    (zmq.HEARTBEAT_TIMEOUT, 5_000),
+    *KEEPALIVE,
     (zmq.HANDSHAKE_IVL, 5_000),
     # All nodes come at once when it was started again.
     (zmq.BACKLOG, 1_024),
