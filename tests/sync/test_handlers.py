@@ -370,6 +370,19 @@ def test_handlers_that_drain_each_others_queues_do_not_wait_for_each_other(pool,
     assert results == [[True, True], [True, True]]
 
 
+def test_a_handler_that_goes_on_after_draining_is_waited_for_again(pool, heard, gate):
+    results = []
+    handlers = pool(2)
+    empty = heard.queue(handlers, lambda message: None)
+    going_on = heard.queue(handlers, lambda message: empty.drain() and gate(message))
+    filled(going_on, 1)
+    gate.wait_for_entry()
+    other = heard.queue(handlers, lambda message: results.append(going_on.drain(0)))
+    filled(other, 1)
+    assert other.drain(DEADLINE)
+    assert results == [False]
+
+
 def test_a_handler_may_close_the_pool(pool, heard, running):
     results = []
     handlers = pool(2)
