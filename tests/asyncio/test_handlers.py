@@ -1,76 +1,17 @@
 import asyncio
 import logging
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import oz
+from handling import Heard, filled, message
+from handling_tasks import Gate, in_loop
 from oz.asyncio.handlers import HandledQueue, Handlers
 from oz.protocol.lanes import Lanes
 from scripts import run
 from waiting import DEADLINE
-
-
-def message(subject, number=0):
-    return SimpleNamespace(subject=subject, number=number)
-
-
-class Heard:
-    """What a queue reported."""
-
-    def __init__(self):
-        self.failed = []
-        self.dropped = []
-
-    def queue(self, handlers, handler, **lanes):
-        return HandledQueue(
-            handlers,
-            Lanes(**lanes),
-            handler,
-            lambda of, error: self.failed.append((of.number, repr(error))),
-            lambda count, of: self.dropped.append((count, of.number)),
-        )
-
-
-class Gate:
-    """An async handler that stays until it is opened."""
-
-    def __init__(self):
-        self.entered = asyncio.Semaphore(0)
-        self.numbers = []
-        self._open = asyncio.Event()
-
-    async def __call__(self, message):
-        self.entered.release()
-        await self._open.wait()
-        self.numbers.append(message.number)
-
-    def open(self):
-        self._open.set()
-
-
-def filled(queue, count, subject="a"):
-    for number in range(count):
-        queue.put(message(subject, number))
-
-
-def in_loop(test):
-    """Run an async test with a deadline; no task may be left when it is over."""
-
-    def run_it():
-        async def whole():
-            async with asyncio.timeout(DEADLINE):
-                await test()
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            assert not left
-
-        asyncio.run(whole())
-
-    run_it.__name__ = test.__name__
-    return run_it
 
 
 @in_loop
@@ -84,7 +25,7 @@ async def test_messages_are_handled_one_after_the_other_in_order():
         numbers.append(message.number)
         inside.clear()
 
-    heard, handlers = Heard(), Handlers(4)
+    heard, handlers = Heard(HandledQueue), Handlers(4)
     queue = heard.queue(handlers, handler)
     filled(queue, 200)
     assert queue.waiting == 200
@@ -105,7 +46,7 @@ async def test_messages_are_handled_one_after_the_other_in_order():
 def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(
     sizes, is_async, keep, order_by, limit, steps
 ):
-    heard, got = Heard(), []
+    heard, got = Heard(HandledQueue), []
 
     async def slowly(message):
         for _ in range(message.number % 3):
@@ -149,7 +90,7 @@ def test_a_handler_that_raises_is_reported_and_harms_nobody(error, is_async):
         fail(message)
 
     async def whole():
-        heard, handlers = Heard(), Handlers(1)
+        heard, handlers = Heard(HandledQueue), Handlers(1)
         queue = heard.queue(handlers, fail_later if is_async else fail)
         filled(queue, 4)
         assert await queue.drain(DEADLINE)
@@ -162,7 +103,7 @@ def test_a_handler_that_raises_is_reported_and_harms_nobody(error, is_async):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_in_a_handler_is_reported_and_ends_the_loop(error):
-    heard, handlers, got = Heard(), Handlers(1), []
+    heard, handlers, got = Heard(HandledQueue), Handlers(1), []
 
     def handler(message):
         if message.number == 1:
@@ -213,7 +154,7 @@ def test_reports_that_raise_are_logged_and_the_next_message_is_handled(caplog):
 
 @in_loop
 async def test_a_slow_handler_fills_only_its_own_queue():
-    heard, handlers, gate = Heard(), Handlers(2), Gate()
+    heard, handlers, gate = Heard(HandledQueue), Handlers(2), Gate()
     slow = heard.queue(handlers, gate, limit=3)
     quick = heard.queue(handlers, lambda message: None)
     filled(slow, 1)
@@ -239,7 +180,7 @@ async def test_a_queue_that_never_empties_starves_neither_others_nor_the_loop():
         if not (reached and turns.is_set()):
             endless_queue.put(message)
 
-    heard, handlers = Heard(), Handlers(1)
+    heard, handlers = Heard(HandledQueue), Handlers(1)
     endless_queue = heard.queue(handlers, endless)
     endless_queue.put(message("a"))
     other = heard.queue(handlers, reached.append)
@@ -252,7 +193,7 @@ async def test_a_queue_that_never_empties_starves_neither_others_nor_the_loop():
 
 @in_loop
 async def test_as_many_handlers_as_asked_for_run_at_once_and_no_more():
-    heard, handlers, gate = Heard(), Handlers(3), Gate()
+    heard, handlers, gate = Heard(HandledQueue), Handlers(3), Gate()
     wide = heard.queue(handlers, gate, concurrency=2)
     others = [heard.queue(handlers, gate) for _ in range(4)]
     filled(wide, 4)
@@ -271,186 +212,9 @@ async def test_as_many_handlers_as_asked_for_run_at_once_and_no_more():
     assert await handlers.close(DEADLINE)
 
 
-@in_loop
-async def test_a_handler_may_end_its_own_subscription():
-    numbers = []
-
-    async def handler(message):
-        numbers.append(message.number)
-        if message.number == 3:
-            assert queue.close() == 6
-            queue.put(message)
-
-    heard, handlers = Heard(), Handlers(1)
-    queue = heard.queue(handlers, handler)
-    filled(queue, 10)
-    assert await queue.drain(DEADLINE)
-    assert heard.failed == []
-    assert numbers == [0, 1, 2, 3]
-    assert await handlers.close(DEADLINE)
-
-
-@in_loop
-async def test_draining_gives_up_in_time_and_waits_for_what_is_being_handled():
-    heard, handlers, gate = Heard(), Handlers(1), Gate()
-    queue = heard.queue(handlers, gate)
-    filled(queue, 1)
-    await gate.entered.acquire()
-    assert queue.waiting == 0
-    assert not await queue.drain(0)
-    assert not await queue.drain(0.01)
-    gate.open()
-    assert await queue.drain(DEADLINE)
-    assert gate.numbers == [0]
-    assert await handlers.close(DEADLINE)
-
-
-@in_loop
-async def test_a_handler_may_drain_another_queue_though_the_pool_has_one_task():
-    results = []
-    heard, handlers = Heard(), Handlers(1)
-    other = heard.queue(handlers, lambda message: None)
-
-    async def handler(message):
-        filled(other, 3)
-        results.append((await other.drain(DEADLINE), other.handled))
-
-    queue = heard.queue(handlers, handler)
-    filled(queue, 1)
-    assert await queue.drain(DEADLINE)
-    assert results == [(True, 3)]
-    assert await handlers.close(DEADLINE)
-
-
-@in_loop
-async def test_a_handler_that_drains_its_own_queue_does_not_wait_for_itself():
-    results = []
-
-    async def handler(message):
-        results.append((message.number, await queue.drain()))
-
-    heard, handlers = Heard(), Handlers(1)
-    queue = heard.queue(handlers, handler)
-    filled(queue, 2)
-    assert await queue.drain(DEADLINE)
-    assert results == [(0, False), (1, True)]
-    assert await handlers.close(DEADLINE)
-
-
-@in_loop
-async def test_handlers_that_drain_each_others_queues_do_not_wait_for_each_other():
-    together = asyncio.Barrier(2)
-    results = []
-
-    async def handler(message):
-        await together.wait()
-        results.append([await queue.drain() for queue in queues])
-
-    heard, handlers = Heard(), Handlers(2)
-    queues = [heard.queue(handlers, handler) for _ in range(2)]
-    for queue in queues:
-        filled(queue, 1)
-    for queue in queues:
-        assert await queue.drain(DEADLINE)
-    assert results == [[True, True], [True, True]]
-    assert await handlers.close(DEADLINE)
-
-
-@in_loop
-async def test_closing_cancels_what_runs_and_begins_nothing_more():
-    heard, handlers = Heard(), Handlers(1)
-    entered, ended = asyncio.Event(), []
-
-    async def handler(message):
-        entered.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0)
-            ended.append(message.number)
-
-    queue, other = heard.queue(handlers, handler), heard.queue(handlers, ended.append)
-    filled(queue, 3)
-    filled(other, 3)
-    await entered.wait()
-    draining = asyncio.create_task(queue.drain())
-    await asyncio.sleep(0)
-    assert await handlers.close(DEADLINE)
-    assert ended == [0]
-    assert heard.failed == []
-    assert (queue.failed, queue.waiting, other.waiting) == (1, 2, 3)
-    assert not await draining
-    with pytest.raises(oz.ClosedError):
-        handlers.submit(handler)
-
-
-@in_loop
-async def test_closing_gives_up_in_time_on_a_handler_that_cleans_up_slowly():
-    heard, handlers, gate = Heard(), Handlers(1), Gate()
-
-    async def handler(message):
-        try:
-            await gate(message)
-        finally:
-            await gate(message)
-
-    queue = heard.queue(handlers, handler)
-    filled(queue, 1)
-    await gate.entered.acquire()
-    assert not await handlers.close(0.01)
-    await gate.entered.acquire()
-    gate.open()
-    assert await handlers.close(DEADLINE)
-
-
-@in_loop
-async def test_handlers_may_close_the_pool_even_while_they_are_being_cancelled():
-    together = asyncio.Barrier(2)
-    results = []
-
-    async def handler(message):
-        try:
-            await together.wait()
-            await handlers.close()
-        finally:
-            results.append(await handlers.close())
-
-    heard, handlers = Heard(), Handlers(2)
-    queue = heard.queue(handlers, handler, concurrency=2)
-    filled(queue, 2)
-    assert await queue.drain(DEADLINE)
-    assert await handlers.close(DEADLINE)
-    assert results == [True, True]
-    assert queue.failed == 2
-
-
-def test_the_end_of_the_loop_cancels_handlers_and_the_queue_can_go_on_in_another():
-    heard, handlers, numbers = Heard(), Handlers(2), []
-
-    async def handler(message):
-        if message.number == 0:
-            await asyncio.Event().wait()
-        numbers.append(message.number)
-
-    queue = heard.queue(handlers, handler)
-
-    async def begin():
-        filled(queue, 3)
-        await asyncio.sleep(0)
-
-    async def go_on():
-        queue.put(message("a", 3))
-        assert await queue.drain(DEADLINE)
-        assert await handlers.close(DEADLINE)
-
-    asyncio.run(begin())
-    asyncio.run(go_on())
-    assert numbers == [1, 2, 3]
-
-
 def test_without_a_loop_messages_are_refused():
     handlers = Handlers(1)
-    queue = Heard().queue(handlers, lambda message: None)
+    queue = Heard(HandledQueue).queue(handlers, lambda message: None)
     with pytest.raises(RuntimeError, match="no running event loop"):
         filled(queue, 1)
     handlers.cancel()

@@ -2,100 +2,15 @@ import gc
 import logging
 import threading
 from collections import Counter
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import oz
+from handling import Heard, filled, message
 from oz.protocol.lanes import Lanes
 from oz.sync.handlers import HandledQueue, Handlers
 from waiting import DEADLINE, Thread, until
-
-
-def message(subject, number=0):
-    return SimpleNamespace(subject=subject, number=number)
-
-
-class Heard:
-    """What a queue reported."""
-
-    def __init__(self):
-        self.failed = []
-        self.dropped = []
-
-    def queue(self, handlers, handler, **lanes):
-        return HandledQueue(
-            handlers,
-            Lanes(**lanes),
-            handler,
-            lambda of, error: self.failed.append((of.number, repr(error))),
-            lambda count, of: self.dropped.append((count, of.number)),
-        )
-
-
-@pytest.fixture
-def heard():
-    return Heard()
-
-
-@pytest.fixture
-def pool():
-    """Makes pools, and ends them."""
-    made = []
-
-    def make(size):
-        made.append(Handlers(size))
-        return made[-1]
-
-    yield make
-    for one in made:
-        assert one.close(DEADLINE)
-
-
-class Gate:
-    """A handler that stays until it is opened."""
-
-    def __init__(self):
-        self.entered = threading.Semaphore(0)
-        self._open = threading.Event()
-        self.numbers = []
-
-    def __call__(self, message):
-        self.entered.release()
-        assert self._open.wait(DEADLINE)
-        self.numbers.append(message.number)
-
-    def wait_for_entry(self):
-        assert self.entered.acquire(timeout=DEADLINE)
-
-    def open(self):
-        self._open.set()
-
-
-@pytest.fixture
-def gate():
-    made = Gate()
-    yield made
-    made.open()
-
-
-def filled(queue, count, subject="a"):
-    for number in range(count):
-        queue.put(message(subject, number))
-
-
-@pytest.fixture
-def running():
-    """Counts the threads that handle, but for those that were there before."""
-    before = set(threading.enumerate())
-
-    def count():
-        new = set(threading.enumerate()) - before
-        return sum(thread.name.startswith("oz-handler-") for thread in new)
-
-    return count
 
 
 def test_messages_are_handled_one_after_the_other_in_order(pool, heard):
@@ -123,7 +38,7 @@ def test_messages_are_handled_one_after_the_other_in_order(pool, heard):
     subjects=st.text("abc", max_size=60),
 )
 def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(sizes, keep, order_by, limit, subjects):
-    heard, got = Heard(), []
+    heard, got = Heard(HandledQueue), []
     handlers = Handlers(sizes[0])
     queue = heard.queue(handlers, got.append, keep=keep, order_by=order_by, limit=limit, concurrency=sizes[1])
     for number, subject in enumerate(subjects):
@@ -260,193 +175,6 @@ def test_threads_start_when_needed_and_never_more_than_asked_for(pool, heard, ga
     for queue in queues:
         assert queue.drain(DEADLINE)
     assert running() == 2
-
-
-def test_a_handler_may_end_its_own_subscription(pool, heard):
-    numbers = []
-
-    def handler(message):
-        numbers.append(message.number)
-        if message.number == 3:
-            assert queue.close() == queue_length - 4
-            queue.put(message)
-
-    queue_length = 10
-    handlers = pool(1)
-    held = Gate()
-    blocked = heard.queue(handlers, held)
-    filled(blocked, 1)
-    queue = heard.queue(handlers, handler)
-    filled(queue, queue_length)
-    held.open()
-    assert queue.drain(DEADLINE)
-    assert heard.failed == []
-    assert numbers == [0, 1, 2, 3]
-
-
-def test_what_is_cleared_is_not_handled_and_what_comes_then_is(pool, heard, gate):
-    queue = heard.queue(pool(1), gate)
-    filled(queue, 5)
-    gate.wait_for_entry()
-    assert queue.clear() == 4
-    queue.put(message("a", 9))
-    gate.open()
-    assert queue.drain(DEADLINE)
-    assert gate.numbers == [0, 9]
-
-
-def test_draining_gives_up_in_time_and_waits_for_what_is_being_handled(pool, heard, gate):
-    queue = heard.queue(pool(1), gate)
-    filled(queue, 1)
-    gate.wait_for_entry()
-    assert queue.waiting == 0
-    assert not queue.drain(0)
-    assert not queue.drain(0.01)
-    draining = Thread(lambda: queue.drain(DEADLINE))
-    draining.wait_until_stuck()
-    gate.open()
-    assert draining.outcome()
-    assert gate.numbers == [0]
-
-
-def test_clearing_ends_the_wait_of_who_drains(pool, heard, gate):
-    handlers = pool(1)
-    blocked = heard.queue(handlers, gate)
-    filled(blocked, 1)
-    gate.wait_for_entry()
-    queue = heard.queue(handlers, lambda message: None)
-    filled(queue, 3)
-    draining = Thread(lambda: queue.drain(DEADLINE))
-    draining.wait_until_stuck()
-    queue.clear()
-    assert draining.outcome()
-
-
-def test_a_handler_may_drain_another_queue_though_the_pool_has_one_thread(pool, heard, running):
-    results = []
-    handlers = pool(1)
-    other = heard.queue(handlers, lambda message: None)
-
-    def handler(message):
-        filled(other, 3)
-        results.append((other.drain(DEADLINE), other.handled))
-
-    queue = heard.queue(handlers, handler)
-    filled(queue, 1)
-    assert queue.drain(DEADLINE)
-    assert results == [(True, 3)]
-    until(lambda: running() == 1)
-
-
-def test_a_handler_that_drains_its_own_queue_does_not_wait_for_itself(pool, heard, gate):
-    results = []
-
-    def handler(message):
-        if message.number == 0:
-            gate(message)
-        results.append((message.number, queue.drain()))
-
-    queue = heard.queue(pool(1), handler)
-    filled(queue, 2)
-    gate.open()
-    assert queue.drain(DEADLINE)
-    assert results == [(0, False), (1, True)]
-
-
-def test_handlers_that_drain_each_others_queues_do_not_wait_for_each_other(pool, heard):
-    together = threading.Barrier(2)
-    results = []
-
-    def handler(message):
-        together.wait(DEADLINE)
-        results.append([queue.drain() for queue in queues])
-
-    handlers = pool(2)
-    queues = [heard.queue(handlers, handler) for _ in range(2)]
-    for queue in queues:
-        filled(queue, 1)
-    for queue in queues:
-        assert queue.drain(DEADLINE)
-    assert results == [[True, True], [True, True]]
-
-
-def test_a_handler_that_goes_on_after_draining_is_waited_for_again(pool, heard, gate):
-    results = []
-    handlers = pool(2)
-    empty = heard.queue(handlers, lambda message: None)
-    going_on = heard.queue(handlers, lambda message: empty.drain() and gate(message))
-    filled(going_on, 1)
-    gate.wait_for_entry()
-    other = heard.queue(handlers, lambda message: results.append(going_on.drain(0)))
-    filled(other, 1)
-    assert other.drain(DEADLINE)
-    assert results == [False]
-
-
-def test_a_handler_may_close_the_pool(pool, heard, running):
-    results = []
-    handlers = pool(2)
-    queue = heard.queue(handlers, lambda message: results.append(handlers.close()))
-    filled(queue, 1)
-    until(lambda: results == [True])
-    assert handlers.close(DEADLINE)
-    assert running() == 0
-
-
-def test_handlers_that_close_at_the_same_time_do_not_wait_for_each_other(pool, heard, running):
-    together = threading.Barrier(3)
-    results = []
-
-    def handler(message):
-        together.wait(DEADLINE)
-        results.append(handlers.close())
-
-    handlers = pool(3)
-    queue = heard.queue(handlers, handler, concurrency=3)
-    filled(queue, 3)
-    until(lambda: results == [True] * 3)
-    assert handlers.close(DEADLINE)
-    assert running() == 0
-
-
-def test_closing_gives_up_in_time_on_a_handler_that_stays(pool, heard, gate, running):
-    handlers = pool(1)
-    queue = heard.queue(handlers, gate)
-    filled(queue, 3)
-    gate.wait_for_entry()
-    assert not handlers.close(0.01)
-    assert not handlers.close(0)
-    with pytest.raises(oz.ClosedError, match="closed"):
-        handlers.submit(lambda: None)
-    gate.open()
-    assert handlers.close(DEADLINE)
-    assert running() == 0
-    assert queue.handled + queue.waiting == 3
-
-
-def test_closing_ends_the_wait_of_who_drains(pool, heard, gate):
-    handlers = pool(1)
-    blocked = heard.queue(handlers, gate)
-    filled(blocked, 1)
-    gate.wait_for_entry()
-    queue = heard.queue(handlers, lambda message: None)
-    filled(queue, 3)
-    draining = Thread(lambda: queue.drain(DEADLINE))
-    draining.wait_until_stuck()
-    assert not handlers.close(0)
-    assert not draining.outcome()
-    assert queue.waiting == 3
-
-
-def test_a_closed_pool_refuses_messages_and_has_nothing_to_wait_for(pool, heard):
-    handlers = pool(1)
-    queue = heard.queue(handlers, lambda message: None)
-    assert handlers.close(0)
-    assert queue.drain()
-    with pytest.raises(oz.ClosedError):
-        filled(queue, 1)
-    assert not queue.drain()
-    assert queue.clear() == 1
 
 
 def test_work_that_raises_is_logged_and_the_thread_goes_on(pool, caplog):
