@@ -87,10 +87,13 @@ class Handlers(HandlersBase):
 
         Queues keep what waits in them.
         """
+        if self._guard.is_foreign:
+            return
         self._is_closed = True
         self._line.clear()
         for task in self._tasks - {_current_task()}:
-            if not task.get_loop().is_closed():
+            # Once is enough: two handlers that clean up by closing would cancel each other for ever.
+            if not task.cancelling() and not task.get_loop().is_closed():
                 task.cancel()
         self._wake_all()
 
@@ -105,9 +108,9 @@ class Handlers(HandlersBase):
         Returns:
             Whether all tasks have ended, but for the caller's and those whose handlers wait like that too.
         """
-        self.cancel()
         if self._guard.is_foreign:
             return True
+        self.cancel()
         try:
             with self.stand_still() as is_worker:
                 async with asyncio.timeout(timeout):
