@@ -20,7 +20,7 @@ from oz.message import Message
 from oz.protocol.lanes import LIMIT, Lanes
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
-from oz.transport.node_base import TICK, NodeBase
+from oz.transport.node_base import TICK, NodeBase, OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
 from oz.transport.terms import Keep, Policy
 from oz.wire.naming import Announcement
@@ -103,7 +103,7 @@ class Node(NodeBase):
         self._handlers = Handlers(self.configuration.threads)
         self._stirred = asyncio.Event()
         self._news = asyncio.Condition()
-        self._told = self._make_queue(self._call_on_peer, Lanes())
+        self._told = self._make_queue(self._call_on_peer, Lanes(), self._on_dropped)
         self._open()
         working = [self._receive(), self._attend(), *map(self._read, self._servers)]
         self._tasks = [asyncio.create_task(one, name=f"oz-node-{self.name}") for one in working]
@@ -246,11 +246,11 @@ class Node(NodeBase):
             max_messages=max_messages,
         )
 
-    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes) -> HandledQueue:
-        return HandledQueue(self._handlers, lanes, handler, self._on_failed, self._on_dropped)
+    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> HandledQueue:
+        return HandledQueue(self._handlers, lanes, handler, self._on_failed, dropped)
 
-    def _make_mailbox(self, lanes: Lanes) -> tuple[Mailbox, type[NodeSubscription]]:
-        return Mailbox(lanes, self._on_dropped), ReceivedSubscription
+    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[NodeSubscription]]:
+        return Mailbox(lanes, dropped), ReceivedSubscription
 
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()

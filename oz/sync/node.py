@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from math import ceil
 from typing import Any, Self
 
@@ -22,7 +22,7 @@ from oz.sync.mailbox import Mailbox
 from oz.sync.publisher import Publisher
 from oz.sync.requesting import Requesting
 from oz.sync.subscriber import Subscriber
-from oz.transport.node_base import TICK, NodeBase
+from oz.transport.node_base import TICK, NodeBase, OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
 from oz.transport.terms import Keep, Policy
 from oz.wire.naming import Announcement
@@ -81,7 +81,7 @@ class Node(Requesting):
         super().__init__(*args, **options)
         self._handlers = Handlers(self.configuration.threads)
         self._news = threading.Condition()
-        self._told = self._make_queue(self._call_on_peer, Lanes())
+        self._told = self._make_queue(self._call_on_peer, Lanes(), self._on_dropped)
         self._poller = zmq.Poller()
         self._io = IOThread(f"oz-node-{self.name}", self._turn)
         self._open()
@@ -147,6 +147,9 @@ class Node(Requesting):
             for _ in range(1_000):
                 self._mesh.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
 
+    def _lend(self) -> AbstractContextManager[None]:
+        return self._handlers.lend()
+
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()
         return self._io.call(work)
@@ -158,7 +161,7 @@ class Node(Requesting):
             left = None if ends is None else ends - time.monotonic()
             if left is not None and left <= 0:
                 raise Timeout(f"not within {timeout:g} s: {missing}")
-            with self._news:
+            with self._lend(), self._news:
                 self._news.wait(_SLICE if left is None else min(_SLICE, left))
 
     # publishing ------------------------------------------------------------------------------------------
@@ -257,11 +260,11 @@ class Node(Requesting):
             max_messages=max_messages,
         )
 
-    def _make_mailbox(self, lanes: Lanes) -> tuple[Mailbox, type[NodeSubscription]]:
-        return Mailbox(lanes, self._on_dropped), ReceivedSubscription
+    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[NodeSubscription]]:
+        return Mailbox(lanes, dropped), ReceivedSubscription
 
-    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes) -> HandledQueue:
-        return HandledQueue(self._handlers, lanes, handler, self._on_failed, self._on_dropped)
+    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> HandledQueue:
+        return HandledQueue(self._handlers, lanes, handler, self._on_failed, dropped)
 
     # presence --------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -18,6 +18,10 @@ _LONG = 0.5
 
 class Requesting(NodeBase):
     """The part of a node that makes requests."""
+
+    def _lend(self) -> AbstractContextManager[None]:
+        """Let another thread of the pool take the place of a handler that waits."""
+        raise NotImplementedError
 
     def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
         """Wait until nothing is missing."""
@@ -99,7 +103,8 @@ class Requesting(NodeBase):
             while limit is None or count < limit:
                 left = None if ends is None else ends - time.monotonic()
                 try:
-                    reply = replies.get(timeout=_LONG if left is None else max(0.0, min(left, _LONG)))
+                    with self._lend():
+                        reply = replies.get(timeout=_LONG if left is None else max(0.0, min(left, _LONG)))
                 except Empty:
                     self._check_open()
                     if left is None or left > _LONG:

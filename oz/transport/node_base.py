@@ -45,6 +45,13 @@ MOST_PARKED = 10_000
 _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
 
 
+OnDropped = Callable[[int, Message], None]
+
+
+def _ignore(count: int, message: Message) -> None:
+    """Take note of nothing."""
+
+
 class NodeBase(NodeOpening):
     """A node without its thread or loop."""
 
@@ -66,11 +73,11 @@ class NodeBase(NodeOpening):
         """Have something done on the I/O side; give what comes of it."""
         raise NotImplementedError
 
-    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes) -> Any:
+    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> Any:
         """Make what messages wait in for a handler."""
         raise NotImplementedError
 
-    def _make_mailbox(self, lanes: Lanes) -> tuple[Any, type[NodeSubscription]]:
+    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Any, type[NodeSubscription]]:
         """Make what messages wait in to be received, and say of what kind their subscription is."""
         raise NotImplementedError
 
@@ -283,16 +290,18 @@ class NodeBase(NodeOpening):
         patterns, is_advisory = wanted
         if max_messages is not None:
             check_count("max_messages", max_messages, 1, 2**63)
+        # With `"latest"` it is what was asked for.
+        dropped = _ignore if terms.keep == "latest" else self._on_dropped
         queue: Any
         if handler is None:
             if len(lanes.lanes) > 1:
                 raise ValueError(
                     "concurrency is for handlers; whoever receives does so as often as they like"
                 )
-            queue, kind = self._make_mailbox(lanes)
+            queue, kind = self._make_mailbox(lanes, dropped)
         else:
             self._sub._check_handler(handler)
-            queue, kind = self._make_queue(handler, lanes), NodeSubscription
+            queue, kind = self._make_queue(handler, lanes, dropped), NodeSubscription
         subscription = kind(patterns, queue, self._cancel, max_messages, terms.group, self._answer)
         self._call(lambda: self._begin(subscription, terms, last_value=last_value, is_advisory=is_advisory))
         return subscription
