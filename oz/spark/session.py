@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
@@ -16,14 +17,18 @@ __all__ = ["has_engine", "require_java", "session"]
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+_PARTITIONS_OF_A_CORE = 4
 
 
 def session(master: str | None = None, **conf: object) -> SparkSession:
     """Give the Spark session of this process, a new one if there is none.
 
     A new one is quiet (errors only, no progress bar, no web page), keeps time in UTC, and runs its Python
-    workers with this very Python unless `PYSPARK_PYTHON` says otherwise. In a program that `spark-submit`
-    started, what was said there wins over all that, and over `local[*]`.
+    workers with this very Python unless `PYSPARK_PYTHON` says otherwise. On a local master it shuffles into
+    four partitions for each core, where Spark's 200 would be mostly empty. In a program that `spark-submit`
+    started, what was said there wins over all that, and over `local[*]`. One that there is already gets
+    `conf` only.
 
     Args:
         master: where Spark runs: `local[2]`, `spark://host:7077`; `local[*]` if nothing is said.
@@ -32,16 +37,8 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
     Raises:
         JavaMissing: there is no Java, or it is too old; says what to install.
     """
-    submitted = _submitted()
-    if not has_engine():
-        require_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder
-    defaults = {"spark.master": "local[*]", **_defaults()}
     given = conf if master is None else {"spark.master": master, **conf}
-    for name, value in {**defaults, **submitted, **given}.items():
-        builder = builder.config(name, _written(value))
-    made = builder.getOrCreate()
+    made = _with(given) if _has_session() else _new(given)
     register(made)
     return made
 
@@ -49,6 +46,35 @@ def session(master: str | None = None, **conf: object) -> SparkSession:
 def has_engine() -> bool:
     """Tell whether Spark's Java runs already: `spark-submit` started it, or there is or was a session."""
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _has_session() -> bool:
+    there = SparkSession._instantiatedSession
+    return there is not None and there._sc._jsc is not None  # None when it was stopped
+
+
+def _new(given: Mapping[str, object]) -> SparkSession:
+    submitted = _submitted()
+    if not has_engine():
+        require_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    made = _with({"spark.master": "local[*]", **_defaults(), **submitted, **given})
+    context = made.sparkContext
+    # Asked now, so that spark-defaults.conf is heard too.
+    if _is_local(context.master) and not context.getConf().contains(_SHUFFLE_PARTITIONS):
+        made.conf.set(_SHUFFLE_PARTITIONS, str(_PARTITIONS_OF_A_CORE * context.defaultParallelism))
+    return made
+
+
+def _with(conf: Mapping[str, object]) -> SparkSession:
+    builder = SparkSession.builder
+    for name, value in conf.items():
+        builder = builder.config(name, _written(value))
+    return builder.getOrCreate()
+
+
+def _is_local(master: str) -> bool:
+    return master == "local" or master.startswith("local[")  # not local-cluster[
 
 
 def _submitted() -> dict[str, object]:

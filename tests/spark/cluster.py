@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import threading
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executors in processes of their own, of one core and 1 GiB each, under a master in the driver."""
 
 CONF = {
+    # Two executors, one on each worker, though the cluster has room for those of another application.
+    "spark.executor.cores": 1,
+    "spark.cores.max": 2,
     "spark.executor.memory": "1g",
     "spark.sql.shuffle.partitions": 2,
     "spark.ui.enabled": False,
@@ -33,7 +37,7 @@ CONF = {
 
 @dataclass
 class Standalone:
-    """A cluster of one master and two workers of one core each."""
+    """A cluster of one master and two workers, each with room for an executor of two applications."""
 
     url: str
     page: str
@@ -44,7 +48,7 @@ class Standalone:
 def standalone_cluster(directory):
     """Start Spark's own master and two workers; they are gone at the end, or when this process is."""
     process = subprocess.Popen(
-        [sys.executable, str(DAEMONS), str(directory), "2", "1", "1g"],
+        [sys.executable, str(DAEMONS), str(directory), "2", "2", "2g"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -104,8 +108,15 @@ def _set_up(master, directory, conf):
         "SPARK_WORKER_DIR": directory,
         "SPARK_LOCAL_DIRS": directory,
     }
+    threading.Thread(target=_end_with_the_tests, daemon=True).start()
     global _start
     _start = (master, conf)
+
+
+def _end_with_the_tests():
+    # They may be killed; a worker of a pool does not notice, and would keep its Spark for ever.
+    multiprocessing.parent_process().join()
+    os._exit(1)
 
 
 def _call(job, arguments):

@@ -1,6 +1,10 @@
 """Jobs for a driver on a cluster: functions of a session, each returning what can be pickled."""
 
+from pathlib import Path
+
+from cluster import JOB_SECONDS
 from pyspark.sql import functions as F
+from source_journals import patiently, run_to_the_end
 
 import oz.spark
 
@@ -57,15 +61,7 @@ def stream_into_parquet(spark, journal, directory):
     """Stream a journal into Parquet, in several micro-batches; the offsets that are there."""
     source = spark.readStream.format("oz").options(journal=journal, maxRowsPerTrigger=700)
     rows = source.option("payload", "json").option("payloadSchema", "n BIGINT").load()
-    query = (
-        rows.select("offset", "payload.n")
-        .writeStream.format("parquet")
-        .option("checkpointLocation", f"{directory}/checkpoint")
-        .trigger(availableNow=True)
-        .start(f"{directory}/rows")
-    )
-    query.awaitTermination()
-    assert query.exception() is None
+    query = run_to_the_end(rows.select("offset", "payload.n"), Path(directory), JOB_SECONDS)
     found = spark.read.parquet(f"{directory}/rows").collect()
     assert len(query.recentProgress) > 1
     return sorted((row.offset, row.n) for row in found)
@@ -85,9 +81,7 @@ def stream_to_the_bus(spark, journal, endpoint, directory):
     sink = again.writeStream.format("oz").options(
         endpoint=endpoint, checkpointLocation=f"{directory}/checkpoint"
     )
-    query = sink.trigger(availableNow=True).start()
-    query.awaitTermination()
-    assert query.exception() is None
+    patiently(lambda: sink.trigger(availableNow=True).start().awaitTermination())
 
 
 def archive(spark, journal, lake):

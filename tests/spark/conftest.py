@@ -1,6 +1,52 @@
-"""The Spark sessions of the tests: each is started by the first test that uses it."""
+"""The Spark sessions of the tests, each started by the first test that uses it, and who shares one.
+
+With `pytest -n 2 --dist loadgroup` the tests of a module run in one process, and all those of clusters too,
+from whatever module: each process then has one local session, and each cluster is started once.
+"""
+
+import re
+from pathlib import Path
 
 import pytest
+
+HERE = Path(__file__).parent
+LONG = ("clusters", "test_flight_year", "test_sink_kills", "test_source_exactly_once")
+"""Groups that begin first, since what takes long and comes last has all others wait for it."""
+
+SECONDS = 300
+"""The limit of a test that says no other: it may be the one that starts the session."""
+
+
+def group_of(nodeid):
+    """Name the group of a test: that of the clusters, or its module."""
+    module = Path(nodeid.split("::")[0]).stem
+    is_of_cluster = module == "test_engine_submit" or re.search(r"[\[-](standalone|local-cluster)\]", nodeid)
+    return "clusters" if is_of_cluster else module
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Go by our groups: pytest-xdist 3.8 cannot hand on those of its marks under pytest 9.2."""
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            return group_of(nodeid)
+
+    return GroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(items):
+    """Give each test a limit, and put the long groups in front."""
+    here = [item for item in items if HERE in item.path.parents]
+    for item in here:
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(SECONDS))
+    rank = {name: place for place, name in enumerate(LONG)}
+    ordered = iter(sorted(here, key=lambda item: rank.get(group_of(item.nodeid), len(rank))))
+    items[:] = [next(ordered) if HERE in item.path.parents else item for item in items]
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,8 @@ Arguments: the journal, the checkpoint, where to publish, records of a batch. It
 
 import sys
 
+from source_journals import patiently
+
 import oz.spark
 
 
@@ -14,8 +16,8 @@ def main(journal, checkpoint, endpoint, rows):
     # Two partitions a batch; without the raw ones, subjects are text.
     frame = source.option("numPartitions", 2).load().select("subject", "payload")
     sink = frame.writeStream.format("oz").option("endpoint", endpoint).option("timeout", 60)
-    query = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
-    query.awaitTermination()
+    sink = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True)
+    patiently(lambda: sink.start().awaitTermination())
 
 
 if __name__ == "__main__":

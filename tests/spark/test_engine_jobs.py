@@ -47,7 +47,7 @@ def journal(tmp_path_factory):
 
 
 def expected(pattern):
-    compiled = oz.compile(pattern)
+    compiled = oz.parse(pattern)
     return [number for number in MESSAGES if compiled.matches(RECORDS[number].subject)]
 
 
@@ -55,11 +55,28 @@ def as_published(messages):
     return sorted((message.subject, bytes(message.payload)) for message in messages)
 
 
+@pytest.fixture(scope="module")
+def lake(engine, journal, tmp_path_factory):
+    """Give the lake that an engine makes of the journal, in two runs."""
+    path = tmp_path_factory.mktemp("archived") / "lake"
+    return path, engine.run(jobs.archive, journal, str(path))
+
+
+@pytest.fixture(scope="module")
+def in_one_process(spark, journal):
+    """Give what report and explain say of the journal in one process."""
+    return jobs.report(spark, journal), jobs.explain(spark, journal, PATTERNS)
+
+
+PATTERNS = ["flight.*.LAX.>", "flight.JFK.>", "redis:*BOS*"]
 AGAIN = sorted((f"again.{RECORDS[number].subject}", RECORDS[number].payload) for number in MESSAGES)
 
 
 def test_a_batch_reads_the_journal_on_executors(engine, journal):
     assert engine.run(jobs.read, journal, "flight.*.LAX.>") == (expected("flight.*.LAX.>"), 4)
+    # One of bytes and several prefixes, one of another dialect, one that Python decides.
+    for pattern in ("redis:flight.[EL]*.BOS.*", "rv:flight.JFK.>", r"regex:flight\.(J|E).*\b\p{Lu}{2}S\..*"):
+        assert engine.run(jobs.read, journal, pattern)[0] == expected(pattern) != [], pattern
 
 
 def test_a_stream_of_micro_batches_is_complete(engine, journal, tmp_path):
@@ -79,26 +96,27 @@ def test_a_stream_is_published(engine, journal, tmp_path):
         assert as_published(listening.received(len(MESSAGES))) == AGAIN
 
 
-def test_the_archive_holds_each_record_once(engine, journal, tmp_path):
-    lake = tmp_path / "lake"
-    runs, offsets, found = engine.run(jobs.archive, journal, str(lake))
+def test_the_archive_holds_each_record_once(lake):
+    path, (runs, offsets, found) = lake
     assert runs == [COUNT, 0]
     assert offsets == list(range(COUNT))
     assert found == len(expected("flight.*.LAX.>"))
     # Whoever knows nothing of Spark sees the same.
-    assert sum(pq.ParquetFile(path).metadata.num_rows for path in lake.rglob("*.parquet")) == COUNT
+    assert sum(pq.ParquetFile(file).metadata.num_rows for file in path.rglob("*.parquet")) == COUNT
 
 
-def test_the_report_is_that_of_one_process(engine, spark, journal):
-    here, there = jobs.report(spark, journal), engine.run(jobs.report, journal)
+@pytest.mark.parametrize("recorded", ["journal", "lake"])
+def test_the_report_is_that_of_one_process(engine, journal, lake, in_one_process, recorded):
+    source = journal if recorded == "journal" else str(lake[0])
+    here, there = in_one_process[0], engine.run(jobs.report, source)
     differing = {name for name in here.keys() | there.keys() if here.get(name) != there.get(name)}
     assert differing <= {"made"}  # when it was made
 
 
-def test_subscriptions_are_explained_as_in_one_process(engine, spark, journal):
-    patterns = ["flight.*.LAX.>", "flight.JFK.>", "redis:*BOS*"]
-    there = engine.run(jobs.explain, journal, patterns)
-    assert there == jobs.explain(spark, journal, patterns)
+@pytest.mark.parametrize("recorded", ["journal", "lake"])
+def test_subscriptions_are_explained_as_in_one_process(engine, journal, lake, in_one_process, recorded):
+    source = journal if recorded == "journal" else str(lake[0])
+    assert engine.run(jobs.explain, source, PATTERNS) == in_one_process[1]
 
 
 def test_a_journal_is_replayed(engine, journal, tmp_path):

@@ -45,17 +45,24 @@ def journal(tmp_path):
 
 def submit(tmp_path, master, *arguments):
     """Run spark-submit; what the program wrote on stdout."""
-    environment = {
+    settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=600m"]
+    home = {"JAVA_HOME": home} if (home := java_home()) else {}
+    command = [SUBMIT, "--master", master, "--name", tmp_path.name, *settings, *arguments]
+    return run(tmp_path, command, PYSPARK_PYTHON=sys.executable, **home)
+
+
+def run(tmp_path, command, **environment):
+    """Run a driver to its end; what it wrote on stdout."""
+    whole = {
         **os.environ,
-        **({"JAVA_HOME": home} if (home := java_home()) else {}),
-        "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(Path(oz.__file__).parents[1]),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_DIRS": str(tmp_path),
+        **environment,
     }
-    settings = ["--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=600m"]
-    command = [str(SUBMIT), "--master", master, "--name", tmp_path.name, *settings, *map(str, arguments)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    ran = subprocess.run(
+        list(map(str, command)), env=whole, capture_output=True, text=True, timeout=500, check=False
+    )
     assert ran.returncode == 0, ran.stderr[-4000:]
     return ran.stdout
 
@@ -79,3 +86,13 @@ def test_the_command_can_be_submitted(standalone, journal, tmp_path):
     submit(tmp_path, standalone.url, command, "spark", "archive", journal, lake, "--unsealed")
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in lake.rglob("*.parquet")) == 1_000
     assert finished(standalone)[tmp_path.name] == "FINISHED"  # it ran there, and not in local[2]
+
+
+def test_the_command_is_a_driver_of_a_cluster_by_itself(standalone, journal, tmp_path):
+    explain = ["oz", "spark", "explain", journal, "a.1", "a.*", "--json", tmp_path / "costs.json"]
+    conf = {"app.name": tmp_path.name, "executor.memory": "600m"}
+    settings = [word for name, value in conf.items() for word in ("--conf", f"spark.{name}={value}")]
+    run(tmp_path, [sys.executable, "-m", *explain, "--master", standalone.url, *settings])
+    figures = json.loads((tmp_path / "costs.json").read_text())
+    assert [one["matched"]["messages"] for one in figures["patterns"]] == [100, 1_000]
+    assert finished(standalone)[tmp_path.name] == "FINISHED"

@@ -53,11 +53,19 @@ def sums_of_csv():
     return sums
 
 
-@pytest.mark.timeout(900)
-def test_the_year_comes_out_as_it_is_in_the_files():
+def run_the_example():
     environment = {**os.environ, "PYTHONPATH": str(Path(oz.__file__).parents[1])}
     command = [sys.executable, str(EXAMPLE / "flight_year.py"), "--json"]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=840, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=840, check=False)
+
+
+@pytest.mark.timeout(1800)
+def test_the_year_comes_out_as_it_is_in_the_files():
+    ran = run_the_example()
+    if (
+        "failed to connect back" in ran.stderr
+    ):  # a busy machine: Spark waits for 10 s
+        ran = run_the_example()
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert found["recorded"] == found["archived"] == FLIGHTS + REPORTS + MARKS

@@ -49,6 +49,21 @@ def test_matches_prunes_segments_and_rows(pushing, by_letter):
     assert scanned(frame.where(oz.spark.matches("subject", "redis:c.*[12]"))) == (286, 1000)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "count", "read"),
+    [
+        ("redis:c.[12]", 286, 1000),  # not c.0 nor c.3 either, which only the whole pattern tells
+        ("regex:^c[.](1|3).*", 286, 1000),
+        (r"regex:(c[.]1|c[.]2)\b.*", 286, 1000),
+        ("redis:[cd].1", 286, 6000),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::oz.spark.PythonWarning")
+def test_what_several_prefixes_have_in_common_prunes(pushing, by_letter, pattern, count, read):
+    frame = loaded(pushing, by_letter, pushFilters="true")
+    assert scanned(frame.where(oz.spark.matches("subject", pattern))) == (count, read)
+
+
 def test_without_the_flag_of_spark_all_is_read_and_right(spark, by_letter):
     frame = loaded(spark, by_letter, pushFilters="true")
     assert scanned(frame.where(oz.spark.matches("subject", "c.1"))) == (143, 6000)

@@ -100,6 +100,22 @@ def test_what_was_published_between_two_runs_is_a_gap_of_unknown_size(tmp_path):
     assert kinds == [(0, None)] * 3 + [(1, None)] + [(0, None)] * 3
 
 
+def test_what_a_publisher_repeats_is_dropped_on_request(tmp_path):
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        made = live(pub.endpoint, journal=str(tmp_path / "journal"), filtering="publisher", dedupe="true")
+        start = made.initialOffset()
+        pub.wait_for_subscribers(timeout=20)
+        for numbers in (range(5), range(8)):  # as a batch of the sink that runs again
+            for number in numbers:
+                pub.publish("live.n", b"%d" % number, message_id=(b"batch", number))
+            pub.flush()
+        pub.publish("live.end", b"")
+        until(lambda: made.latestOffset(start, ReadAllAvailable())["offset"] == 9)
+        made.stop()
+    payloads = [record.payload for record in Journal(tmp_path / "journal").read()]
+    assert payloads == [b"%d" % number for number in range(8)] + [b""]
+
+
 def test_without_a_journal_it_is_private_and_says_so(caplog):
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
         options = read_options({"endpoint": pub.endpoint})

@@ -22,7 +22,18 @@ NATIVE = [
     ("*.a", r"and(is_valid_utf8(subject), rlike(subject, '\A(?:[^\.]++\.a)(?![\s\S])'))"),
     (
         "regex:(?s)^a[bc].*",
-        r"and(or(startswith(subject, 'ab'), startswith(subject, 'ac')), is_valid_utf8(subject))",
+        r"and(and(startswith(subject, 'a'), or(startswith(subject, 'ab'), startswith(subject, 'ac'))), "
+        r"is_valid_utf8(subject))",
+    ),
+    (
+        "redis:s.[ab]*",
+        r"and(startswith(subject, 's.'), or(startswith(subject, 's.a'), startswith(subject, 's.b')))",
+    ),
+    # What they have in common ends within a character, and counts up to there.
+    (
+        "regex:(?s)^xé[èé].*",
+        r"and(and(startswith(subject, 'xé'), or(startswith(subject, 'xéè'), startswith(subject, 'xéé'))), "
+        r"is_valid_utf8(subject))",
     ),
     (
         "redis:a*b",
