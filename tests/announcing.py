@@ -40,7 +40,7 @@ class Dealer:
         self.socket.connect(endpoint)
         self.enrolment = Enrolment(announced, endpoint)
         self.events = []
-        self.replies = []
+        self.frames = []
 
     def turn(self):
         now = time.monotonic()
@@ -48,7 +48,7 @@ class Dealer:
             self.send(frame)
         while self.socket.poll(0):
             frame = self.socket.recv()
-            self.replies.append(unpack_reply(frame))
+            self.frames.append(frame)
             self.events += self.enrolment.receive(frame, now)
 
     def send(self, frame):
@@ -58,6 +58,10 @@ class Dealer:
     @property
     def is_enrolled(self):
         return self.enrolment.is_enrolled(time.monotonic())
+
+    @property
+    def replies(self):
+        return [unpack_reply(frame) for frame in self.frames]
 
     @property
     def heard(self):

@@ -151,7 +151,7 @@ class Announce(NamedTuple):
 
     Attributes:
         announcement: of the node.
-        has_heard: whether it has heard itself from this name server. If not, it wants to be told everything.
+        has_heard: whether it has heard itself from this name server. If not, it wants to.
     """
 
     announcement: Announcement
