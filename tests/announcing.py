@@ -46,7 +46,10 @@ class Dealer:
         now = time.monotonic()
         for frame in self.enrolment.tick(now):
             self.send(frame)
-        while self.socket.poll(0):
+        # Not all at once: others in this thread have beacons to send meanwhile.
+        for _ in range(50):
+            if not self.socket.poll(0):
+                break
             frame = self.socket.recv()
             self.frames.append(frame)
             self.events += self.enrolment.receive(frame, now)
