@@ -40,15 +40,18 @@ class Dealer:
         self.socket.connect(endpoint)
         self.enrolment = Enrolment(announced, endpoint)
         self.events = []
-        self.replies = []
+        self.frames = []
 
     def turn(self):
         now = time.monotonic()
         for frame in self.enrolment.tick(now):
             self.send(frame)
-        while self.socket.poll(0):
+        # Not all at once: others in this thread have beacons to send meanwhile.
+        for _ in range(50):
+            if not self.socket.poll(0):
+                break
             frame = self.socket.recv()
-            self.replies.append(unpack_reply(frame))
+            self.frames.append(frame)
             self.events += self.enrolment.receive(frame, now)
 
     def send(self, frame):
@@ -58,6 +61,10 @@ class Dealer:
     @property
     def is_enrolled(self):
         return self.enrolment.is_enrolled(time.monotonic())
+
+    @property
+    def replies(self):
+        return [unpack_reply(frame) for frame in self.frames]
 
     @property
     def heard(self):

@@ -140,7 +140,10 @@ class Registry:
         return news
 
     def missed(self, peer: bytes) -> None:
-        """Take note that a frame for a connection found no room: at its next beacon it is told everything."""
+        """Take note that a frame for a connection found no room.
+
+        It is told nothing more until its next beacon, and then everything.
+        """
         self.stats.missed += 1
         node = self._nodes.get(self._by_peer.get(peer, b""))
         if node is not None:
@@ -176,14 +179,15 @@ class Registry:
     def tick(self, now: float) -> Sends:
         """Forget the nodes that are not heard any more; give what is to be sent.
 
-        Time in which this was not called does not count: a name server that stood still could hear nobody.
+        Of the time since the last call, no more than one beacon counts: a name server that stood still could
+        hear nobody.
 
         Args:
             now: monotonic seconds.
         """
-        away = 0.0 if self._ticked_at is None else now - self._ticked_at
+        away = 0.0 if self._ticked_at is None else now - self._ticked_at - self._beacon
         self._ticked_at = now
-        if away > self._beacon:
+        if away > 0:
             for node in self._nodes.values():
                 node.heard_at = min(now, node.heard_at + away)
         sends: Sends = []
@@ -204,16 +208,17 @@ class Registry:
             sends, node = self._end(node, "left"), None
         if node is None:
             return sends + self._join(peer, announcement, now)
-        is_behind = node.is_behind or node.peer != peer or not request.has_heard
+        greets = node.is_behind or node.peer != peer
         self._move(node, peer, now)
-        if node.announcement == announcement:
-            if not is_behind:
-                return [(peer, _ALIVE)]
+        if node.announcement != announcement:
+            node.change(announcement)
+            self._news.append(News("changed", announcement))
+            greeting = self._everything(peer, announcement.bus) if greets else []
+            return greeting + self._broadcast(announcement.bus, Joined(announcement))
+        if greets:
             return [*self._everything(peer, announcement.bus), (peer, pack(Joined(announcement)))]
-        node.change(announcement)
-        self._news.append(News("changed", announcement))
-        greeting = self._everything(peer, announcement.bus) if is_behind else []
-        return greeting + self._broadcast(announcement.bus, Joined(announcement))
+        # One that has not heard itself yet is slow: the roster, which is on its way, would make it slower.
+        return [(peer, _ALIVE if request.has_heard else pack(Joined(announcement)))]
 
     def _join(self, peer: bytes, announcement: Announcement, now: float) -> Sends:
         if len(self._nodes) >= MAX_NODES:
@@ -259,4 +264,5 @@ class Registry:
 
     def _broadcast(self, bus: str, reply: Reply) -> Sends:
         frame = pack(reply)
-        return [(node.peer, frame) for node in self._buses.get(bus, {}).values()]
+        # Who is behind is told everything before anything else, so that the welcome comes first.
+        return [(node.peer, frame) for node in self._buses.get(bus, {}).values() if not node.is_behind]

@@ -18,6 +18,7 @@ COMMANDS = (
     "doctor",
     "multicast",
     "gateway",
+    "nameserver",
 )
 
 

@@ -1,4 +1,5 @@
 import math
+import pickle
 from dataclasses import replace
 from itertools import pairwise
 
@@ -6,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oz
 from announcing import PRICING, announcement
 from oz.protocol import enrolment as module
 from oz.protocol.enrolment import EXPIRY, LONGEST_RETRY, RETRY, Enrolment, Heard
@@ -245,3 +247,12 @@ def test_whatever_gets_lost_on_the_way_all_are_enrolled_and_agree_soon_after_it_
     for peer, node in nodes.items():
         assert node.is_enrolled(now)
         assert known[peer] == {one.announcement.uuid for one in nodes.values()} - {node.announcement.uuid}
+
+
+def test_the_error_says_which_name_servers_were_tried_and_for_how_long():
+    error = oz.NameserverUnavailable(["tcp://ns1:5756", "tcp://ns2:5756"], 2.5)
+    assert isinstance(error, oz.OzError)
+    assert "2.5 s" in str(error)
+    assert "tcp://ns1:5756, tcp://ns2:5756" in str(error)
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)
+    assert "none at all" in str(oz.NameserverUnavailable([], 0))

@@ -5,17 +5,16 @@ import logging
 import os
 import socket
 import sys
-import time
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pytest
 import zmq
 
 from announcing import PRICING, Dealer, all_enrolled, announcement, turn_until
-from oz.errors import TransportUnavailable
 from oz.services import nameserver as module
 from oz.services.nameserver import NameServer
-from oz.wire.naming import MAX_REQUEST, Announce, Ask, Joined, Lost, Roster, Welcome, pack, unpack_reply
+from oz.wire.naming import MAX_REQUEST, Announce, Ask, Joined, Left, Lost, Roster, Welcome, pack, unpack_reply
 from scripts import started
 from waiting import DEADLINE, Thread, until
 
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.timeout(120)
 def context():
     with zmq.Context() as made:
         yield made
-        made.destroy(linger=0)
 
 
 @contextmanager
@@ -46,14 +44,20 @@ def server():
 
 @pytest.fixture
 def make(context):
-    """Make DEALERs that announce nodes of their own."""
+    """Make DEALERs that announce nodes of their own, or those that are given."""
     numbers = itertools.count()
+    made = []
 
-    def make(server, count=1, **changes):
+    def make(server, count=1, announcing=(), **changes):
         endpoint = server if isinstance(server, str) else server.endpoint
-        return [Dealer(context, endpoint, announcement(next(numbers), **changes)) for _ in range(count)]
+        announcing = announcing or [announcement(next(numbers), **changes) for _ in range(count)]
+        dealers = [Dealer(context, endpoint, one) for one in announcing]
+        made.extend(dealers)
+        return dealers
 
-    return make
+    yield make
+    for dealer in made:
+        dealer.socket.close(0)
 
 
 def announced(dealers):
@@ -86,21 +90,25 @@ def test_nodes_of_other_buses_are_not_heard_of(server, make):
         assert {one.bus for one in node.heard} == {node.enrolment.announcement.bus}
 
 
-def test_a_goodbye_is_heard_and_what_stops_without_one_is_lost(make):
+def test_a_goodbye_is_heard_by_the_others(server, make):
+    stays, leaves = nodes = make(server, 2)
+    all_enrolled(nodes)
+    all_heard(nodes)
+    leaves.send(leaves.enrolment.goodbye())
+    turn_until(lambda: Left(leaves.enrolment.announcement.uuid) in stays.events, [stays])
+    assert announced([stays]) == set(server.nodes)
+    assert (server.stats.left, server.stats.lost) == (1, 0)
+
+
+def test_a_node_that_ends_without_a_goodbye_is_lost(make):
     with serving(beacon=0.1, expiry=1.0) as server:
-        stays, leaves, dies = nodes = make(server, 3)
+        stays, dies = nodes = make(server, 2)
         all_enrolled(nodes)
         all_heard(nodes)
-        uuids = [node.enrolment.announcement.uuid for node in nodes]
-        leaves.send(leaves.enrolment.goodbye())
         dies.socket.close()
-        turn_until(lambda: len(server.nodes) == 1, [stays])
-        turn_until(
-            lambda: {uuids[1], uuids[2]} <= {getattr(one, "uuid", None) for one in stays.events}, [stays]
-        )
-        gone = [one for one in stays.events if getattr(one, "uuid", None) == uuids[2]]
-        assert gone == [Lost(uuids[2])]
-        assert server.stats.left == 1
+        turn_until(lambda: set(server.nodes) == announced([stays]), [stays])
+        turn_until(lambda: Lost(dies.enrolment.announcement.uuid) in stays.events, [stays])
+        assert server.stats.left == 0
 
 
 def test_whoever_asks_is_told_and_is_no_node(server, make, context):
@@ -118,7 +126,7 @@ def test_whoever_asks_is_told_and_is_no_node(server, make, context):
     assert len(server.nodes) == 2
 
 
-def test_a_node_that_connects_again_is_told_what_comes_over_its_new_connection(server, make, context):
+def test_a_node_that_connects_again_is_told_what_comes_over_its_new_connection(server, make):
     node, other = nodes = make(server, 2)
     all_enrolled(nodes)
     node.socket.disconnect(server.endpoint)
@@ -145,10 +153,10 @@ def test_a_name_server_at_several_endpoints_is_one(tmp_path, make):
         all_heard(near)
 
 
-def test_two_name_servers_need_not_know_of_each_other(make, context):
+def test_two_name_servers_need_not_know_of_each_other(make):
     with serving() as one, serving() as two:
         first = make(one, 2)
-        second = [Dealer(context, two.endpoint, node.enrolment.announcement) for node in first]
+        second = make(two, announcing=[node.enrolment.announcement for node in first])
         all_enrolled(first + second)
         assert set(one.nodes) == set(two.nodes) == announced(first)
 
@@ -169,19 +177,17 @@ def test_a_node_that_does_not_read_holds_up_nobody_and_is_told_later(make, monke
         long = {"endpoints": tuple(f"tcp://{'a' * 230}{number}:1" for number in range(16))}
         others = make(server, 30, **long)
         all_enrolled(others)
-        changes = itertools.count(1)
+        busy, pids = others[0], itertools.count(1)
 
         def is_full():
-            others[0].enrolment.announcement = announcement(100, pid=next(changes), **long)
-            others[0].socket.send(pack(Announce(others[0].enrolment.announcement, True)), zmq.NOBLOCK)
-            return server.stats.missed
+            busy.enrolment.announcement = replace(busy.enrolment.announcement, pid=next(pids))
+            busy.send(pack(Announce(busy.enrolment.announcement, True)))
+            return server._registry._nodes[stuck.enrolment.announcement.uuid].is_behind
 
-        others[0].send(others[0].enrolment.goodbye())
-        others[0] = Dealer(others[0].socket.context, server.endpoint, announcement(100, **long))
         turn_until(is_full, others)
         (late,) = make(server)
         all_enrolled([late])
-        turn_until(lambda: announced([late]) <= stuck.heard, [stuck, late, *others[1:]])
+        turn_until(lambda: announced([late]) <= stuck.heard, [stuck, late, *others])
         assert stuck.is_enrolled
 
 
@@ -201,12 +207,13 @@ def test_random_bytes_from_raw_sockets_harm_nobody(server, make, context):
             peer.send(os.urandom(number))
             peer.send_multipart([b"", os.urandom(20)])
         peer.send_multipart([pack(Ask())] * 1_000)
-        turn_until(lambda: server.stats.malformed == 201, nodes)
+        # More when the bytes from a raw socket look like messages: those of ZMTP 1.0 may.
+        turn_until(lambda: server.stats.malformed >= 201, nodes)
         peer.send(pack(Ask("md")))
         turn_until(lambda: peer.poll(0), nodes)
-    before = [len(node.replies) for node in nodes]
+    before = [len(node.frames) for node in nodes]
     turn_until(
-        lambda: all(len(node.replies) > count for node, count in zip(nodes, before, strict=True)), nodes
+        lambda: all(len(node.frames) > count for node, count in zip(nodes, before, strict=True)), nodes
     )
     assert all(node.is_enrolled for node in nodes), seed
     assert server.stats.lost == 0
@@ -241,7 +248,7 @@ def test_what_is_passed_over_is_said_less_and_less_often(server, context, caplog
 PROGRAM = """
 import sys
 from oz.services.nameserver import NameServer
-with NameServer(sys.argv[1], name=sys.argv[2], beacon=0.25) as server:
+with NameServer(sys.argv[1], name=sys.argv[2], beacon=0.25, expiry=30) as server:
     print(server.endpoint, flush=True)
     server.run()
 """
@@ -260,16 +267,13 @@ def test_nodes_enrol_again_with_a_name_server_that_was_killed_and_started_again(
         all_heard(nodes)
         running.kill()
         running.wait(DEADLINE)
-    ended = time.monotonic()
-    turn_until(lambda: not any(node.is_enrolled for node in nodes), nodes)
-    assert time.monotonic() - ended < DEADLINE
     for node in nodes:
         node.events.clear()
     with process(endpoint, "second") as (running, again):
         assert again == endpoint
+        turn_until(lambda: {node.enrolment.server_name for node in nodes} == {"second"}, nodes)
         all_enrolled(nodes)
         all_heard(nodes)
-        assert {node.enrolment.server_name for node in nodes} == {"second"}
         assert not any(isinstance(event, Lost) for node in nodes for event in node.events)
 
 
@@ -287,7 +291,7 @@ def test_an_endpoint_that_is_taken_is_an_error_and_leaves_nothing_open(server):
     [
         ("nowhere", {}, ValueError),
         ("inproc://x", {}, ValueError),
-        ("nothere://x", {}, (ValueError, TransportUnavailable)),
+        ("nothere://x", {}, zmq.ZMQError),
         ("tcp://127.0.0.1:*", {"name": "n" * 256}, ValueError),
         ("tcp://127.0.0.1:*", {"beacon": 5, "expiry": 1}, ValueError),
     ],

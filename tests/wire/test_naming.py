@@ -11,14 +11,12 @@ from hypothesis import strategies as st
 import oz
 from announcing import PRICING, announcement
 from oz.errors import ProtocolError
+from oz.wire.announcement import MAX_ENDPOINTS, MAX_HOST_ID, MAX_TEXT
 from oz.wire.keys import MAX_PATTERN
 from oz.wire.naming import (
-    MAX_ENDPOINTS,
-    MAX_HOST_ID,
     MAX_REPLY,
     MAX_REQUEST,
     MAX_ROSTER,
-    MAX_TEXT,
     Alive,
     Announce,
     Announcement,
