@@ -62,9 +62,7 @@ def run_the_example():
 @pytest.mark.timeout(1800)
 def test_the_year_comes_out_as_it_is_in_the_files():
     ran = run_the_example()
-    if (
-        "failed to connect back" in ran.stderr
-    ):  # a busy machine: Spark waits for 10 s
+    if "failed to connect back" in ran.stderr:  # a busy machine: Spark waits for 10 s
         ran = run_the_example()
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
