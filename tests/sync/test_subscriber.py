@@ -544,7 +544,7 @@ class Interrupted(Exception):
     pass
 
 
-# A signal within a destructor or a weak reference's callback: Python swallows what its handler raises, and warns.
+# Python swallows what a signal handler raises within a destructor or a weak reference's callback, and warns.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_signal_in_the_middle_of_a_message_does_not_split_the_stream(pair):
     two = pair("")
