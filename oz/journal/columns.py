@@ -22,6 +22,8 @@ from oz.journal.schema import (
 
 _NEEDED = ("subject", "payload")
 _GIVEN = frozenset(COLUMNS) - {"offset"}
+_NULLS = {name: pa.nulls(BATCH_ROWS, kind) for name, kind in TYPES.items()}
+_MESSAGES = pa.repeat(pa.scalar(int(Kind.MESSAGE), pa.int8()), BATCH_ROWS)
 _SERIES = (list, tuple, pa.Array)
 
 
@@ -102,7 +104,7 @@ def batch_of_columns(columns: Mapping[str, Any], first_offset: int, now_ns: int)
     rows = len(columns["payload"])
     made = arranged(columns)
     made["offset"] = offsets(first_offset, rows)
-    defaults = {"time_ns": now_ns, "kind": int(Kind.MESSAGE)}
+    defaults = {"time_ns": now_ns, "kind": _MESSAGES.slice(0, rows)}
     for name in COLUMNS:
         values = made.get(name)
         made[name] = _column(name, defaults.get(name) if values is None else values, rows)
@@ -113,12 +115,12 @@ def batch_of_columns(columns: Mapping[str, Any], first_offset: int, now_ns: int)
     return batch
 
 
-def _subjects(subjects: Any) -> tuple[pa.Array, pa.Array]:
+def _subjects(subjects: Any) -> tuple[pa.Array, pa.Array | None]:
     if not isinstance(subjects, pa.Array):
         return subject_columns(subjects)
     if subjects.type != TYPES["subject"]:
         raise TypeError(f"an Arrow array of subjects is of type string, not {subjects.type}")
-    return subjects, pa.nulls(len(subjects), pa.binary())
+    return subjects, None
 
 
 def _column(name: str, values: Any, rows: int) -> pa.Array:
@@ -129,7 +131,7 @@ def _column(name: str, values: Any, rows: int) -> pa.Array:
         return values
     if not isinstance(values, (list, tuple)):
         one = values.encode() if name == "reply_to" and isinstance(values, str) else values
-        return pa.nulls(rows, kind) if one is None else pa.repeat(pa.scalar(one, kind), rows)
+        return _NULLS[name].slice(0, rows) if one is None else pa.repeat(pa.scalar(one, kind), rows)
     if name == "reply_to":
         values = [value.encode() if isinstance(value, str) else value for value in values]
     return bytes_column(name, values) if kind == pa.binary() else pa.array(values, kind)
