@@ -278,6 +278,44 @@ class _Delivered:
 DELIVERED: Delivery = _Delivered()
 
 
+class PlainBatch:
+    """Messages of two frames that were taken one after another, as columns: see `MessageBatch`.
+
+    Attributes:
+        subjects: of each; as `Message.subject`.
+        payloads: of each; bytes.
+        times: when each was taken from the socket, in nanoseconds since 1970.
+    """
+
+    __slots__ = ("payloads", "subjects", "times")
+
+    route = DELIVERED
+    origin: bytes | None = None
+    sequence: int | None = None
+
+    def __init__(self) -> None:
+        """Begin with none; for subscribers."""
+        self.subjects: list[str | bytes] = []
+        self.payloads: list[bytes] = []
+        self.times: list[int] = []
+
+    def __len__(self) -> int:
+        """Count the messages."""
+        return len(self.subjects)
+
+    @property
+    def time_ns(self) -> int:
+        """When the first was taken from the socket."""
+        return self.times[0]
+
+    def messages(self) -> list[Message]:
+        """Make the messages."""
+        return [
+            Message(subject, payload, [_as_bytes(subject), payload], DELIVERED, time_ns)
+            for subject, payload, time_ns in zip(self.subjects, self.payloads, self.times, strict=True)
+        ]
+
+
 class MessageBatch:
     """Routed messages that came together, as columns: for those who have no use for one at a time.
 
@@ -332,3 +370,7 @@ class MessageBatch:
         names = [route.subject for route in self._routes]
         places = range(len(names))
         return list(map(RoutedMessage, names, self.payloads, self._routes, repeat(self.arrival), places))
+
+
+Arrived = Message | MessageBatch | PlainBatch
+"""What `receive_batches` gives."""

@@ -26,6 +26,11 @@ class Intake:
         self._decode = codec.decode if codec is not None else None
         self._reported: set[object] = set()
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether nothing is to be done to a message but to find out whether it is wanted."""
+        return type(self) is Intake and self._decode is None and self.table.only_lists
+
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
         """Take one message in.
 

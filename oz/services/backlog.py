@@ -6,37 +6,15 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
 
-from oz.message import Message, MessageBatch
+from oz.message import Arrived
 from oz.services.columns import Loss
+from oz.services.gathering import OVERHEAD, Rows, count_of
 
 _LOSS_BYTES = 300
-_OVERHEAD = 300  # bytes that a message takes besides its payload
 _GROUP_BYTES = 16 << 20
-_FULL_ENOUGH = 1 << 20  # bytes that are committed without waiting for more
 
-
-Arrived = Message | MessageBatch
-
-
-class Messages(NamedTuple):
-    """Messages that were received one after another.
-
-    Attributes:
-        arrived: themselves.
-        rows: how many they are.
-        bytes: the memory that they take.
-        time_ns: when the first was received.
-    """
-
-    arrived: list[Arrived]
-    rows: int
-    bytes: int
-    time_ns: int
-
-
-Item = Messages | Loss
+Item = Rows | Loss
 
 
 class Backlog:
@@ -69,23 +47,24 @@ class Backlog:
     def _takes(self) -> bool:
         return self.bytes < self._most_bytes or self._is_discarding or self._is_closed
 
-    def put(self, item: Item) -> None:
+    def put(self, *items: Item) -> None:
         """Hand over messages, or that some were lost on the way."""
         with self._changed:
             self._flush_discarded()
-            self._add(item)
+            for item in items:
+                self._add(item)
+            self._changed.notify_all()
 
     def _add(self, item: Item) -> None:
         self._items.append(item)
         self.bytes += _size(item)
         self.count += _rows(item)
-        self._changed.notify_all()
 
     def discard(self, arrived: Sequence[Arrived]) -> None:
         """Let messages go, and have that recorded in their place."""
         with self._changed:
             for one in arrived:
-                rows = _rows_of(one)
+                rows = count_of(one)
                 self.discarded += rows
                 known = self._discarded.get(one.origin)
                 if known is None:
@@ -106,20 +85,14 @@ class Backlog:
                 self._flush_discarded()
             self._changed.notify_all()
 
-    def take(self, not_before: float) -> list[Item]:
+    def take(self) -> list[Item]:
         """Wait for something to write.
-
-        Args:
-            not_before: on the monotonic clock: wait until then for more to come, unless there is enough.
 
         Returns:
             What belongs into one commit, in order; it counts as waiting until `done`. Empty at the end.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._items or self._is_closed)
-            left = not_before - time.monotonic()
-            if left > 0:
-                self._changed.wait_for(lambda: self.bytes >= _FULL_ENOUGH or self._is_closed, left)
             taken: list[Item] = []
             size = 0
             for item in self._items:
@@ -152,29 +125,9 @@ class Backlog:
             self._changed.notify_all()
 
 
-def is_batch(arrived: Arrived) -> bool:
-    """Tell batches from single messages."""
-    return isinstance(arrived, MessageBatch)
-
-
-def as_messages(arrived: list[Arrived]) -> Messages:
-    """Count what was received; at least one."""
-    rows = sum(map(_rows_of, arrived))
-    size = sum(map(_size_of, arrived)) + _OVERHEAD * rows
-    return Messages(arrived, rows, size, arrived[0].time_ns)
-
-
-def _rows_of(arrived: Arrived) -> int:
-    return len(arrived) if isinstance(arrived, MessageBatch) else 1
-
-
-def _size_of(arrived: Arrived) -> int:
-    return sum(map(len, arrived.payloads)) if isinstance(arrived, MessageBatch) else len(arrived.payload)
-
-
 def _size(item: Item) -> int:
-    return item.bytes if isinstance(item, Messages) else _LOSS_BYTES
+    return item.bytes + OVERHEAD * item.count if isinstance(item, Rows) else _LOSS_BYTES
 
 
 def _rows(item: Item) -> int:
-    return item.rows if isinstance(item, Messages) else 0
+    return item.count if isinstance(item, Rows) else 0

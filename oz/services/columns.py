@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from oz.errors import ProtocolError
 from oz.journal import Kind
 from oz.journal.schema import BATCH_ROWS, offsets
-from oz.message import LoneMessage, Message, MessageBatch, RoutedMessage
+from oz.message import LoneMessage, Message, MessageBatch, PlainBatch, RoutedMessage
 from oz.subjects.pattern import Pattern
 from oz.wire.batch import check_id
 
@@ -26,6 +26,10 @@ MESSAGE_ID = "oz-id"
 
 MOST = (1 << 63) - 1
 """The largest number that a column takes."""
+
+_MEMORY = pa.system_memory_pool()
+"""For columns that one thread makes and another lets go of: Arrow's own pool gives their memory back to the
+system each time, and to have it anew costs more than to fill it."""
 
 _PAYLOAD, _FRAMES, _SUBJECT = attrgetter("payload"), attrgetter("frames"), attrgetter("subject")
 _TIME, _PLAIN = attrgetter("time_ns"), {2}
@@ -49,18 +53,30 @@ class Loss(NamedTuple):
     sequence: int | None = None
 
 
-def columns_of(arrived: Sequence[Message | MessageBatch]) -> dict[str, Any]:
+def columns_of(arrived: Sequence[Message | MessageBatch | PlainBatch]) -> dict[str, Any]:
     """Lay messages out in columns, as `Writer.append_columns` takes them.
 
     Args:
-        arrived: at least one; either messages only, or batches of them only.
+        arrived: at least one; either messages only, or batches of one kind only.
 
     Raises:
         ValueError: one of them cannot be stored.
     """
     if isinstance(arrived[0], MessageBatch):
         return _columns_of_batches(arrived)  # type: ignore[arg-type]
+    if isinstance(arrived[0], PlainBatch):
+        return _columns_of_plain(arrived)  # type: ignore[arg-type]
     return _columns_of_messages(arrived)  # type: ignore[arg-type]
+
+
+def _columns_of_plain(batches: Sequence[PlainBatch]) -> dict[str, Any]:
+    columns = _bodies(
+        list(chain.from_iterable(batch.subjects for batch in batches)),
+        list(chain.from_iterable(batch.payloads for batch in batches)),
+        pa.string(),
+    )
+    columns["time_ns"] = list(chain.from_iterable(batch.times for batch in batches))
+    return columns
 
 
 def _columns_of_batches(batches: Sequence[MessageBatch]) -> dict[str, Any]:
@@ -110,9 +126,9 @@ def _bodies(
     subjects: Sequence[str | bytes], payloads: list[Any], of_subjects: pa.DataType, *, is_text: bool = False
 ) -> dict[str, Any]:
     # Without a codec a payload is bytes, so there is nothing to check.
-    columns: dict[str, Any] = {"payload": pa.array(payloads, pa.binary())}
+    columns: dict[str, Any] = {"payload": pa.array(payloads, pa.binary(), memory_pool=_MEMORY)}
     try:
-        made = pa.array(subjects, of_subjects)
+        made = pa.array(subjects, of_subjects, memory_pool=_MEMORY)
         columns["subject"] = made.view(pa.string()) if is_text else made.cast(pa.string())
     except pa.ArrowInvalid:
         columns["subject"] = subjects
@@ -134,12 +150,6 @@ def _columns_of_messages(messages: Sequence[Message]) -> dict[str, Any]:
     if has_more:
         columns["headers"] = [_packed(message) for message in messages]
     return columns
-
-
-def sizes_of(columns: dict[str, Any]) -> tuple[int, int]:
-    """Count the rows of columns that are Arrow arrays, and the bytes of their payloads."""
-    payloads = columns["payload"]
-    return len(payloads), payloads.nbytes - 4 * len(payloads)
 
 
 def _storable(numbers: list[int | None]) -> list[int | None]:

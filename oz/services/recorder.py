@@ -9,17 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any, Literal, Self
 
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
 from oz.journal import Journal, Writer
-from oz.journal.columns import arranged
-from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
-from oz.message import Gap, MessageBatch
+from oz.message import Arrived, Gap
 from oz.protocol.repeats import SINGLES, MessageId
-from oz.services.backlog import Arrived, Backlog, Item, as_messages, is_batch
-from oz.services.columns import Loss, columns_of, columns_of_loss, sizes_of, spanning, unpack_headers
+from oz.services.backlog import Backlog, Item
+from oz.services.columns import Loss, columns_of_loss, spanning, unpack_headers
+from oz.services.gathering import Gathering
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, parse
 from oz.sync.subscriber import Subscriber
 
@@ -27,11 +25,11 @@ _log = logging.getLogger("oz.recorder")
 
 _MANY = 1024
 _SLICE = 0.1  # seconds between two looks at whether to stop
+_LEAST_TURN = 0.001  # and at whether the last commit is over
 _PARTING = 1.0  # seconds for what is on its way when it stops
 _PAUSE = 0.25  # seconds between two attempts while the disk is full
 
 Filtering = Literal["prefix", "publisher"]
-Rows = dict[str, Any] | Loss
 
 
 @dataclass
@@ -53,9 +51,9 @@ class RecorderStats:
 class Recorder:
     """Subscribes, and appends what it receives to a journal.
 
-    `run` receives in the thread that calls it, and writes in another. What is lost on the way from publishers
-    that filter, and what finds no room when the disk is full, becomes gap records. So does the time in which
-    nobody recorded: a journal that is gone on with gets a gap of unknown size first.
+    `run` receives and lays out in the thread that calls it, and writes in another. What is lost on the way
+    from publishers that filter, and what finds no room when the disk is full, becomes gap records. So does
+    the time in which nobody recorded: a journal that is gone on with gets a gap of unknown size first.
 
     Attributes:
         stats: what it did so far.
@@ -87,11 +85,11 @@ class Recorder:
             dialect: the dialect of patterns that name none.
             filtering: as of `oz.Subscriber`: `"prefix"` for any ZeroMQ publisher, `"publisher"` for those of
                 oz: what is lost on the way is known then.
-            most_waiting: bytes received and not written yet that are held in memory. Beyond it the recorder
-                does not receive until it has written some; while the disk is full it lets go of what comes,
-                and counts it.
-            commit_seconds: after one commit wait for so long, or for 1 MiB, before the next. A message that
-                comes after a silence of that length is written at once.
+            most_waiting: bytes received and not written yet that are held in memory, beside one Arrow batch.
+                Beyond it the recorder does not receive until it has written some; while the disk is full it
+                lets go of what comes, and counts it.
+            commit_seconds: after one commit wait for so long before the next, or until an Arrow batch is
+                full: 8,192 messages or 4 MiB. A message after a silence of that length is written at once.
             subscriber: further options of `oz.Subscriber`, such as `high_water_mark`; with `dedupe` a repeat
                 of one of the last 262,144 records is dropped too, whoever recorded it.
             writer: options of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
@@ -108,7 +106,10 @@ class Recorder:
         self._pattern = spanning(compiled)
         self._is_routed = filtering == "publisher"
         self._commit_seconds = commit_seconds
+        self._turn = min(_SLICE, max(_LEAST_TURN, commit_seconds))
         self._backlog = Backlog(most_waiting)
+        self._gathered = Gathering()
+        self._not_before = 0.0
         self._losses: list[Loss] = []
         self._is_stopping = False
         self._giving_up = threading.Event()
@@ -150,16 +151,19 @@ class Recorder:
         writing.start()
         try:
             while not self._is_stopping and self._failure is None:
-                self._receive(_SLICE)
+                self._receive(self._turn if self._gathered.count else _SLICE)
                 if on_look is not None:
                     on_look()
             if self._failure is None:
                 self._receive_rest()
         finally:
             self._giving_up.set()
-            self._backlog.close()
-            writing.join()
-            self._is_idle.set()
+            try:
+                self._hand_over()
+            finally:
+                self._backlog.close()
+                writing.join()
+                self._is_idle.set()
         if self._failure is not None:
             raise self._failure
 
@@ -170,13 +174,13 @@ class Recorder:
     @property
     def lag(self) -> float:
         """For how many seconds the oldest message that is not written yet has been waiting."""
-        oldest = self._backlog.oldest_ns
+        oldest = self._backlog.oldest_ns or self._gathered.oldest_ns
         return 0.0 if oldest is None else max(0.0, (time.time_ns() - oldest) / 1e9)
 
     @property
     def waiting(self) -> int:
         """How many messages were received and are not written yet."""
-        return self._backlog.count
+        return self._backlog.count + self._gathered.count
 
     # receiving -------------------------------------------------------------------------------------------
 
@@ -189,19 +193,35 @@ class Recorder:
         start = 0
         for loss in losses:
             place = max(start, _place_of(loss, arrived))
-            self._put(arrived[start:place])
+            self._gather(arrived[start:place])
+            self._hand_over()
             self._backlog.put(loss)
             start = place
-        self._put(arrived[start:] if start else arrived)
+        self._gather(arrived[start:] if start else arrived)
+        if self._is_due():
+            self._hand_over()
         return bool(arrived)
 
-    def _put(self, arrived: list[Arrived]) -> None:
+    def _gather(self, arrived: list[Arrived]) -> None:
         if not arrived:
             return
         if self._backlog.has_room():
-            self._backlog.put(as_messages(arrived))
+            for one in arrived:
+                if not self._gathered.add(one):
+                    self._hand_over()
+                    self._gathered.add(one)
         else:
+            self._hand_over()
             self._backlog.discard(arrived)
+
+    def _is_due(self) -> bool:
+        """Whether the last commit is over, and was long enough ago."""
+        return not self._backlog.count and time.monotonic() >= self._not_before
+
+    def _hand_over(self) -> None:
+        if self._gathered.count:
+            self._not_before = time.monotonic() + self._commit_seconds
+            self._backlog.put(*self._gathered.take())
 
     def _note_gap(self, gap: Gap) -> None:
         self._losses.append(Loss(gap.count, time.time_ns(), gap.origin, gap.sequence))
@@ -219,10 +239,8 @@ class Recorder:
     # writing ---------------------------------------------------------------------------------------------
 
     def _write(self) -> None:
-        not_before = 0.0
         try:
-            while items := self._backlog.take(not_before):
-                not_before = time.monotonic() + self._commit_seconds
+            while items := self._backlog.take():
                 self._commit(items)
                 self._backlog.done(len(items))
         except BaseException as error:
@@ -232,8 +250,9 @@ class Recorder:
 
     def _commit(self, items: list[Item]) -> None:
         """Append items as one group; it waits for as long as there is no room."""
-        rows = [one for part in _parts(items) for one in _laid_out(part)]
-        group = [columns_of_loss(self._pattern, one) if isinstance(one, Loss) else one for one in rows]
+        group = [
+            columns_of_loss(self._pattern, one) if isinstance(one, Loss) else one.columns for one in items
+        ]
         while True:
             try:
                 self.writer.append_columns(*group)
@@ -242,17 +261,16 @@ class Recorder:
                 self._await_room(error)
         if self.stats.is_full:
             self._say_room()
-        self._count(rows)
+        self._count(items)
 
-    def _count(self, rows: list[Rows]) -> None:
+    def _count(self, items: list[Item]) -> None:
         self.stats.commits += 1
-        for one in rows:
+        for one in items:
             if isinstance(one, Loss):
                 self.stats.lost += one.count or 0
             else:
-                count, size = sizes_of(one)
-                self.stats.recorded += count
-                self.stats.payload_bytes += size
+                self.stats.recorded += one.count
+                self.stats.payload_bytes += one.bytes
 
     def _await_room(self, error: JournalFull) -> None:
         if not self.stats.is_full:
@@ -304,54 +322,6 @@ def _recorded_ids(directory: str | os.PathLike[str], end: int) -> Iterator[Messa
             found = unpack_headers(packed).message_id
             if found is not None:
                 yield found
-
-
-def _parts(items: list[Item]) -> Iterator[list[Arrived] | Loss]:
-    """Put together what makes one Arrow batch: as much as it may hold, for each batch has its price."""
-    part: list[Arrived] = []
-    rows = size = 0
-    for item in items:
-        if isinstance(item, Loss):
-            yield part
-            yield item
-            part, rows, size = [], 0, 0
-            continue
-        if part and (
-            rows + item.rows > BATCH_ROWS
-            or size + item.bytes > BATCH_BYTES
-            or is_batch(part[0]) is not is_batch(item.arrived[0])
-        ):
-            yield part
-            part, rows, size = [], 0, 0
-        part += item.arrived
-        rows += item.rows
-        size += item.bytes
-    yield part
-
-
-def _laid_out(part: list[Arrived] | Loss) -> Iterator[Rows]:
-    """Lay messages out in columns; those that cannot be stored are lost."""
-    if isinstance(part, Loss):
-        yield part
-        return
-    for _, some in groupby(part, is_batch):
-        yield from _columns(list(some))
-
-
-def _columns(arrived: list[Arrived]) -> Iterator[Rows]:
-    try:
-        yield arranged(columns_of(arrived))
-    except (ValueError, TypeError, OverflowError) as error:
-        first, middle = arrived[0], len(arrived) // 2
-        if middle:
-            yield from _columns(arrived[:middle])
-            yield from _columns(arrived[middle:])
-        elif isinstance(first, MessageBatch):
-            yield from _columns([*first.messages()])
-        else:
-            subject = first.subject
-            _log.warning("a message cannot be recorded, and becomes a gap: %r: %s", subject, error)
-            yield Loss(1, first.time_ns, first.origin, first.sequence)
 
 
 def _place_of(loss: Loss, arrived: list[Arrived]) -> int:

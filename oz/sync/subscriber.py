@@ -6,13 +6,13 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from inspect import iscoroutinefunction
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import zmq
 
 from oz.errors import ClosedError, Timeout
-from oz.message import Message, MessageBatch
+from oz.message import Message, MessageBatch, PlainBatch
 from oz.protocol.unpacking import Unpacking
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.inlet import RoutedInlet
@@ -105,11 +105,12 @@ class Subscriber(SubscriberBase):
 
     def receive_batches(
         self, limit: int = MANY, timeout: float | None = None
-    ) -> list[Message | MessageBatch]:
+    ) -> list[Message | MessageBatch | PlainBatch]:
         """Wait and take what is there, as `receive_many` does, without making a message of each.
 
-        What publishers that filter sent in one batch comes as one `oz.message.MessageBatch`, wherever nothing
-        is to be done to its messages one by one: no handler, no codec, no headers. Others come as messages.
+        Where nothing is to be done to messages one by one (no handler, no codec, no headers), what came in
+        one batch from a publisher that filters comes as one `oz.message.MessageBatch`, and plain messages of
+        two frames that follow one another as one `oz.message.PlainBatch`. Others come as messages.
 
         Args:
             limit: take no more once there are so many messages; a batch is not split.
@@ -118,9 +119,14 @@ class Subscriber(SubscriberBase):
         Raises:
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
+        if self._intake.is_simple and not self._ready and not self._is_drained:
+            deadline = inf if timeout is None else time.monotonic() + timeout
+            if columns := self._inlet.take_columns(self, limit, deadline):
+                return columns
+            raise Timeout(f"no message in {timeout:g} s")
         if not isinstance(self._intake, Unpacking):
             return [*self.receive_many(limit, timeout)]
-        taken: list[Message | MessageBatch] = []
+        taken: list[Message | MessageBatch | PlainBatch] = []
         self._intake.in_batches = True
         try:
             while limit > 0:

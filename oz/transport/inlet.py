@@ -6,12 +6,13 @@ a slot of this object costs a tenth of that.
 
 from __future__ import annotations
 
+from math import ceil
 from time import monotonic, time_ns
 from typing import Any
 
 import zmq
 
-from oz.message import Message
+from oz.message import Arrived, Message, PlainBatch
 from oz.protocol.intake import Intake
 from oz.protocol.unpacking import Unpacking
 from oz.transport.frames import FrameReader
@@ -19,10 +20,17 @@ from oz.transport.guard import Guard, in_use
 
 _get = zmq.backend.Socket.get
 _recv = zmq.backend.Socket.recv
+_poll = zmq.Socket.poll
 _NOBLOCK = int(zmq.NOBLOCK)
 
 PATIENCE_MS = 250
 """Milliseconds for which a subscriber that has its publishers filter waits at a time."""
+
+_PATIENCE = 0.05
+"""Seconds that a call which must not wait may look through messages that are not for its caller."""
+
+_SLICE = 0.5
+"""Seconds of waiting at a time."""
 
 _DRAIN_SECONDS = 0.05
 """Seconds spent at most on looking for newer messages before one that is held back is given."""
@@ -35,12 +43,13 @@ class Inlet:
         limit: the socket's RCVTIMEO, milliseconds; -1 is for ever. Kept here because asking costs 0.7 µs.
     """
 
-    __slots__ = ("_accept", "_guard", "_read", "limit")
+    __slots__ = ("_accept", "_guard", "_intake", "_read", "limit")
 
     def __init__(self, guard: Guard, reader: FrameReader, intake: Intake) -> None:
         """Put together what a subscriber has."""
         self._guard = guard
         self._read = reader
+        self._intake = intake
         self._accept = intake.accept
         self.limit = -1
 
@@ -74,6 +83,76 @@ class Inlet:
                 return message
             if until is not None and monotonic() >= until:
                 return None
+
+    def take_columns(self, socket: Any, limit: int, deadline: float) -> list[Arrived]:
+        """Wait, and take what is there; as columns what can be. For an intake that is simple.
+
+        Args:
+            socket: the socket that the reader was made for.
+            limit: messages to take at most.
+            deadline: `time.monotonic()` until when to wait; then it gives none.
+
+        Raises:
+            ClosedError: the socket is closed.
+            OwnershipError: another thread is using the socket, or it was made before a fork.
+        """
+        until = max(deadline, monotonic() + _PATIENCE)
+        try:
+            while not (taken := self._take_what_is_there(socket, limit, until)):
+                left = deadline - monotonic()
+                if left <= 0:
+                    break
+                with self._guard:
+                    # In slices: a signal that comes just before the wait begins does not end it.
+                    _poll(socket, ceil(min(left, _SLICE) * 1000))
+        except zmq.ZMQError:
+            socket._check_open()
+            raise
+        return taken
+
+    def _take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
+        taken: list[Arrived] = []
+        with self._guard:
+            try:
+                self._fill(socket, taken, limit, until)
+            except zmq.Again:
+                pass
+            except zmq.ZMQError:
+                if not taken:
+                    raise
+            except BaseException:
+                _skip_frames(socket)
+                raise
+            finally:
+                in_columns = sum(len(one) for one in taken if type(one) is PlainBatch)
+                self._intake.stats.received += in_columns
+                self._intake.stats.delivered += in_columns
+        return taken
+
+    def _fill(self, socket: Any, taken: list[Arrived], left: int, until: float) -> None:
+        read, table = self._read, self._intake.table
+        routes = table.routes.get
+        batch: PlainBatch | None = None
+        while left > 0:
+            frames = read(socket, _NOBLOCK)
+            route = routes(frames[0]) or table.route(frames[0])
+            if route.is_clear and len(frames) == 2:
+                if batch is None:
+                    batch = PlainBatch()
+                    taken.append(batch)
+                    subjects, payloads = batch.subjects.append, batch.payloads.append
+                    times = batch.times.append
+                subjects(route.subject)
+                payloads(frames[1])
+                times(time_ns())
+            elif (message := self._accept(frames, time_ns())) is not None:
+                taken.append(message)
+                batch = None
+            elif monotonic() < until:
+                continue
+            else:
+                return
+            left -= 1
 
 
 class RoutedInlet(Inlet):

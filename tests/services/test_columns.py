@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oz.journal.columns import batch_of_columns
-from oz.message import Arrival, MessageBatch
+from oz.message import Arrival, MessageBatch, PlainBatch
 from oz.services.columns import MOST, columns_of
 
 SUBJECTS = st.sampled_from([b"a", b"a.b", "é".encode(), b"\xff\x00"])
@@ -55,6 +55,18 @@ def test_batches_are_laid_out_as_their_messages_would_be(drawn):
         one.pop("sequence", None) for one in in_batches
     ]
     assert in_batches == one_by_one
+
+
+@given(BATCHES)
+def test_plain_batches_are_laid_out_as_their_messages_would_be(drawn):
+    batches = []
+    for bodies, _, first_ns, _ in drawn:
+        batch = PlainBatch()
+        batch.subjects += [readable(subject) for subject, _ in bodies]
+        batch.payloads += [payload for _, payload in bodies]
+        batch.times += range(first_ns % 1000, first_ns % 1000 + len(bodies))
+        batches.append(batch)
+    assert stored(batches) == stored([message for batch in batches for message in batch.messages()])
 
 
 def test_more_than_one_arrow_batch_is_numbered_through():

@@ -232,7 +232,7 @@ def test_what_was_let_go_is_recorded_before_what_is_taken_in_after_it():
     backlog = Backlog(1000)
     backlog.discard([Received(b"a", 5), Received(b"b", 1), Received(b"a", 6)])
     backlog.put(Loss(None, 1))
-    found = [(one.origin, one.sequence, one.count) for one in backlog.take(0)]
+    found = [(one.origin, one.sequence, one.count) for one in backlog.take()]
     assert found == [(b"a", 5, 2), (b"b", 1, 1), (None, None, None)]
 
 
