@@ -17,6 +17,7 @@ IDENTITY = re.compile(rb"oz\.journal/(\d{1,9}) id=([0-9a-f]{32})")
 FILE_MAGIC = b"ARROW1\0\0"
 _BLANK = Stamp(0, 0, 0, 0)
 _ROOM = 6 << 20
+_BUFFERED = 2 << 20
 _STAMP_ROOM = 4096  # more than the metadata of a stamp and what Arrow aligns take
 
 
@@ -67,6 +68,9 @@ class _Sink:
         self._pieces.append(bytes(piece))
 
     def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
         pass
 
     def take(self) -> bytearray:
@@ -121,11 +125,11 @@ class Messages:
         """
         self._salt = salt_of(journal)
         self._sink = _Sink()
+        # Arrow writes each column's buffers by themselves, and each write to Python waits for its lock.
+        self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFERED)
         codec = pa.Codec("zstd", compression_level=1)
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-        self._writer = pa.ipc.new_file(
-            pa.PythonFile(self._sink, mode="w"), schema_of(journal), options=options
-        )
+        self._writer = pa.ipc.new_file(self._buffer, schema_of(journal), options=options)
         self.head = FILE_MAGIC + header(journal, base)
         """What the segment begins with."""
         # Arrow writes a head of its own, not stamped and just as long, before the first batch.
@@ -145,6 +149,7 @@ class Messages:
         return self._taken()
 
     def _taken(self) -> bytearray:
+        self._buffer.flush()
         data = self._sink.take()
         del data[: self._unwanted]
         self._unwanted = 0
