@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from oz.errors import ProtocolError
 from oz.journal import Kind
 from oz.journal.schema import BATCH_ROWS, offsets
-from oz.message import LoneMessage, Message, MessageBatch, PlainBatch, RoutedMessage
+from oz.message import Arrived, LoneMessage, Message, MessageBatch, PlainBatch, RoutedMessage
 from oz.subjects.pattern import Pattern
 from oz.wire.batch import check_id
 
@@ -53,7 +54,7 @@ class Loss(NamedTuple):
     sequence: int | None = None
 
 
-def columns_of(arrived: Sequence[Message | MessageBatch | PlainBatch]) -> dict[str, Any]:
+def columns_of(arrived: Sequence[Arrived]) -> dict[str, Any]:
     """Lay messages out in columns, as `Writer.append_columns` takes them.
 
     Args:
@@ -86,20 +87,26 @@ def _columns_of_batches(batches: Sequence[MessageBatch]) -> dict[str, Any]:
         pa.binary(),
         is_text=all(batch.is_text for batch in batches),
     )
-    rows = list(map(len, batches))
-    columns["origin"] = _spread([batch.origin for batch in batches], rows, pa.binary())
-    columns["time_ns"] = _spread([batch.time_ns for batch in batches], rows, pa.int64())
+    columns["origin"] = _origins(batches)
+    columns["time_ns"] = _times(batches)
     columns["sequence"] = _sequences(batches)
     return columns
 
 
-def _spread(values: list[Any], rows: list[int], kind: pa.DataType) -> Any:
-    """Repeat the value of each batch for its messages; where all have the same, it alone is enough."""
-    if len(set(values)) == 1:
-        return values[0]
+def _origins(batches: Sequence[MessageBatch]) -> Any:
+    """Give each message the publisher of its batch; where all have the same, that alone is enough."""
+    origins = [batch.origin for batch in batches]
+    if len(set(origins)) == 1:
+        return origins[0]
     # One call, not one for each batch: after each the thread may have to wait for the interpreter's lock.
-    ends = pa.array(accumulate(rows), pa.int32())
-    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, pa.array(values, kind)))
+    ends = pa.array(accumulate(map(len, batches)), pa.int32())
+    return pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, pa.array(origins, pa.binary())))
+
+
+def _times(batches: Sequence[MessageBatch]) -> pa.Array:
+    """Give each message the time of its batch; by Python alone, in which no other thread comes between."""
+    times = b"".join(batch.time_ns.to_bytes(8, sys.byteorder, signed=True) * len(batch) for batch in batches)
+    return pa.Array.from_buffers(pa.int64(), len(times) // 8, [None, pa.py_buffer(times)])
 
 
 def _sequences(batches: Sequence[MessageBatch]) -> pa.Array:
