@@ -170,7 +170,7 @@ class NodeOpening(Told):
             raise
 
     def _make_publisher(self, origin: bytes, options: dict[str, Any]) -> NodePublishing:
-        return self._publisher_class(origin=origin, on_interest=self._on_interest, **options)
+        return self._publisher_class(origin=origin, bus=self.bus, on_interest=self._on_interest, **options)
 
     def _meeting_place(self) -> Nearby | None:
         """Make the place where nodes of this host meet; one that does not need it goes without."""

@@ -67,17 +67,20 @@ class NodePublishing(PublisherBase):
     """The part of a node's publisher that knows who is connected to it."""
 
     _origin: bytes
+    _bus: str
     _on_interest: Callable[[], None] | None = None
 
-    def __init__(self, *, origin: bytes, on_interest: Callable[[], None], **options: Any) -> None:
+    def __init__(self, *, origin: bytes, bus: str, on_interest: Callable[[], None], **options: Any) -> None:
         """Make one that is not bound yet.
 
         Args:
             origin: its name.
+            bus: that of the node.
             on_interest: called, by any thread, when an interest has come or gone.
             options: of `oz.Publisher`.
         """
         self._origin = origin
+        self._bus = bus
         super().__init__(**options)
         self._on_interest = on_interest
         keep_alive(self)
@@ -86,7 +89,7 @@ class NodePublishing(PublisherBase):
         return self._origin
 
     def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
-        return NodeRouter(origin, stats)
+        return NodeRouter(origin, stats, self._bus)
 
     def _interest_changed(self) -> None:
         if self._on_interest is not None:
@@ -150,10 +153,11 @@ class NodeSubscribing(SubscriberBase):
             with suppress(zmq.ZMQError):
                 self.disconnect(endpoint)
 
-    def hears(self, origin: bytes) -> bool:
-        """Tell whether a publisher has answered anything."""
+    def heard_at(self, origin: bytes) -> int:
+        """Give the time at which a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
         assert self._streams is not None
-        return any(origin in one.sources for one in self._streams.by_key.values())
+        sources = (one.sources.get(origin) for one in self._streams.by_key.values())
+        return max((source.heard_at for source in sources if source is not None), default=0)
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""
