@@ -308,7 +308,7 @@ class Node(NodeBase):
                 count += 1
                 yield reply
         finally:
-            self._requests.end(inbox)
+            self._requests.end(inbox, replies.qsize())
 
     async def _await_responders(self, subject: Any, timeout: float | None) -> None:
         if self._publisher_for(subject).interest(subject):

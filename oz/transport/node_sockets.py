@@ -9,15 +9,19 @@ from typing import Any
 
 import zmq
 
+from oz.message import Message
 from oz.protocol.distinguished import DistinguishedIndex
 from oz.protocol.heralds import NodeRouter
 from oz.protocol.outgoing import OutStream
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Streams
+from oz.protocol.subscriptions import Subscription
+from oz.subjects.pattern import Pattern
 from oz.transport import endpoints
 from oz.transport.publishing import PublisherBase
 from oz.transport.subscribing import SubscriberBase
+from oz.wire.keys import Terms
 from oz.wire.naming import Announcement
 
 KEEPALIVE = (
@@ -34,6 +38,13 @@ full they end the process (libzmq issues 3937, 4364 and 4767, open in 2026)."""
 RECONNECT_MS = 100
 LONGEST_RECONNECT_MS = 5_000
 """Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
+
+INTRODUCTION = Terms(policy="first")
+"""Terms of the stream that the herald is in, and nothing of an application: they are spelt as `Terms()` are.
+
+It is declared last on every connection, so that where a herald stands, everything that its node had asked for
+stands too.
+"""
 
 ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
@@ -124,10 +135,18 @@ class NodeSubscribing(SubscriberBase):
         """Make one that is not connected yet; see `oz.Subscriber`."""
         super().__init__(filtering="publisher", **options)
         keep_alive(self)
+        # A connection begins with all that is asked for at the time, in order, and not with what was when it
+        # was first tried; and nothing is held for those who are not there.
+        self.set(zmq.IMMEDIATE, 1)
 
     @staticmethod
     def _make_streams(*, dedupe: bool) -> Streams:
-        return Streams(os.urandom, dedupe=dedupe, index=DistinguishedIndex)
+        return Streams(os.urandom, dedupe=dedupe, index=DistinguishedIndex, ends_with_first=True)
+
+    def introduce(self, pattern: Pattern, handler: Callable[[Message], Any]) -> None:
+        """Subscribe to what nodes say to each other: the first to do, see `INTRODUCTION`."""
+        subscription = Subscription([pattern], handler, lambda _: None, None)
+        self._begin(subscription, INTRODUCTION, last_value=False)
 
     def _admit_endpoint(self, addr: str) -> str:
         endpoints.check(addr, own_context=False)
