@@ -7,7 +7,7 @@ subscribers to the pattern have in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from oz.protocol import keeping
@@ -227,9 +227,13 @@ class Streams:
         self.is_gathering = False
         return wishes
 
-    def has_left(self) -> bool:
-        """Tell whether every publisher has answered the goodbyes."""
-        alive = self._alive()
+    def has_left(self, among: Collection[bytes] | None = None) -> bool:
+        """Tell whether every publisher has answered the goodbyes.
+
+        Args:
+            among: the publishers that count, of those that are there; None for all.
+        """
+        alive = [one for one in self._alive() if among is None or one in among]
         return all(
             (source := interest.stream.sources.get(origin)) is None or number in source.answered
             for interest, number in self._goodbyes.items()

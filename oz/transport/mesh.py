@@ -242,6 +242,11 @@ class Mesh:
         near = [near_origin(peer.uuid)] if self._is_near(peer) else []
         return [*near, *([wide_origin(peer.uuid)] if peer.endpoints else [])]
 
+    def heard(self) -> set[bytes]:
+        """Give the publishers that answer: those of peers whose link stands, and this node's own."""
+        linked = [one for one in self.membership.known if self.membership.is_linked(one.uuid)]
+        return {origin for peer in (self.own, *linked) for origin in self.origins(peer)}
+
     def _connect(self, peer: Announcement, now: float) -> None:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
             self._forgotten.pop(origin, None)
