@@ -308,7 +308,7 @@ class Node(NodeBase):
                 count += 1
                 yield reply
         finally:
-            self._requests.end(inbox)
+            self._requests.end(inbox, replies.qsize())
 
     async def _await_responders(self, subject: Any, timeout: float | None) -> None:
         if self._publisher_for(subject).interest(subject):
@@ -378,7 +378,7 @@ class Node(NodeBase):
         with suppress(ClosedError, Timeout):
             self._sub._begin_drain()
             left = max(0.0, ends - time.monotonic())
-            await self._wait(lambda: None if self._sub._has_left() else "publishers", left)
+            await self._wait(self._still_leaving, left)
         for subscription in list(self._subscriptions):
             await subscription.queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
+from contextlib import suppress
 
 from oz.errors import ProtocolError
 from oz.protocol.distinguished import DistinguishedIndex
-from oz.protocol.outgoing import OutStream
+from oz.protocol.outgoing import Chunk, OutStream
 from oz.protocol.routing import Router
+from oz.protocol.stats import PublisherStats
+from oz.protocol.wanted import NAME_SIZE
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern, compile
+from oz.wire.keys import Declaration
 from oz.wire.naming import Announcement, pack_announcement, unpack_announcement
+
+_log = logging.getLogger("oz.node")
 
 PREFIX = "_OZ.PEER."
 _PREFIX = PREFIX.encode()
+
+MOST_STRANGERS = 1_024
+"""Subscribers of another bus that are remembered."""
 
 
 def to_text(announcement: Announcement) -> str:
@@ -47,16 +57,54 @@ def herald(announcement: Announcement) -> Pattern:
 class NodeRouter(Router):
     """The interests at a publisher of a node: it knows heralds, and wildcards pass by subjects with `_`."""
 
-    __slots__ = ("_heralds",)
+    __slots__ = ("_bus", "_heralds", "_strangers")
 
-    def __init__(self, origin: bytes, stats: object) -> None:
-        """Start without any."""
-        super().__init__(origin, stats)  # type: ignore[arg-type]
+    def __init__(self, origin: bytes, stats: PublisherStats, bus: str) -> None:
+        """Start without any.
+
+        Args:
+            origin: 16 bytes that name the publisher.
+            stats: where to count.
+            bus: nodes of another get nothing.
+        """
+        super().__init__(origin, stats)
+        self._bus = bus
         self._heralds: dict[OutStream, dict[Pattern, Announcement]] = {}
+        self._strangers: dict[bytes, str] = {}
 
     @staticmethod
     def _make_index() -> PatternIndex:
         return DistinguishedIndex(cache_size=0)
+
+    def _accept(self, stream: OutStream, declaration: Declaration) -> Chunk | None:
+        """Take on what a chunk asks for, unless whoever asks is of another bus."""
+        whose = stream.name[:NAME_SIZE]
+        for pattern in declaration.patterns:
+            if pattern.text.startswith(_PREFIX):
+                self._look_at(whose, pattern.text[len(_PREFIX) :].decode("ascii", "replace"))
+        if whose not in self._strangers:
+            return super()._accept(stream, declaration)
+        stream.refused[declaration.chunk] = (
+            f"it is of bus {self._strangers[whose]!r}, and this node of {self._bus!r}"
+        )
+        return None
+
+    def _look_at(self, whose: bytes, token: str) -> None:
+        """See whether somebody is of another bus; then what was asked for so far is not given either."""
+        with suppress(ProtocolError):
+            announced = from_text(token)
+            if announced.bus == self._bus or whose in self._strangers:
+                return
+            _log.warning(
+                "%s of bus %r is connected to a node of bus %r, and gets nothing",
+                announced.name, announced.bus, self._bus,
+            )  # fmt: skip
+            while len(self._strangers) >= MOST_STRANGERS:
+                del self._strangers[next(iter(self._strangers))]
+            self._strangers[whose] = announced.bus
+            for stream in [one for one in self.streams.values() if one.name[:NAME_SIZE] == whose]:
+                if stream.chunks:
+                    self._forget(stream, 0.0)
 
     def _want(self, stream: OutStream, pattern: Pattern) -> None:
         super()._want(stream, pattern)
@@ -74,6 +122,18 @@ class NodeRouter(Router):
             self._heralds[stream].pop(pattern, None)
             if not self._heralds[stream]:
                 del self._heralds[stream]
+
+    def _check_held(self, stream: OutStream, now: float) -> None:
+        stood = stream.vanished_at is None
+        super()._check_held(stream, now)
+        if stream in self._heralds and stood != (stream.vanished_at is None):
+            # No interest has changed, as it is kept for a while; but a link is down.
+            self._changed()
+
+    def _returned(self, stream: OutStream, now: float) -> None:
+        if stream in self._heralds and stream.vanished_at is not None:
+            self._changed()
+        super()._returned(stream, now)
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
         """Give the nodes that are connected, and the uuids of those whose connection was cut."""

@@ -11,9 +11,6 @@ from typing import NamedTuple
 
 from oz.wire.naming import Announcement
 
-REDIAL_AFTER = 2.0
-"""Seconds without a link after which a peer that a name server vouches for is connected to anew."""
-
 MOST = 65_536
 """Peers that one node knows at most."""
 
@@ -22,7 +19,6 @@ class Act(Enum):
     """What is to be done about a peer, or told of it."""
 
     CONNECT = "connect"
-    REDIAL = "redial"
     DISCONNECT = "disconnect"
     UP = "up"
     LEFT = "left"
@@ -45,16 +41,15 @@ class _Known:
         is_up: it was told of as up, and not as down since.
         linked: whether its link stands now.
         since: when that last changed, or something was last heard of it.
-        dialled_at: when it was last connected to.
     """
 
-    __slots__ = ("announced", "dialled_at", "is_up", "linked", "since", "vouched")
+    __slots__ = ("announced", "is_up", "linked", "since", "vouched")
 
     def __init__(self, announced: Announcement, now: float) -> None:
         self.announced = announced
         self.vouched: set[str] = set()
         self.is_up = self.linked = False
-        self.since = self.dialled_at = now
+        self.since = now
 
 
 class Membership:
@@ -72,7 +67,7 @@ class Membership:
         self._own = own
         self._lost_after = lost_after
         self._known: dict[bytes, _Known] = {}
-        self._gone: dict[bytes, float] = {}
+        self._gone: dict[bytes, tuple[float, Act]] = {}
         self.strangers = 0
 
     @property
@@ -109,7 +104,7 @@ class Membership:
             return []
         one = self._known.get(peer.uuid)
         if one is None:
-            if by is None and now - self._gone.get(peer.uuid, -self._lost_after * 4) < self._lost_after * 4:
+            if by is None and peer.uuid in self._gone:
                 # Others may not have noticed yet that it is gone, and say that it is there.
                 return []
             if len(self._known) >= MOST:
@@ -141,34 +136,39 @@ class Membership:
             return []
         return self._end(uuid, now, Act.LOST)
 
-    def link(self, linked: Iterable[Announcement], cut: set[bytes], now: float) -> list[Step]:
+    def link(
+        self, there: Iterable[Announcement], whole: set[bytes], cut: set[bytes], now: float
+    ) -> list[Step]:
         """Take note of which links stand.
 
         Args:
-            linked: the nodes whose heralds stand at every publisher where they should.
+            there: the nodes of which any herald stands. One that knows but one endpoint of this node learns
+                of the others when it is connected to.
+            whole: the uuids of those whose heralds stand at every publisher where they should.
             cut: the uuids of those whose connection broke; a herald that is in neither was taken back.
             now: monotonic seconds.
         """
         steps: list[Step] = []
-        standing = {peer.uuid: peer for peer in linked}
-        for peer in standing.values():
-            self._gone.pop(peer.uuid, None)
+        for peer in there:
+            # Of one that takes its leave, the last herald goes a moment later.
+            if peer.uuid in whole or self._gone.get(peer.uuid, (now, Act.LOST))[1] is Act.LOST:
+                self._gone.pop(peer.uuid, None)
             steps += self.hear(peer, now)
             one = self._known.get(peer.uuid)
-            if one is not None and not one.linked:
+            if one is not None and not one.linked and peer.uuid in whole:
                 one.linked, one.since = True, now
                 if not one.is_up:
                     one.is_up = True
                     steps.append(Step(Act.UP, one.announced))
         for uuid, one in list(self._known.items()):
-            if one.linked and uuid not in standing:
+            if one.linked and uuid not in whole:
                 one.linked, one.since = False, now
                 if uuid not in cut:
                     steps += self._end(uuid, now, Act.LEFT)
         return steps
 
     def tick(self, now: float) -> list[Step]:
-        """See who has been without a link for too long, and whom to connect to anew."""
+        """See who has been without a link for too long."""
         steps: list[Step] = []
         for uuid, one in list(self._known.items()):
             if one.linked:
@@ -179,11 +179,7 @@ class Membership:
                     steps.append(Step(Act.LOST, one.announced))
                 else:
                     steps += self._end(uuid, now, Act.LOST)
-                    continue
-            if one.vouched and now - max(one.dialled_at, one.since) >= REDIAL_AFTER:
-                one.dialled_at = now
-                steps.append(Step(Act.REDIAL, one.announced))
-        for uuid in [uuid for uuid, at in self._gone.items() if now - at >= 8 * self._lost_after]:
+        for uuid in [uuid for uuid, (at, _) in self._gone.items() if now - at >= 4 * self._lost_after]:
             del self._gone[uuid]
         return steps
 
@@ -191,6 +187,6 @@ class Membership:
         one = self._known.pop(uuid, None)
         if one is None:
             return []
-        self._gone[uuid] = now
+        self._gone[uuid] = now, act
         told = [Step(act, one.announced)] if one.is_up else []
         return [*told, Step(Act.DISCONNECT, one.announced)]

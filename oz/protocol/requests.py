@@ -48,8 +48,14 @@ class Requests:
         self._waiting[inbox] = on_reply
         return inbox
 
-    def end(self, inbox: str) -> None:
-        """Stop waiting: what still comes is late."""
+    def end(self, inbox: str, unread: int = 0) -> None:
+        """Stop waiting: what still comes is late.
+
+        Args:
+            inbox: what `begin` gave.
+            unread: replies that have come, and that nobody waits for either.
+        """
+        self.late += unread
         self._waiting.pop(inbox, None)
 
     def take(self, message: Message) -> None:

@@ -7,7 +7,7 @@ subscribers to the pattern have in common.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from oz.protocol import keeping
@@ -27,6 +27,7 @@ RENEW_EVERY = 0.1
 
 _NS = 1_000_000_000
 _NAME_SIZE = ID_SIZE - 2
+_MOST_NAMES = 65_536
 
 
 class Stream:
@@ -104,6 +105,7 @@ class Streams:
         *,
         dedupe: bool = False,
         index: type[PatternIndex] = PatternIndex,
+        ends_with_first: bool = False,
     ) -> None:
         """Start with none.
 
@@ -111,11 +113,13 @@ class Streams:
             random_bytes: such as `os.urandom`; the name of this subscriber is made with it.
             dedupe: whether messages with an id that was there before are dropped.
             index: what finds the subscriptions that match.
+            ends_with_first: whether the stream that is made first has the last name: libzmq tells a new
+                connection all that is asked for in the order of the keys, so that its part comes last.
         """
         self.dedupe = dedupe
         self._index = index
         self._name = random_bytes(_NAME_SIZE)
-        self._number = 0
+        self._number = _MOST_NAMES - 2 if ends_with_first else 0
         self._interests: dict[Terms, Interest] = {}
         self._homes: dict[Subscription, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
@@ -154,7 +158,7 @@ class Streams:
     def _next_name(self) -> bytes:
         """Name a stream: after many others, as none is named that still stands."""
         while True:
-            self._number = (self._number + 1) % 65_536
+            self._number = (self._number + 1) % _MOST_NAMES
             name = self._name + self._number.to_bytes(ID_SIZE - _NAME_SIZE, "big")
             if stream_key(name) not in self.by_key:
                 return name
@@ -223,9 +227,13 @@ class Streams:
         self.is_gathering = False
         return wishes
 
-    def has_left(self) -> bool:
-        """Tell whether every publisher has answered the goodbyes."""
-        alive = self._alive()
+    def has_left(self, among: Collection[bytes] | None = None) -> bool:
+        """Tell whether every publisher has answered the goodbyes.
+
+        Args:
+            among: the publishers that count, of those that are there; None for all.
+        """
+        alive = [one for one in self._alive() if among is None or one in among]
         return all(
             (source := interest.stream.sources.get(origin)) is None or number in source.answered
             for interest, number in self._goodbyes.items()

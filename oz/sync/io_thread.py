@@ -64,10 +64,11 @@ class IOThread:
                 self._ringer.send(b"!")
 
     def hear(self) -> None:
-        """Take note that the bell was rung."""
-        self._rung = False
+        """Take note that the bell was rung; what it was rung for is to be looked at after that."""
         with suppress(OSError):
             self._bell.recv(4096)
+        # Only now: a ring in between would be taken out with the others, and no later one be sent.
+        self._rung = False
 
     def call(self, work: Callable[[], _Result]) -> _Result:
         """Have something done there, and give what comes of it.

@@ -346,7 +346,7 @@ class Node(Requesting):
     def _drain(self, ends: float) -> None:
         with suppress(ClosedError, Timeout):
             self._call(self._sub._begin_drain)
-            self._wait(lambda: None if self._sub._has_left() else "publishers", ends - time.monotonic())
+            self._wait(self._still_leaving, ends - time.monotonic())
         for subscription in list(self._subscriptions):
             subscription.queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():

@@ -116,7 +116,7 @@ class Requesting(NodeBase):
                 count += 1
                 yield reply
         finally:
-            self._requests.end(inbox)
+            self._requests.end(inbox, replies.qsize())
 
     def _await_responders(self, subject: Any, timeout: float | None) -> None:
         if self._publisher_for(subject).interest(subject):

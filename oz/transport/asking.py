@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Collection
 from contextlib import suppress
 
 import zmq
@@ -105,9 +106,9 @@ class Asking(BaseSocket):
             with self._guard:
                 self._ask(self._streams.leave())
 
-    def _has_left(self) -> bool:
-        """Tell whether nothing more can be on its way from publishers that filter."""
-        return self._streams is None or self._streams.has_left()
+    def _has_left(self, among: Collection[bytes] | None = None) -> bool:
+        """Tell whether nothing more can be on its way from publishers that filter: all, or those given."""
+        return self._streams is None or self._streams.has_left(among)
 
     def _end_drain(self) -> None:
         with self._guard:

@@ -29,11 +29,23 @@ from oz.wire.naming import Announcement, Left
 
 _log = logging.getLogger("oz.node")
 
+CHECK_EVERY = 1.0
+"""Seconds between two looks at who says nothing."""
+
 SCAN_EVERY = 1.0
 """Seconds between two looks at the directory where nodes of one host meet."""
 
+REDIAL_AFTER = 2.0
+"""Seconds without an answer after which a peer is connected to anew: what refused once is not tried."""
+
+SILENCE = 4.5
+"""Seconds after which a publisher that was heard counts as silent; its heart beats every second."""
+
 LINGER = 2.0
 """Seconds for which a node that has left is still listened to: what it sent last is on its way."""
+
+FORGET_AFTER = 60.0
+"""Seconds for which it is known where a lost node's messages stood: if it comes back, losses are counted."""
 
 
 class Told(Protocol):
@@ -56,12 +68,17 @@ class Mesh:
     """
 
     __slots__ = (
+        "_check_at",
         "_dialled",
+        "_dialled_at",
+        "_forgotten",
+        "_heard",
         "_is_stale",
         "_is_there",
         "_leaving",
         "_near",
         "_nearby",
+        "_now",
         "_probed",
         "_scan_at",
         "_seeds",
@@ -104,7 +121,12 @@ class Mesh:
         self._seeds = tuple(seeds)
         self._nearby = nearby
         self._dialled: dict[str, bytes] = {}
-        self._leaving: dict[str, tuple[float, bytes]] = {}
+        self._dialled_at: dict[str, float] = {}
+        self._heard: dict[bytes, tuple[int, float]] = {}
+        self._check_at = 0.0
+        self._leaving: dict[str, float] = {}
+        self._forgotten: dict[bytes, float] = {}
+        self._now = 0.0
         self._probed: dict[str, float] = {}
         self._scan_at = 0.0
         self._is_stale = True
@@ -145,13 +167,19 @@ class Mesh:
 
     def tick(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due; give the frames that are to be sent to name servers, by endpoint."""
+        self._now = now
         if self._is_stale:
             self._is_stale = False
             self._look_at_links(now)
         self._do(self.membership.tick(now), now)
         self._scan(now)
-        for endpoint in [one for one, (at, _) in self._leaving.items() if now >= at]:
+        for endpoint in [one for one, at in self._leaving.items() if now >= at]:
             self._hang_up(endpoint)
+        for origin in [one for one, at in self._forgotten.items() if now >= at]:
+            del self._forgotten[origin]
+            self._heard.pop(origin, None)
+            self._sub.forget(origin)
+        self._redial(now)
         self._look_at_servers(now)
         return [(endpoint, frame) for endpoint, one in self.enrolments.items() for frame in one.tick(now)]
 
@@ -164,14 +192,15 @@ class Mesh:
             linked.append(standing)
             cut |= broken
         seen = [{one.uuid for one in some} for some in linked]
-        whole = [
-            peer
-            for peer in {one.uuid: one for some in linked for one in some}.values()
+        there = {one.uuid: one for some in linked for one in some}
+        whole = {
+            peer.uuid
+            for peer in there.values()
             if all(
                 peer.uuid in uuids for uuids, is_due in zip(seen, self._due_at(peer), strict=False) if is_due
             )
-        ]
-        self._do(self.membership.link(whole, cut, now), now)
+        }
+        self._do(self.membership.link(there.values(), whole, cut, now), now)
 
     def _due_at(self, peer: Announcement) -> tuple[bool, bool]:
         """Say which of this node's publishers a peer connects to: that for the host, and the other."""
@@ -195,11 +224,7 @@ class Mesh:
     def _do(self, steps: Iterable[Step], now: float) -> None:
         for act, peer in steps:
             if act is Act.CONNECT:
-                self._connect(peer)
-            elif act is Act.REDIAL:
-                for endpoint in self.targets(peer):
-                    self._hang_up(endpoint)
-                self._connect(peer)
+                self._connect(peer, now)
             elif act is Act.DISCONNECT:
                 self._disconnect(peer, now)
             else:
@@ -217,31 +242,63 @@ class Mesh:
         near = [near_origin(peer.uuid)] if self._is_near(peer) else []
         return [*near, *([wide_origin(peer.uuid)] if peer.endpoints else [])]
 
-    def _connect(self, peer: Announcement) -> None:
+    def heard(self) -> set[bytes]:
+        """Give the publishers that answer: those of peers whose link stands, and this node's own."""
+        linked = [one for one in self.membership.known if self.membership.is_linked(one.uuid)]
+        return {origin for peer in (self.own, *linked) for origin in self.origins(peer)}
+
+    def _connect(self, peer: Announcement, now: float) -> None:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
+            self._forgotten.pop(origin, None)
             if endpoint in self._leaving:
                 self._hang_up(endpoint)
             if endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
-                self._dialled.setdefault(endpoint, peer.uuid)
-            elif not self._sub.hears(origin):
+                # Of a node that was here before; whether that connection stands is seen when it is checked.
                 self._dialled[endpoint] = peer.uuid
-                try:
-                    self._sub.dial(endpoint, stop=ONCE)
-                except (zmq.ZMQError, ValueError, OSError) as error:
-                    _log.warning("cannot connect to %s at %s: %s", peer.name, endpoint, error)
+                self._dialled_at.setdefault(endpoint, now)
+            elif self._is_silent(origin, now):
+                self._dial(endpoint, peer, now)
+
+    def _dial(self, endpoint: str, peer: Announcement, now: float) -> None:
+        self._dialled[endpoint] = peer.uuid
+        self._dialled_at[endpoint] = now
+        try:
+            self._sub.dial(endpoint, stop=ONCE)
+        except (zmq.ZMQError, ValueError, OSError) as error:
+            _log.warning("cannot connect to %s at %s: %s", peer.name, endpoint, error)
+
+    def _redial(self, now: float) -> None:
+        """Connect anew to peers that say nothing."""
+        if now < self._check_at:
+            return
+        self._check_at = now + CHECK_EVERY
+        for peer in self.membership.known:
+            for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
+                is_due = now - self._dialled_at.get(endpoint, now - REDIAL_AFTER) >= REDIAL_AFTER
+                if is_due and endpoint not in self._seeds and self._is_silent(origin, now):
+                    self._hang_up(endpoint)
+                    self._dial(endpoint, peer, now)
+
+    def _is_silent(self, origin: bytes, now: float) -> bool:
+        """Tell whether a publisher has not been heard for long, by this node's own clock."""
+        heard_at = self._sub.heard_at(origin)
+        before = self._heard.get(origin)
+        if heard_at and (before is None or before[0] != heard_at):
+            self._heard[origin] = heard_at, now
+            return False
+        return before is None or now - before[1] >= SILENCE
 
     def _disconnect(self, peer: Announcement, now: float) -> None:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
-            if endpoint in self._seeds or self._dialled.get(endpoint) != peer.uuid:
-                self._sub.forget(origin)
-            else:
-                self._leaving[endpoint] = now + LINGER, origin
+            self._forgotten[origin] = now + FORGET_AFTER
+            if endpoint not in self._seeds and self._dialled.get(endpoint) == peer.uuid:
+                self._leaving[endpoint] = now + LINGER
 
     def _hang_up(self, endpoint: str) -> None:
-        _, origin = self._leaving.pop(endpoint, (0.0, b""))
-        self._sub.forget(origin)
+        self._leaving.pop(endpoint, None)
         self._probed.pop(endpoint, None)
         self._dialled.pop(endpoint, None)
+        self._dialled_at.pop(endpoint, None)
         if endpoint not in self._seeds:
             self._sub.hang_up(endpoint)
 
@@ -257,8 +314,14 @@ class Mesh:
             if probed_at is None and endpoint not in self._dialled:
                 self._probed[endpoint] = now
                 self._sub.dial(endpoint, stop=ONCE)
-            elif probed_at is not None and now - probed_at >= LINGER and self._nearby.clear(endpoint):
-                self._hang_up(endpoint)
+            elif probed_at is not None and now - probed_at >= LINGER:
+                if self._nearby.clear(endpoint):
+                    self._hang_up(endpoint)
+                elif endpoint not in self._dialled:
+                    # Nobody may have listened there yet when it was tried.
+                    self._hang_up(endpoint)
+                    self._probed[endpoint] = now
+                    self._sub.dial(endpoint, stop=ONCE)
         for endpoint in self._probed.keys() - there:
             self._hang_up(endpoint)
 
@@ -281,6 +344,9 @@ class Mesh:
         for peer in self.membership.known:
             if not self.membership.is_linked(peer.uuid):
                 missing.append(f"{peer.name} is not connected to this node")
-            elif not all(self._sub.has_answer(origin) for origin in self.origins(peer)):
+            elif any(
+                not self._sub.has_answer(origin) or self._is_silent(origin, self._now)
+                for origin in self.origins(peer)
+            ):
                 missing.append(f"{peer.name} has not answered this node's subscriptions")
         return missing

@@ -382,6 +382,11 @@ class NodeBase(NodeOpening):
         """Give the frames that take leave of name servers."""
         return [(endpoint, one.goodbye()) for endpoint, one in self._mesh.enrolments.items()]
 
+    def _still_leaving(self) -> str | None:
+        """Say whose answer to this node's leaving is still to come; None when nothing is on its way."""
+        # Those who have left meanwhile do not answer.
+        return None if self._sub._has_left(self._mesh.heard()) else "publishers"
+
     def _publishers(self) -> list[Any]:
         return [one for one in (self._wide, self._near) if one is not None]
 

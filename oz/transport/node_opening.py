@@ -170,7 +170,7 @@ class NodeOpening(Told):
             raise
 
     def _make_publisher(self, origin: bytes, options: dict[str, Any]) -> NodePublishing:
-        return self._publisher_class(origin=origin, on_interest=self._on_interest, **options)
+        return self._publisher_class(origin=origin, bus=self.bus, on_interest=self._on_interest, **options)
 
     def _meeting_place(self) -> Nearby | None:
         """Make the place where nodes of this host meet; one that does not need it goes without."""
@@ -214,12 +214,9 @@ class NodeOpening(Told):
             started_ns=time.time_ns(),
         )
         self._nearby = nearby
-        for pattern, handler in (
-            (herald(self.announcement), _ignore),
-            (compile(self._requests.pattern, "nats"), self._requests.take),
-            (compile(f"_OZ.NAMING.{self.uuid.hex()}", "nats"), self._hear_of),
-        ):
-            self._sub.subscribe(pattern, handler=handler)
+        self._sub.introduce(compile(f"_OZ.NAMING.{self.uuid.hex()}", "nats"), self._hear_of)
+        self._sub.introduce(herald(self.announcement), _ignore)
+        self._sub.subscribe(compile(self._requests.pattern, "nats"), handler=self._requests.take)
         self._membership = Membership(self.announcement, config.lost_after)
         looks_around = nearby if not (config.nameserver or config.peers) else None
         self._mesh = Mesh(

@@ -9,15 +9,19 @@ from typing import Any
 
 import zmq
 
+from oz.message import Message
 from oz.protocol.distinguished import DistinguishedIndex
 from oz.protocol.heralds import NodeRouter
 from oz.protocol.outgoing import OutStream
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Streams
+from oz.protocol.subscriptions import Subscription
+from oz.subjects.pattern import Pattern
 from oz.transport import endpoints
 from oz.transport.publishing import PublisherBase
 from oz.transport.subscribing import SubscriberBase
+from oz.wire.keys import Terms
 from oz.wire.naming import Announcement
 
 KEEPALIVE = (
@@ -34,6 +38,13 @@ full they end the process (libzmq issues 3937, 4364 and 4767, open in 2026)."""
 RECONNECT_MS = 100
 LONGEST_RECONNECT_MS = 5_000
 """Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
+
+INTRODUCTION = Terms(policy="first")
+"""Terms of the stream that the herald is in, and nothing of an application: they are spelt as `Terms()` are.
+
+It is declared last on every connection, so that where a herald stands, everything that its node had asked for
+stands too.
+"""
 
 ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
@@ -67,17 +78,20 @@ class NodePublishing(PublisherBase):
     """The part of a node's publisher that knows who is connected to it."""
 
     _origin: bytes
+    _bus: str
     _on_interest: Callable[[], None] | None = None
 
-    def __init__(self, *, origin: bytes, on_interest: Callable[[], None], **options: Any) -> None:
+    def __init__(self, *, origin: bytes, bus: str, on_interest: Callable[[], None], **options: Any) -> None:
         """Make one that is not bound yet.
 
         Args:
             origin: its name.
+            bus: that of the node.
             on_interest: called, by any thread, when an interest has come or gone.
             options: of `oz.Publisher`.
         """
         self._origin = origin
+        self._bus = bus
         super().__init__(**options)
         self._on_interest = on_interest
         keep_alive(self)
@@ -86,7 +100,7 @@ class NodePublishing(PublisherBase):
         return self._origin
 
     def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
-        return NodeRouter(origin, stats)
+        return NodeRouter(origin, stats, self._bus)
 
     def _interest_changed(self) -> None:
         if self._on_interest is not None:
@@ -121,10 +135,18 @@ class NodeSubscribing(SubscriberBase):
         """Make one that is not connected yet; see `oz.Subscriber`."""
         super().__init__(filtering="publisher", **options)
         keep_alive(self)
+        # A connection begins with all that is asked for at the time, in order, and not with what was when it
+        # was first tried; and nothing is held for those who are not there.
+        self.set(zmq.IMMEDIATE, 1)
 
     @staticmethod
     def _make_streams(*, dedupe: bool) -> Streams:
-        return Streams(os.urandom, dedupe=dedupe, index=DistinguishedIndex)
+        return Streams(os.urandom, dedupe=dedupe, index=DistinguishedIndex, ends_with_first=True)
+
+    def introduce(self, pattern: Pattern, handler: Callable[[Message], Any]) -> None:
+        """Subscribe to what nodes say to each other: the first to do, see `INTRODUCTION`."""
+        subscription = Subscription([pattern], handler, lambda _: None, None)
+        self._begin(subscription, INTRODUCTION, last_value=False)
 
     def _admit_endpoint(self, addr: str) -> str:
         endpoints.check(addr, own_context=False)
@@ -150,10 +172,11 @@ class NodeSubscribing(SubscriberBase):
             with suppress(zmq.ZMQError):
                 self.disconnect(endpoint)
 
-    def hears(self, origin: bytes) -> bool:
-        """Tell whether a publisher has answered anything."""
+    def heard_at(self, origin: bytes) -> int:
+        """Give the time at which a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
         assert self._streams is not None
-        return any(origin in one.sources for one in self._streams.by_key.values())
+        sources = (one.sources.get(origin) for one in self._streams.by_key.values())
+        return max((source.heard_at for source in sources if source is not None), default=0)
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""
