@@ -142,7 +142,3 @@ def _told(error: oz.ConfigurationError) -> Exception:
     if error.source != "argument":
         return error
     return click.UsageError(f"--{error.setting}: {error.value!r}: {error.rule}")
-
-
-
-

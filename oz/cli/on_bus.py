@@ -101,7 +101,9 @@ class BusSubscriber:
     def _say_loss(self, message: oz.Message) -> None:
         advisory = message.payload
         if advisory.kind in _LOSSES:
-            count = "messages, nobody knows how many," if advisory.count is None else _messages(advisory.count)
+            count = (
+                "messages, nobody knows how many," if advisory.count is None else _messages(advisory.count)
+            )
             of = f" of {printable(advisory.about)}" if advisory.kind == "gap" else ""
             say(self._ctx, f"{count}{of} {_LOSSES[advisory.kind]}")
 
