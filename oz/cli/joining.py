@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -17,12 +17,13 @@ from oz.cli.output import printable
 from oz.cli.signals import ended_by_sigterm
 from oz.configuration import Configuration, resolve
 
-READY_SECONDS = 1.0
-"""How long peers may take to answer before a command goes on without them."""
+READY_SECONDS = 5.0
+"""How long peers may take to answer before a command says that it is ready nevertheless."""
 
 SETTINGS = ("bus", "nameserver", "bind", "peers", "directory", "name")
 
-_AS_CONFIGURED = ""
+# What no argument can be.
+_AS_CONFIGURED = "\0"
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -72,9 +73,7 @@ def _offer(command: _F, *options: Callable[[Any], Any]) -> _F:
 
 def is_on_bus(given: Mapping[str, Any]) -> bool:
     """Tell whether `bus_options` ask for a bus."""
-    return given["bus"] is not None or any(
-        given[name] for name in ("nameserver", "peers", "directory", "name")
-    )
+    return any(given[name] not in (None, ()) for name in ("bus", "nameserver", "peers", "directory", "name"))
 
 
 def configured(given: Mapping[str, Any]) -> Configuration:
@@ -84,9 +83,8 @@ def configured(given: Mapping[str, Any]) -> Configuration:
         click.UsageError: an option makes no sense.
         ConfigurationError: something else does not.
     """
-    settings = {name: given.get(name) or None for name in SETTINGS}
     try:
-        return resolve(**settings)
+        return resolve(**_settings(given))
     except oz.ConfigurationError as error:
         raise _told(error) from None
 
@@ -111,7 +109,7 @@ def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iter
         click.UsageError: an option makes no sense.
         OzError: as `oz.Node`.
     """
-    settings: dict[str, Any] = {name: given.get(name) or None for name in SETTINGS}
+    settings = _settings(given)
     settings["name"] = configured(given).name or f"oz-{ctx.info_name}-{os.getpid()}"
     with log_in_lines(ctx, "warning: "), ended_by_sigterm():
         try:
@@ -124,17 +122,30 @@ def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iter
 
 def say_ready(ctx: click.Context, node: oz.Node, seconds: float = READY_SECONDS) -> None:
     """Wait for peers to answer, so long at most, and say that the node is ready."""
-    with suppress(oz.Timeout):
+    say(ctx, ready_line(node, is_whole=is_ready(node, seconds)))
+
+
+def is_ready(node: oz.Node, seconds: float = READY_SECONDS) -> bool:
+    """Wait for peers to answer, so long at most; tell whether they have."""
+    try:
         node.wait_ready(seconds)
-    say(ctx, ready_line(node))
+    except oz.Timeout:
+        return False
+    return True
 
 
-def ready_line(node: oz.Node) -> str:
+def ready_line(node: oz.Node, *, is_whole: bool) -> str:
     """Say who the node is, where, and with whom."""
     count = len(node.peers)
     bound = "".join(f", bound to {one}" for one in node.announcement.endpoints)
     peers = "1 peer" if count == 1 else f"{count} peers"
-    return f"ready, {printable(node.name)} on bus {printable(node.bus)}{bound}, {peers}"
+    rest = "" if is_whole else ", and others that have not answered yet"
+    return f"ready, {printable(node.name)} on bus {printable(node.bus)}{bound}, {peers}{rest}"
+
+
+def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    values = {name: given.get(name) for name in SETTINGS}
+    return {name: None if value in ((), [], _AS_CONFIGURED) else value for name, value in values.items()}
 
 
 def _told(error: oz.ConfigurationError) -> Exception:

@@ -12,7 +12,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, say
-from oz.cli.joining import READY_SECONDS, configured, joined, joining_options, say_ready
+from oz.cli.joining import configured, joined, joining_options, say_ready
 from oz.cli.output import plain_table, printable, reader_gone, write_json, write_line
 from oz.wire.naming import Announcement
 
@@ -93,7 +93,7 @@ def _ask(ctx: click.Context, servers: tuple[str, ...], bus: str | None, timeout:
 def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> None:
     news: SimpleQueue[tuple[Announcement, str]] = SimpleQueue()
     with joined(ctx, joining, on_peer=lambda peer, what: news.put((peer, what))) as node:
-        say_ready(ctx, node, READY_SECONDS)
+        say_ready(ctx, node)
         while True:
             try:
                 peer, what = news.get(timeout=_READER_CHECK)

@@ -96,8 +96,8 @@ def request(
         except oz.NoResponders as error:
             say(ctx, printable(describe(error)))
             ctx.exit(NOBODY)
-        except oz.Timeout as error:
-            say(ctx, printable(describe(error)))
+        except oz.Timeout:
+            say(ctx, f"no answer to {printable(named)} within {timeout:g} s")
             ctx.exit(TIMED_OUT)
 
 

@@ -16,7 +16,7 @@ import click
 import oz
 from oz.cli.exits import TIMED_OUT, say
 from oz.cli.headers import headers_as_json
-from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus, joined
+from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus, is_ready, joined
 from oz.cli.joining import ready_line as node_ready_line
 from oz.cli.log_lines import log_in_lines
 from oz.cli.node_payloads import Form, field, payload_option
@@ -138,9 +138,8 @@ def _on_bus(
     with joined(ctx, given, dialect=dialect, codec=form.codec) as node:
         subscriber = BusSubscriber(ctx, node, form)
         subscriber.subscribe(patterns, terms)
-        with suppress(oz.Timeout):
-            subscriber.wait_ready(READY_SECONDS)
-        yield _Ready(ctx, subscriber, node_ready_line(node), is_known=True)
+        line = node_ready_line(node, is_whole=is_ready(node))
+        yield _Ready(ctx, subscriber, line, is_known=True)
 
 
 @contextmanager
