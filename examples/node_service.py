@@ -1,4 +1,4 @@
-"""Ask and answer on a bus. Neither side knows where the other is; they find each other by name and subject."""
+"""Ask and answer on a bus: neither side knows where the other is."""
 
 import oz
 

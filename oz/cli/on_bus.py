@@ -16,7 +16,7 @@ from oz.cli.output import printable
 
 _DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
 
-_LOSSES = {"gap": "did not arrive", "slow_consumer": "were let go, as they come faster than they are read"}
+_LOSSES = {"gap": "did not arrive", "slow_consumer": "let go: they come faster than they are read"}
 
 
 class BusPublisher:
@@ -101,12 +101,11 @@ class BusSubscriber:
     def _say_loss(self, message: oz.Message) -> None:
         advisory = message.payload
         if advisory.kind in _LOSSES:
-            count = (
-                "messages, nobody knows how many," if advisory.count is None else _messages(advisory.count)
-            )
             of = f" of {printable(advisory.about)}" if advisory.kind == "gap" else ""
-            say(self._ctx, f"{count}{of} {_LOSSES[advisory.kind]}")
+            say(self._ctx, f"{_messages(advisory.count, of)} {_LOSSES[advisory.kind]}")
 
 
-def _messages(count: int) -> str:
-    return "1 message" if count == 1 else f"{count} messages"
+def _messages(count: int | None, of: str) -> str:
+    if count is None:
+        return f"messages{of}, nobody knows how many,"
+    return f"1 message{of}" if count == 1 else f"{count} messages{of}"

@@ -16,8 +16,8 @@ from oz.cli.joining import configured, joined, joining_options, say_ready
 from oz.cli.output import plain_table, printable, reader_gone, write_json, write_line
 from oz.wire.naming import Announcement
 
-_HELP = """Show the nodes of the bus: what each is called, its host and process, for how long it has been there,
-and where it is heard.
+_HELP = """Show the nodes of the bus: what each is called, its host and process, its age, and where
+it is heard.
 
 With name servers, given or configured, it asks those and joins nothing; one that has just started knows all
 nodes after a second or two. Otherwise it joins as a node, for as long as it takes, and shows its peers. With

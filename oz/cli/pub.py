@@ -108,6 +108,7 @@ def pub(
     if is_bus:
         dialect = dialect_on_bus(ctx, dialect)
         _check_bus(connect, last_value=last_value)
+        Form(form).read(_as_bytes(payload or "null"))
     elif form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
     messages = _messages(subject, payload, count)

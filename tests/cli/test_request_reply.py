@@ -177,7 +177,9 @@ def test_a_signal_ends_the_service_with_a_goodbye(service, directory, signal):
 
 
 def test_ending_kills_a_command_that_runs(service, node, tmp_path):
-    running = service("a", "--command", f"echo $$ > {tmp_path}/pid; mv {tmp_path}/pid {tmp_path}/there; sleep 600")
+    running = service(
+        "a", "--command", f"echo $$ > {tmp_path}/pid; mv {tmp_path}/pid {tmp_path}/there; sleep 600"
+    )
     Thread(lambda: answered(node, "a"))
     until((tmp_path / "there").exists)
     pid = (tmp_path / "there").read_text().strip()
