@@ -14,7 +14,7 @@ import oz
 from oz.cli.exits import NOBODY, say
 from oz.cli.joining import configured, joined, joining_options, say_ready
 from oz.cli.output import plain_table, printable, reader_gone, write_json, write_line
-from oz.wire.naming import Announcement
+from oz.wire.announcement import Announcement
 
 _HELP = """Show the nodes of the bus: what each is called, its host and process, its age, and where
 it is heard.

@@ -10,7 +10,8 @@ import zmq
 
 from oz.errors import NameserverUnavailable, ProtocolError
 from oz.transport import endpoints
-from oz.wire.naming import MAX_REPLY, Announcement, Ask, Roster, pack, unpack_reply
+from oz.wire.announcement import Announcement
+from oz.wire.naming import MAX_REPLY, Ask, Roster, pack, unpack_reply
 
 
 def ask(
