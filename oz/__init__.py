@@ -60,10 +60,12 @@ from oz.sync.node import Node
 from oz.sync.poller import Poller
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
+from oz.wire.announcement import Announcement
 
 __all__ = [
     "DIALECTS",
     "Advisory",
+    "Announcement",
     "ClosedError",
     "ConfigurationError",
     "Gap",

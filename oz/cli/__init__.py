@@ -13,9 +13,12 @@ from oz.cli.journal import journal
 from oz.cli.match import match
 from oz.cli.multicast import multicast
 from oz.cli.nameserver import nameserver
+from oz.cli.peers import peers
 from oz.cli.pub import pub
 from oz.cli.record import record
 from oz.cli.replay import replay
+from oz.cli.reply import reply
+from oz.cli.request import request
 from oz.cli.spark import spark
 from oz.cli.sub import sub
 from oz.cli.translate import translate
@@ -75,6 +78,9 @@ for _command in (
     multicast,
     gateway,
     nameserver,
+    peers,
+    request,
+    reply,
 ):
     main.add_command(_command)
 

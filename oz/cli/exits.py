@@ -28,9 +28,10 @@ Exit codes:
     1  failed; bench, demo: messages were lost; config: something is wrong; doctor: something is missing;
        match: no subject matched; translate: not exact
     2  wrong usage, or a bad pattern, subject or endpoint
-    3  pub, replay: nobody subscribed
-    4  sub: no message within --timeout
+    3  pub, replay: nobody subscribed; request: nobody would answer; peers: nobody is there
+    4  sub, request: no message or answer within --timeout
   130  ended by Ctrl-C
+  143  a node ended by SIGTERM
 """
 
 _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT)

@@ -14,6 +14,9 @@ from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Where `oz pub` and `oz sub` meet when they are told nothing: this machine only."""
 
+ROUTED = ("filtering", "group", "policy", "keep", "last_value")
+"""The names of what `routed_options` offer."""
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -57,7 +60,7 @@ def routed_options(command: _F) -> _F:
         click.option(
             "--group",
             metavar="NAME",
-            callback=_checked_group,
+            callback=checked_group,
             help="Of the subscribers that name this group, one gets each message.",
         ),
         click.option(
@@ -81,7 +84,8 @@ def routed_options(command: _F) -> _F:
     return command
 
 
-def _checked_group(_ctx: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+def checked_group(_ctx: click.Context, _option: click.Parameter, name: str | None) -> str | None:
+    """Refuse the name of a group that is empty or too long."""
     if name is not None and not 0 < len(name.encode(errors="surrogateescape")) <= MAX_GROUP:
         raise click.BadParameter(f"a group has a name of 1 to {MAX_GROUP} bytes")
     return name

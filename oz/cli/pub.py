@@ -14,7 +14,11 @@ from typing import Any, NamedTuple
 import click
 
 import oz
-from oz.cli.exits import NOBODY, describe, exit_code, say
+from oz.cli.exits import NOBODY, USAGE, describe, exit_code, say
+from oz.cli.headers import headers_option
+from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus
+from oz.cli.node_payloads import BadPayload, Form, payload_option
+from oz.cli.on_bus import BusPublisher, bus_publisher
 from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options, ready_line
 from oz.cli.output import printable
 
@@ -31,7 +35,7 @@ Waits --wait seconds for a subscriber that is interested in the subject; when no
 3. A subscriber that cannot keep up is waited for, so nothing is dropped.
 
 Without --bind and --connect it binds {DEFAULT_ENDPOINT}, where `oz sub` looks for it; either may be started
-first.
+first. With --bus it joins a bus as a node, and finds its subscribers there.
 
 \b
 Examples:
@@ -40,6 +44,7 @@ Examples:
   tail -f app.log | oz pub log.web1
   printf '%s\\n' 'a.b one' 'a.c two' | oz pub - --connect tcp://192.0.2.7:5750
   oz pub order.new 42 --header user=ann --header trace=7f
+  oz pub order.new '{{"size": 5}}' --payload json --bus
 """
 
 
@@ -49,26 +54,6 @@ class Message(NamedTuple):
     subject: bytes
     payload: bytes
     line: int = 0
-
-
-def _read_headers(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
-    headers: dict[str, Any] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
-        if not name or not equals:
-            raise click.BadParameter(f"{one!r} is not NAME=VALUE")
-        if name in headers:
-            raise click.BadParameter(f"{name!r} is given twice")
-        headers[_text(name)] = _text(value)
-    return headers
-
-
-def _text(given: str) -> str:
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        raise click.BadParameter(f"{printable(_as_bytes(given))} is not UTF-8") from None
-    return given
 
 
 @click.command(help=_HELP)
@@ -91,23 +76,19 @@ def _text(given: str) -> str:
     metavar="SECONDS",
     help="Time to wait for subscribers, in all.  [default: 2]",
 )
-@click.option(
-    "--header",
-    "headers",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_read_headers,
-    help="Of every message; may be repeated. Reaches subscribers with --filtering publisher only.",
-)
+@headers_option("Of every message; may be repeated. Not for subscribers with --filtering prefix.")
 @click.option("--key", metavar="TEXT", help="What --policy sticky goes by, in place of the subject.")
 @click.option(
     "--last-value",
     is_flag=True,
     help="Keep the newest message of each subject, while this runs, for an `oz sub --last-value` that joins.",
 )
+@bus_options
+@payload_option(" With --bus.")
 @click.pass_context
 def pub(
     ctx: click.Context,
+    /,
     subject: str,
     payload: str | None,
     dialect: str,
@@ -119,18 +100,28 @@ def pub(
     headers: dict[str, Any],
     key: str | None,
     last_value: bool,
+    form: str,
+    **joining: Any,
 ) -> None:
     """Publish; the text of the help is `_HELP`."""
+    is_bus = is_on_bus(joining)
+    if is_bus:
+        dialect = dialect_on_bus(ctx, dialect)
+        _check_bus(connect, last_value=last_value)
+        Form(form).read(_as_bytes(payload or "null"))
+    elif form != "text":
+        raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
     messages = _messages(subject, payload, count)
     if interval:
         messages = _paced(messages, interval)
     if subject != _FROM_STDIN:
         # A bad subject is told before anything is bound or waited for.
         oz.validate_subject(_as_bytes(subject), dialect)
-    if not (bind or connect):
-        bind = [DEFAULT_ENDPOINT]
-    with _publisher(bind, connect, dialect, last_value=last_value) as publisher:
-        say(ctx, ready_line(publisher, bind, connect))
+    with (
+        bus_publisher(ctx, joining | {"bind": bind}, Form(form), dialect=dialect, parting=_PARTING)
+        if is_bus
+        else _publisher(ctx, bind, connect, dialect, last_value=last_value)
+    ) as publisher:
         audience = _Audience(publisher, wait)
         if subject != _FROM_STDIN and not audience.wait_for(_as_bytes(subject)):
             say(ctx, f"nobody subscribed to {printable(subject)} within {wait:g} s; nothing was published")
@@ -154,19 +145,29 @@ def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
     """Name the line of stdin that a subject which cannot be published came from."""
     try:
         yield
-    except (oz.SubjectError, oz.ProtocolError) as error:
+    except (oz.SubjectError, oz.ProtocolError, BadPayload) as error:
         if not line:
             raise
         say(ctx, f"line {line}: {describe(error)}")
-        ctx.exit(exit_code(error))
+        ctx.exit(USAGE if isinstance(error, BadPayload) else exit_code(error))
+
+
+def _check_bus(connect: list[str], *, last_value: bool) -> None:
+    if connect:
+        raise click.UsageError("--connect does not go with --bus: a node finds its peers; --peers names one")
+    if last_value:
+        raise click.UsageError("--last-value does not go with --bus: nodes keep nothing")
 
 
 @contextmanager
 def _publisher(
-    bind: list[str], connect: list[str], dialect: str, *, last_value: bool
+    ctx: click.Context, bind: list[str], connect: list[str], dialect: str, *, last_value: bool
 ) -> Iterator[oz.Publisher]:
+    if not (bind or connect):
+        bind = [DEFAULT_ENDPOINT]
     publisher = oz.Publisher(bind, connect, dialect=dialect, on_full="block", last_value=last_value)
     try:
+        say(ctx, ready_line(publisher, bind, connect))
         yield publisher
     except KeyboardInterrupt:
         publisher.close(timeout=_PARTING)
@@ -216,7 +217,7 @@ class _Audience:
     A subscriber's patterns arrive one after the other: that one of them is there does not mean that all are.
     """
 
-    def __init__(self, publisher: oz.Publisher, limit: float) -> None:
+    def __init__(self, publisher: oz.Publisher | BusPublisher, limit: float) -> None:
         self._publisher = publisher
         self._left = limit
         self._seen: set[bytes] = set()

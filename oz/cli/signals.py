@@ -22,3 +22,19 @@ def ended_by_signals(stop: Callable[[], object]) -> Iterator[None]:
     finally:
         for number, action in before.items():
             signal.signal(number, action)
+
+
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """Have SIGTERM raise `SystemExit`, so that what is open is closed; a second one ends it at once."""
+
+    def end(number: int, _frame: object) -> None:
+        signal.signal(number, before)
+        # What a shell says of a program that a signal ended.
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import count as counting
 from typing import Any
@@ -15,9 +15,15 @@ import click
 
 import oz
 from oz.cli.exits import TIMED_OUT, say
+from oz.cli.headers import headers_as_json
+from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus, is_ready, joined
+from oz.cli.joining import ready_line as node_ready_line
 from oz.cli.log_lines import log_in_lines
+from oz.cli.node_payloads import Form, field, payload_option
+from oz.cli.on_bus import BusSubscriber, Shown
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
+    ROUTED,
     check_routed,
     dialect_option,
     endpoint_options,
@@ -45,6 +51,9 @@ started first. Runs until Ctrl-C, --count or --timeout.
 With --filtering publisher an oz publisher sends only what matches, and what is lost nevertheless is said on
 stderr, to the message. It needs oz at the other end. --group, --keep, --last-value and --headers imply it.
 
+With --bus it joins a bus as a node, and prints what any node there publishes. Payloads are then values: text
+is printed as it is, and anything else as JSON. What is lost is said on stderr.
+
 \b
 Examples:
   oz sub 'time.*.east'
@@ -52,6 +61,7 @@ Examples:
   oz sub 'md.>' --json --count 1 --timeout 5 | jq -r .payload
   oz sub '*.error' --filtering publisher
   oz sub 'job.>' --group workers
+  oz sub 'order.*.new' --bus
 """
 
 
@@ -72,6 +82,8 @@ Examples:
 @click.option(
     "--headers", "with_headers", is_flag=True, help="Write the headers too: as JSON, after the subject."
 )
+@bus_options
+@payload_option(" With --bus.")
 @click.pass_context
 def sub(
     ctx: click.Context,
@@ -84,12 +96,62 @@ def sub(
     timeout: float,
     as_json: bool,
     with_headers: bool,
-    **routed: Any,
+    form: str,
+    **given: Any,
 ) -> None:
     """Print messages; the text of the help is `_HELP`."""
+    is_bus = is_on_bus(given)
+    if is_bus:
+        dialect = dialect_on_bus(ctx, dialect)
+    elif form != "text":
+        raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
     compiled = parse_all(patterns, dialect)
-    terms = check_routed(routed, is_needed=with_headers)
-    form = partial(_as_json if as_json else _as_text, with_headers=with_headers)
+    routed = {name: given.pop(name) for name in ROUTED}
+    terms = check_routed(routed, is_needed=with_headers or is_bus)
+    shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
+    opened = (
+        _on_bus(ctx, compiled, given | {"bind": bind, "connect": connect}, Form(form), dialect, terms or {})
+        if is_bus
+        else _on_sockets(ctx, compiled, (bind, connect), dialect, terms, timeout)
+    )
+    with opened as ready:
+        try:
+            _print_messages(ready, count, timeout, shown)
+        except oz.Timeout:
+            say(ctx, f"no message for {timeout:g} s")
+            ctx.exit(TIMED_OUT)
+
+
+@contextmanager
+def _on_bus(
+    ctx: click.Context,
+    patterns: list[oz.Pattern],
+    given: dict[str, Any],
+    form: Form,
+    dialect: str,
+    terms: dict[str, Any],
+) -> Iterator[_Ready]:
+    if given["connect"]:
+        raise click.UsageError("--connect does not go with --bus: a node finds its peers; --peers names one")
+    if terms.get("last_value"):
+        raise click.UsageError("--last-value does not go with --bus: nodes keep nothing")
+    with joined(ctx, given, dialect=dialect, codec=form.codec) as node:
+        subscriber = BusSubscriber(ctx, node, form)
+        subscriber.subscribe(patterns, terms)
+        line = node_ready_line(node, is_whole=is_ready(node))
+        yield _Ready(ctx, subscriber, line, is_known=True)
+
+
+@contextmanager
+def _on_sockets(
+    ctx: click.Context,
+    patterns: list[oz.Pattern],
+    ends: tuple[list[str], list[str]],
+    dialect: str,
+    terms: dict[str, Any] | None,
+    timeout: float,
+) -> Iterator[_Ready]:
+    bind, connect = ends
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
     is_routed = terms is not None
@@ -100,14 +162,10 @@ def sub(
         log_in_lines(ctx, "warning: "),
         oz.Subscriber(connect, bind, dialect=dialect, **options) as subscriber,
     ):
-        subscriber.subscribe(compiled, **(terms or {}))
+        subscriber.subscribe(patterns, **(terms or {}))
         ready = _Ready(ctx, subscriber, ready_line(subscriber, bind, connect), is_known=not is_routed)
         ready.await_publishers(min(timeout, READY_SECONDS), len(bind) + len(connect))
-        try:
-            _print_messages(ready, count, timeout, form)
-        except oz.Timeout:
-            say(ctx, f"no message for {timeout:g} s")
-            ctx.exit(TIMED_OUT)
+        yield ready
 
 
 def _say_gap(ctx: click.Context, gap: oz.Gap) -> None:
@@ -123,7 +181,9 @@ def _say_gap(ctx: click.Context, gap: oz.Gap) -> None:
 class _Ready:
     """Says that the subscriber is ready, as soon as it is."""
 
-    def __init__(self, ctx: click.Context, subscriber: oz.Subscriber, line: str, *, is_known: bool) -> None:
+    def __init__(
+        self, ctx: click.Context, subscriber: oz.Subscriber | BusSubscriber, line: str, *, is_known: bool
+    ) -> None:
         self.subscriber = subscriber
         self._ctx, self._line, self._is_said = ctx, line, is_known
         if is_known:
@@ -146,7 +206,7 @@ class _Ready:
 
 
 def _print_messages(
-    ready: _Ready, count: int | None, timeout: float, form: Callable[[oz.Message], str]
+    ready: _Ready, count: int | None, timeout: float, form: Callable[[oz.Message | Shown], str]
 ) -> None:
     for number in counting(1):
         message = _receive(ready, timeout)
@@ -155,7 +215,7 @@ def _print_messages(
             return
 
 
-def _receive(ready: _Ready, timeout: float) -> oz.Message:
+def _receive(ready: _Ready, timeout: float) -> oz.Message | Shown:
     deadline = time.monotonic() + timeout
     while True:
         left = deadline - time.monotonic()
@@ -170,24 +230,17 @@ def _receive(ready: _Ready, timeout: float) -> oz.Message:
                 raise
 
 
-def _as_text(message: oz.Message, *, with_headers: bool) -> str:
+def _as_text(message: oz.Message | Shown, *, with_headers: bool) -> str:
     parts = [printable(part) for part in (message.subject, *message.frames[1:])]
     if with_headers:
-        parts.insert(1, printable(json.dumps(_headers(message), ensure_ascii=False)))
+        parts.insert(1, printable(json.dumps(headers_as_json(message.headers), ensure_ascii=False)))
     return " ".join(parts)
 
 
-def _headers(message: oz.Message) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for name, value in message.headers.items():
-        fields |= json_field(name, value) if isinstance(value, (str, bytes)) else {name: value}
-    return fields
-
-
-def _as_json(message: oz.Message, *, with_headers: bool) -> str:
-    fields: dict[str, Any] = json_field("subject", message.subject) | json_field("payload", message.payload)
+def _as_json(message: oz.Message | Shown, *, with_headers: bool) -> str:
+    fields: dict[str, Any] = json_field("subject", message.subject) | field("payload", message.payload)
     if len(message.frames) > 2:
         fields["more"] = [json_field("payload", frame) for frame in message.frames[2:]]
     if with_headers:
-        fields["headers"] = _headers(message)
+        fields["headers"] = headers_as_json(message.headers)
     return json.dumps(fields, ensure_ascii=False)

@@ -5,6 +5,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 
@@ -59,6 +60,9 @@ class Running:
     def interrupt(self):
         self.process.send_signal(signal.SIGINT)
 
+    def terminate(self):
+        self.process.send_signal(signal.SIGTERM)
+
     def end(self, stdin=None):
         out, err = self.process.communicate(stdin, timeout=DEADLINE)
         return Ended(self.process.returncode, out, err.decode())
@@ -100,3 +104,14 @@ def oz():
         return CliRunner().invoke(main, arguments, input=stdin, prog_name="oz")
 
     return invoke
+
+
+@pytest.fixture
+def directory(monkeypatch):
+    """Where the nodes of one test meet; a short path, as sockets are in it."""
+    for name in list(os.environ):
+        if name.startswith("OZ_"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OZ_CONFIG", os.devnull)
+    with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp", ignore_cleanup_errors=True) as made:
+        yield made

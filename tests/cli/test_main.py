@@ -19,6 +19,9 @@ COMMANDS = (
     "multicast",
     "gateway",
     "nameserver",
+    "peers",
+    "request",
+    "reply",
 )
 
 

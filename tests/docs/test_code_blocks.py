@@ -11,9 +11,11 @@ import ast
 import contextlib
 import doctest
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from importlib import import_module
 from pathlib import Path
@@ -37,7 +39,9 @@ def run(command: list[str], directory: Path) -> tuple[int, str]:
     """Run to the end, with this environment's `oz`, and end what it leaves in the background."""
     scripts = str(Path(sys.executable).parent)
     path = os.pathsep.join([scripts, os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"}
+    # Nodes meet where those of no other page do; the paths of their sockets must be short.
+    bus = tempfile.mkdtemp(prefix="oz", dir="/tmp")
+    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "OZ_DIRECTORY": bus}
     log = directory / "output"
     work = directory / "work"
     work.mkdir()
@@ -60,6 +64,7 @@ def run(command: list[str], directory: Path) -> tuple[int, str]:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+            shutil.rmtree(bus, ignore_errors=True)
     return process.returncode, log.read_text("utf-8", "replace")
 
 

@@ -1,0 +1,139 @@
+"""What payloads are on a bus, and how a command reads and shows them.
+
+Nodes exchange values: text, numbers, dicts. On the command line there are only characters.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from oz.cli.output import json_field, printable
+from oz.wire.codec import MsgpackCodec
+
+FORMS = ("text", "json", "bytes")
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def payload_option(note: str = "") -> Callable[[_F], _F]:
+    """Offer `--payload`."""
+    return click.option(
+        "--payload",
+        "form",
+        type=click.Choice(FORMS),
+        default=FORMS[0],
+        help=f"What payloads are on the bus: text; values, written as JSON; or bytes, for nodes without a "
+        f"codec.{note}  [default: text]",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A payload as it stands on the wire."""
+
+    frame: bytes
+
+
+class _Lenient(MsgpackCodec):
+    """MessagePack; what is none is the bytes that it is."""
+
+    def encode(self, value: Any) -> bytes:
+        return value.frame if isinstance(value, Encoded) else super().encode(value)
+
+    def decode(self, payload: bytes) -> Any:
+        try:
+            return super().decode(payload)
+        except Exception:  # msgpack raises many kinds
+            return payload
+
+
+class _AsItIs(_Lenient):
+    """Bytes. What oz itself tells other nodes is MessagePack nevertheless."""
+
+    def encode(self, value: Any) -> bytes:
+        return value if isinstance(value, bytes) else super().encode(value)
+
+    def decode(self, payload: bytes) -> Any:
+        return payload
+
+
+class Form:
+    """One of the forms.
+
+    Attributes:
+        codec: for `oz.Node`.
+    """
+
+    def __init__(self, name: str) -> None:
+        """Take one of `FORMS`."""
+        self.name = name
+        self.codec = _AsItIs() if name == "bytes" else _Lenient()
+
+    def read(self, written: bytes) -> Any:
+        """Give the value that was written.
+
+        Raises:
+            BadPayload: it is no JSON, and should be.
+        """
+        if self.name == "bytes":
+            return written
+        if self.name == "json":
+            try:
+                return json.loads(written)
+            except (ValueError, RecursionError) as error:
+                raise BadPayload(f"the payload {_short(written)} is no JSON: {error}") from None
+        return text_or_bytes(written)
+
+    def write(self, value: Any) -> bytes:
+        """Write a value: text and bytes as they are, unless it is to be JSON, and anything else as JSON."""
+        if self.name != "json":
+            if isinstance(value, bytes):
+                return value
+            if isinstance(value, str):
+                return value.encode(errors="surrogateescape")
+        return json.dumps(plain(value), ensure_ascii=False).encode(errors="backslashreplace")
+
+
+class BadPayload(click.UsageError):
+    """A payload that is not what --payload says."""
+
+
+def field(name: str, value: Any) -> dict[str, Any]:
+    """Give `{name: value}` in a form that JSON has, or `{name_base64: …}` for bytes that are not UTF-8."""
+    return json_field(name, value) if isinstance(value, (str, bytes)) else {name: plain(value)}
+
+
+def plain(value: Any) -> Any:
+    """Give a value a form that JSON has."""
+    if isinstance(value, dict):
+        return {one if isinstance(one, str) else str(plain(one)): plain(value[one]) for one in value}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return base64.b64encode(value).decode()
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    return value if value is None or isinstance(value, (str, int)) else str(value)
+
+
+def text_or_bytes(written: bytes) -> str | bytes:
+    """Give bytes as text, if they are."""
+    try:
+        return written.decode()
+    except UnicodeDecodeError:
+        return written
+
+
+def _short(written: bytes) -> str:
+    shown = printable(written)
+    return repr(shown if len(shown) <= 80 else f"{shown[:60]}…")

@@ -1,0 +1,111 @@
+"""What `oz pub` and `oz sub` do through a node: as with sockets, as far as they can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import click
+
+import oz
+from oz.cli.exits import say
+from oz.cli.joining import joined, say_ready
+from oz.cli.node_payloads import Form
+from oz.cli.output import printable
+
+_DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
+
+_LOSSES = {"gap": "did not arrive", "slow_consumer": "let go: they come faster than they are read"}
+
+
+class BusPublisher:
+    """A node, as `oz pub` sees it."""
+
+    def __init__(self, node: oz.Node, form: Form) -> None:
+        """Take a node that has joined."""
+        self._node, self._form = node, form
+
+    def publish(self, subject: bytes, payload: bytes, **extras: Any) -> None:
+        """Publish the value that `payload` is written for."""
+        self._node.publish(subject, self._form.read(payload), **extras)
+
+    def interest(self, subject: bytes) -> bool:
+        """Tell whether anybody on the bus has a subscription for it."""
+        return bool(self._node._publisher_for(subject).interest(subject))
+
+    def wait_for_subscribers(self, n: int, *, subject: bytes, timeout: float) -> None:
+        """Wait for subscriptions; see `oz.Publisher`."""
+        self._node._publisher_for(subject).wait_for_subscribers(n, subject=subject, timeout=timeout)
+
+
+@contextmanager
+def bus_publisher(
+    ctx: click.Context, given: Mapping[str, Any], form: Form, *, dialect: str, parting: float
+) -> Iterator[BusPublisher]:
+    """Join, and say so; leave when all is sent, or within `parting` seconds on Ctrl-C."""
+    options: dict[str, Any] = {
+        "dialect": dialect,
+        "codec": form.codec,
+        "echo": False,
+        "on_full": "block",
+    }
+    with joined(ctx, given, **options) as node:
+        say_ready(ctx, node)
+        try:
+            yield BusPublisher(node, form)
+        except BaseException as error:
+            # Whatever the reason, what was published before it still goes out.
+            node.close(timeout=parting if isinstance(error, (KeyboardInterrupt, SystemExit)) else _DAYS)
+            raise
+        node.close(timeout=_DAYS)
+
+
+class Shown(NamedTuple):
+    """A message of the bus, in the form in which `oz sub` prints messages."""
+
+    subject: str | bytes
+    payload: Any
+    frames: list[bytes]
+    headers: Mapping[str, Any]
+
+
+class BusSubscriber:
+    """A node, as `oz sub` sees it."""
+
+    def __init__(self, ctx: click.Context, node: oz.Node, form: Form) -> None:
+        """Take a node that has joined."""
+        self.node, self._form, self._ctx = node, form, ctx
+        self._subscription: Any = None
+
+    def subscribe(self, patterns: Sequence[oz.Pattern], terms: Mapping[str, Any]) -> None:
+        """Subscribe, and say on stderr what is lost."""
+        self.node.subscribe("_OZ.ADVISORY.WARN.*", dialect="nats", handler=self._say_loss)
+        self._subscription = self.node.subscribe(patterns, **terms)
+
+    def receive(self, timeout: float) -> Shown:
+        """Wait for a message.
+
+        Raises:
+            Timeout: none came in so many seconds.
+        """
+        message = self._subscription.receive(timeout)
+        subject = message.subject if isinstance(message.subject, bytes) else message.subject.encode()
+        frames = [subject, self._form.write(message.payload)]
+        return Shown(message.subject, message.payload, frames, message.headers)
+
+    def wait_ready(self, seconds: float) -> None:
+        """Wait for peers to answer; see `oz.Node`."""
+        self.node.wait_ready(seconds)
+
+    def _say_loss(self, message: oz.Message) -> None:
+        advisory = message.payload
+        if advisory.kind in _LOSSES:
+            of = f" of {printable(advisory.about)}" if advisory.kind == "gap" else ""
+            say(self._ctx, f"{_messages(advisory.count, of)} {_LOSSES[advisory.kind]}")
+
+
+def _messages(count: int | None, of: str) -> str:
+    if count is None:
+        return f"messages{of}, nobody knows how many,"
+    return f"1 message{of}" if count == 1 else f"{count} messages{of}"

@@ -1,0 +1,149 @@
+"""`oz peers`: who is on the bus."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from queue import Empty, SimpleQueue
+from typing import Any
+
+import click
+
+import oz
+from oz.cli.exits import NOBODY, say
+from oz.cli.joining import configured, joined, joining_options, say_ready
+from oz.cli.output import plain_table, printable, reader_gone, write_json, write_line
+from oz.wire.announcement import Announcement
+
+_HELP = """Show the nodes of the bus: what each is called, its host and process, its age, and where
+it is heard.
+
+With name servers, given or configured, it asks those and joins nothing; one that has just started knows all
+nodes after a second or two. Otherwise it joins as a node, for as long as it takes, and shows its peers. With
+--all it shows the nodes of every bus, which only name servers know.
+
+--watch joins and stays: first it shows who is there, then a line for each node that comes up, has left or is
+lost, until Ctrl-C. --json writes a list of objects; with --watch one object a line, with "event".
+
+It exits 3 when nobody is there.
+
+\b
+Examples:
+  oz peers
+  oz peers --nameserver tcp://192.0.2.7:5756 --bus trading --json | jq -r '.[].name'
+  oz peers --watch
+"""
+
+_READER_CHECK = 0.5  # seconds between two looks at whether anybody still reads stdout
+
+
+@click.command(help=_HELP, short_help="Show who is on the bus.")
+@click.option("--all", "is_all", is_flag=True, help="The nodes of all buses.")
+@click.option("--watch", is_flag=True, help="Stay, and show who comes and goes.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON.")
+@click.option("--timeout", type=click.FloatRange(0, 3_600), default=2.0, metavar="SECONDS",
+              help="Time for name servers and nodes to answer.  [default: 2]")  # fmt: skip
+@joining_options
+@click.pass_context
+def peers(
+    ctx: click.Context, /, is_all: bool, watch: bool, as_json: bool, timeout: float, **joining: Any
+) -> None:
+    """Show them; the text of the help is `_HELP`."""
+    found = configured(joining)
+    if is_all and (watch or not found.nameserver):
+        raise click.UsageError("--all: only name servers know other buses, so give --nameserver, no --watch")
+    if watch:
+        _watch(ctx, joining, as_json=as_json)
+        return
+    if found.nameserver:
+        there = _ask(ctx, found.nameserver, None if is_all else found.bus, timeout)
+    else:
+        with joined(ctx, joining) as node:
+            say_ready(ctx, node, timeout)
+            there = node.peers
+    there.sort(key=lambda one: (one.bus, one.name, one.started_ns))
+    if as_json:
+        write_json([_data(one) for one in there])
+    elif there:
+        write_line(_table(there, is_all=is_all))
+    if not there:
+        say(ctx, "nobody is there" if is_all else f"nobody is on bus {printable(found.bus)}")
+        ctx.exit(NOBODY)
+
+
+def _ask(ctx: click.Context, servers: tuple[str, ...], bus: str | None, timeout: float) -> list[Announcement]:
+    """Ask all name servers; one that answers is enough."""
+    from oz.services.asking import ask
+
+    there: dict[bytes, Announcement] = {}
+    silent: list[str] = []
+    for server in servers:
+        try:
+            there |= {one.uuid: one for one in ask(server, bus, timeout=timeout)}
+        except oz.NameserverUnavailable:
+            silent.append(server)
+    if len(silent) == len(servers):
+        raise oz.NameserverUnavailable(servers, timeout)
+    for server in silent:
+        say(ctx, f"warning: the name server at {server} does not answer")
+    return list(there.values())
+
+
+def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> None:
+    news: SimpleQueue[tuple[Announcement, str]] = SimpleQueue()
+    with joined(ctx, joining, on_peer=lambda peer, what: news.put((peer, what))) as node:
+        say_ready(ctx, node)
+        while True:
+            try:
+                peer, what = news.get(timeout=_READER_CHECK)
+            except Empty:
+                if reader_gone():
+                    raise BrokenPipeError from None
+                continue
+            if as_json:
+                write_line(json.dumps({"event": what} | _data(peer), ensure_ascii=False))
+            else:
+                write_line(f"{what:<4}  {'  '.join(_row(peer))}")
+
+
+def _table(there: list[Announcement], *, is_all: bool) -> str:
+    rows = [(printable(one.bus), *_row(one)) if is_all else _row(one) for one in there]
+    head = ("name", "host", "pid", "age", "where")
+    return plain_table([("bus", *head) if is_all else head, *rows])
+
+
+def _row(one: Announcement) -> tuple[str, ...]:
+    where = ", ".join(_where(one)) or "-"
+    return printable(one.name), printable(one.host) or "-", str(one.pid), _ago(_age(one)), printable(where)
+
+
+def _where(one: Announcement) -> list[str]:
+    return [*one.endpoints, *([one.near] if one.near is not None else [])]
+
+
+def _data(one: Announcement) -> dict[str, Any]:
+    return {
+        "name": one.name,
+        "bus": one.bus,
+        "host": one.host,
+        "pid": one.pid,
+        "endpoints": list(one.endpoints),
+        "near": one.near,
+        "version": one.version,
+        "uuid": one.uuid.hex(),
+        "started_ns": one.started_ns,
+        "age": round(_age(one), 3),
+    }
+
+
+def _age(one: Announcement) -> float:
+    # Clocks of hosts differ.
+    return max(0.0, (time.time_ns() - one.started_ns) / 1e9)
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

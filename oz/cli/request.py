@@ -1,0 +1,137 @@
+"""`oz request`: ask whoever answers on a subject, and print what they say."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import click
+
+import oz
+from oz.cli.exits import NOBODY, TIMED_OUT, describe, say
+from oz.cli.headers import headers_as_json, headers_option
+from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
+from oz.cli.node_payloads import Form, field, payload_option
+from oz.cli.on_bus import BusPublisher
+from oz.cli.options import dialect_option, text_or_bytes
+from oz.cli.output import printable, write_line
+
+_FROM_STDIN = "-"
+
+_HELP = """Ask on SUBJECT, and print the answer.
+
+Joins a bus as a node. Without a PAYLOAD it is empty; when it is - all of stdin is the payload. An answer is
+one line, in which line breaks, other control characters and bytes that are not UTF-8 are shown as \\n or
+\\xff; --raw writes it as it is, with nothing added. --json writes an object a line, with "payload", "seconds"
+since the request, and "headers" if there are any.
+
+When nobody has a subscription for the subject it says so at once, or after --wait seconds, and exits 3. It
+exits 4 when somebody has, and nobody answers within --timeout.
+
+--many N waits for so many answers. When there are fewer by then, those that came are printed, and it exits 0.
+
+\b
+Examples:
+  oz request price.EURUSD
+  oz request risk.limit '{"size": 5}' --payload json --timeout 5
+  oz request who.is.there --many 100 --json
+  oz request image.resize - --payload bytes --raw < big.png > small.png
+"""
+
+
+@click.command(help=_HELP, short_help="Ask on a subject, and print the answer.")
+@click.argument("subject")
+@click.argument("payload", required=False, default="")
+@click.option("--timeout", type=click.FloatRange(0), default=2.0, metavar="SECONDS",
+              help="Time for answers, from when it is ready.  [default: 2]")  # fmt: skip
+@click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
+              help="Time to wait for somebody who would answer.  [default: 0]")  # fmt: skip
+@click.option("--many", type=click.IntRange(1), metavar="N", help="Wait for so many answers.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
+@click.option("--raw", is_flag=True, help="Write answers as they are, with no line break.")
+@headers_option("Of the request; may be repeated.")
+@dialect_option("the subject")
+@payload_option()
+@joining_options
+@click.pass_context
+def request(
+    ctx: click.Context,
+    /,
+    subject: str,
+    payload: str,
+    timeout: float,
+    wait: float,
+    many: int | None,
+    as_json: bool,
+    raw: bool,
+    headers: dict[str, Any],
+    dialect: str,
+    form: str,
+    **joining: Any,
+) -> None:
+    """Ask; the text of the help is `_HELP`."""
+    if as_json and raw:
+        raise click.UsageError("--json and --raw: give one of them")
+    dialect = dialect_on_bus(ctx, dialect)
+    named = text_or_bytes(subject)
+    # A bad subject or payload is told before anything is joined.
+    oz.validate_subject(named, dialect)
+    payloads = Form(form)
+    asked = payloads.read(_written(payload))
+    with joined(ctx, joining, dialect=dialect, codec=payloads.codec, echo=False) as node:
+        say_ready(ctx, node)
+        if wait:
+            _await_responder(node, payloads, subject, wait)
+        try:
+            began = time.monotonic()
+            answers = node.request_many(
+                named, asked, timeout=timeout, limit=many or 1, headers=headers or None
+            )
+            _print(answers, partial(_as_json, began) if as_json else _as_is(payloads, raw=raw))
+        except oz.NoResponders as error:
+            say(ctx, printable(describe(error)))
+            ctx.exit(NOBODY)
+        except oz.Timeout:
+            say(ctx, f"no answer to {printable(named)} within {timeout:g} s")
+            ctx.exit(TIMED_OUT)
+
+
+def _written(payload: str) -> bytes:
+    if payload == _FROM_STDIN:
+        return sys.stdin.buffer.read()
+    return payload.encode(errors="surrogateescape")
+
+
+def _await_responder(node: oz.Node, payloads: Form, subject: str, seconds: float) -> None:
+    with suppress(oz.Timeout):
+        waiting = BusPublisher(node, payloads)
+        waiting.wait_for_subscribers(1, subject=subject.encode(errors="surrogateescape"), timeout=seconds)
+
+
+def _print(answers: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> None:
+    for answer in answers:
+        show(answer)
+
+
+def _as_is(payloads: Form, *, raw: bool) -> Callable[[oz.Message], None]:
+    def show(answer: oz.Message) -> None:
+        written = payloads.write(answer.payload)
+        if raw:
+            sys.stdout.buffer.write(written)
+            sys.stdout.buffer.flush()
+        else:
+            write_line(printable(written))
+
+    return show
+
+
+def _as_json(began: float, answer: oz.Message) -> None:
+    fields = field("payload", answer.payload) | {"seconds": round(time.monotonic() - began, 6)}
+    if answer.headers:
+        fields["headers"] = headers_as_json(answer.headers)
+    write_line(json.dumps(fields, ensure_ascii=False))

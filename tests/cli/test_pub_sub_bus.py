@@ -1,0 +1,188 @@
+"""`oz pub --bus` and `oz sub --bus`: through nodes, with the output that they have without."""
+
+import json
+import queue
+import subprocess
+import time
+
+import click
+import pytest
+
+import oz as library
+from node_commands import DEADLINE, on_bus
+from oz.cli.on_bus import BusSubscriber
+from waiting import until
+
+
+@pytest.fixture
+def node(directory):
+    with library.Node("tester", directory=directory) as opened:
+        yield opened
+
+
+def publish(oz_run, directory, *arguments, stdin=None):
+    return oz_run("pub", *on_bus(directory, *arguments, "--wait", "30"), stdin=stdin)
+
+
+def test_they_meet_without_an_endpoint(oz_start, oz_run, directory, monkeypatch):
+    monkeypatch.setenv("OZ_DIRECTORY", directory)
+    subscriber = oz_start("sub", "*.b", "--count", "1000", "--bus")
+    assert subscriber.ready_line().endswith(" on bus default, 0 peers")
+    ended = oz_run("pub", "a.b", "x y", "--count", "1000", "--wait", "30", "--bus", "default")
+    assert (ended.code, len(ended.stderr.splitlines())) == (0, 1)
+    assert subscriber.end().lines == ["a.b x y"] * 1000
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ((), "a b c"),
+        (("--headers",), 'a {"user": "änn"} b c'),
+        (("--headers", "--json"), '{"subject": "a", "payload": "b c", "headers": {"user": "änn"}}'),
+    ],
+)
+def test_the_output_is_that_of_sockets(node, oz_start, directory, options, line):
+    subscriber = oz_start("sub", *on_bus(directory, "a", *options, "--count", "1"))
+    node.wait_for_peers(1, timeout=DEADLINE)
+    until(lambda: node._main.interest("a"), DEADLINE)
+    node.publish("a", "b c", headers={"user": "änn"})
+    assert subscriber.end().lines == [line]
+
+
+VALUES = ["text", "a\nb", b"\xff", {"bid": 1.5, "raw": b"x"}, [1, None], 7]
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ((), ["text", "a\\nb", "\\xff", '{"bid": 1.5, "raw": "x"}', "[1, null]", "7"]),
+        (
+            ("--payload", "json"),
+            ['"text"', '"a\\nb"', '"/w=="', '{"bid": 1.5, "raw": "x"}', "[1, null]", "7"],
+        ),
+    ],
+)
+def test_values_are_shown_as_text_or_json(node, oz_start, directory, options, shown):
+    subscriber = oz_start("sub", *on_bus(directory, "a", *options, "--count", str(len(VALUES))))
+    until(lambda: node._main.interest("a"), DEADLINE)
+    for value in VALUES:
+        node.publish("a", value)
+    assert subscriber.end().lines == [f"a {one}" for one in shown]
+
+
+def test_json_output_keeps_values(node, oz_start, directory):
+    subscriber = oz_start("sub", *on_bus(directory, "a", "--json", "--count", str(len(VALUES))))
+    until(lambda: node._main.interest("a"), DEADLINE)
+    for value in VALUES:
+        node.publish("a", value)
+    assert [json.loads(line) for line in subscriber.end().lines] == [
+        {"subject": "a", "payload": "text"},
+        {"subject": "a", "payload": "a\nb"},
+        {"subject": "a", "payload_base64": "/w=="},
+        {"subject": "a", "payload": {"bid": 1.5, "raw": "x"}},
+        {"subject": "a", "payload": [1, None]},
+        {"subject": "a", "payload": 7},
+    ]
+
+
+def test_what_is_published_as_json_is_a_value(node, oz_run, directory):
+    subscription = node.subscribe("a.*")
+    ended = publish(oz_run, directory, "-", "--payload", "json", "--header", "x=y", stdin=b'a.b {"c": [1]}\n')
+    assert ended.code == 0, ended.stderr
+    message = subscription.receive(DEADLINE)
+    assert (message.subject, message.payload, message.headers) == ("a.b", {"c": [1]}, {"x": "y"})
+
+
+def test_a_line_that_is_no_json_is_named(node, oz_run, directory):
+    node.subscribe("a", handler=print)
+    ended = publish(oz_run, directory, "-", "--payload", "json", stdin=b"a 1\na {\n")
+    assert ended.code == 2
+    assert ended.stderr.splitlines()[-1].startswith("oz pub: line 2: the payload '{' is no JSON: ")
+
+
+def test_a_group_shares_the_messages(node, oz_start, directory):
+    options = ("--group", "g", "--count", "5")
+    members = [oz_start("sub", *on_bus(directory, "a", *options)) for _ in range(2)]
+    ends, number = time.monotonic() + DEADLINE, 0
+    while any(member.process.poll() is None for member in members) and time.monotonic() < ends:
+        node.publish("a", str(number))
+        number += 1
+        time.sleep(0.01)
+    lines = [line for member in members for line in member.end().lines]
+    # Both got something, and nothing came twice.
+    assert len(lines) == len(set(lines)) == 10
+
+
+def test_nobody_is_on_the_bus(oz_run, directory):
+    ended = oz_run("pub", *on_bus(directory, "a", "b", "--wait", "0.1"))
+    assert ended.code == 3
+    assert (
+        ended.stderr.splitlines()[1] == "oz pub: nobody subscribed to a within 0.1 s; nothing was published"
+    )
+
+
+def test_no_message_comes(oz_run, directory):
+    ended = oz_run("sub", *on_bus(directory, "a", "--timeout", "0.1"))
+    assert (ended.code, ended.stderr.splitlines()[1]) == (4, "oz sub: no message for 0.1 s")
+
+
+@pytest.mark.parametrize(("signal", "code"), [("interrupt", 130), ("terminate", 143)])
+def test_a_signal_ends_the_subscriber_with_a_goodbye(oz_start, directory, signal, code):
+    told = queue.SimpleQueue()
+    with library.Node(directory=directory, on_peer=lambda peer, what: told.put((peer.name, what))):
+        subscriber = oz_start("sub", *on_bus(directory, "a", "--name", "reader"))
+        subscriber.ready_line()
+        assert told.get(timeout=DEADLINE) == ("reader", "up")
+        getattr(subscriber, signal)()
+        ended = subscriber.end()
+        assert (ended.code, ended.stderr) == (code, "")
+        assert told.get(timeout=DEADLINE) == ("reader", "left")
+
+
+def test_a_signal_ends_the_publisher_with_a_goodbye(node, oz_start, directory):
+    subscription = node.subscribe("a")
+    publisher = oz_start("pub", *on_bus(directory, "a", "--wait", "30"), stdin=subprocess.PIPE)
+    publisher.process.stdin.write(b"1\n")
+    assert subscription.receive(DEADLINE).payload == "1"
+    publisher.terminate()
+    assert publisher.process.wait(DEADLINE) == 143
+    until(lambda: not node.peers, DEADLINE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "about", "count", "said"),
+    [
+        ("gap", "pricing", 1, "1 message of pricing did not arrive"),
+        ("gap", "pricing", 12, "12 messages of pricing did not arrive"),
+        ("gap", "pricing", None, "messages of pricing, nobody knows how many, did not arrive"),
+        ("slow_consumer", "a", 3, "3 messages let go: they come faster than they are read"),
+    ],
+)
+def test_losses_in_words(capsys, kind, about, count, said):
+    advisory = library.Advisory(kind, None, None, "", "warning", count, about)
+    with click.Context(click.Command("sub"), info_name="sub") as ctx:
+        message = library.Message("_OZ.ADVISORY.WARN.X", advisory, [], None, 0)
+        BusSubscriber(ctx, None, None)._say_loss(message)
+    assert capsys.readouterr().err == f"sub: {said}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pub", "a", "b", "--connect", "tcp://127.0.0.1:1", "--bus"),
+        ("pub", "a", "b", "--last-value", "--bus"),
+        ("pub", "a", "b", "--payload", "json"),
+        ("pub", "a", "{", "--payload", "json", "--bus"),
+        ("pub", "_OZ.a", "b", "--bus"),
+        ("sub", "a", "--connect", "tcp://127.0.0.1:1", "--bus"),
+        ("sub", "a", "--last-value", "--bus"),
+        ("sub", "a", "--filtering", "prefix", "--bus"),
+        ("sub", "a", "--payload", "json"),
+        ("sub", "a", "--name", "", "--bus"),
+        ("sub", "_INBOX.>", "--bus"),
+    ],
+)
+def test_what_is_written_wrongly_exits_2(oz, directory, monkeypatch, arguments):
+    monkeypatch.setenv("OZ_DIRECTORY", directory)
+    result = oz(*arguments)
+    assert result.exit_code == 2, result.stderr

@@ -1,0 +1,39 @@
+"""What tests of commands that join a bus share."""
+
+import contextlib
+import threading
+
+import oz
+from waiting import until
+
+DEADLINE = 30.0
+ANSWER = ("--wait", "30", "--timeout", "30")  # of `oz request`: as long as a slow machine may take
+
+
+def on_bus(directory, *arguments):
+    return (*arguments, "--directory", directory)
+
+
+def answered(node, subject, payload=b"", **options):
+    """Ask as soon as somebody would answer; the payload of the answer."""
+
+    def ask():
+        with contextlib.suppress(oz.NoResponders):
+            return [node.request(subject, payload, timeout=DEADLINE, **options).payload]
+
+    return until(ask, DEADLINE)[0]
+
+
+class Lines(threading.Thread):
+    """The lines of a stream, read as they come."""
+
+    def __init__(self, stream):
+        super().__init__(daemon=True)
+        self._stream = stream
+        self.seen = []
+        self.start()
+
+    def run(self):
+        with contextlib.suppress(ValueError):  # closed at the end of the test
+            for line in self._stream:
+                self.seen.append(line.decode().rstrip("\n"))
