@@ -25,7 +25,7 @@ from waiting import Thread, until
 IS_SOAK = bool(os.environ.get("OZ_SOAK"))
 ROWS, BATCH, KILLS = (1_000_000, 50_000, 10) if IS_SOAK else (60_000, 10_000, 2)
 MASTER = "local-cluster[2,1,1024]" if IS_SOAK else "local-cluster[1,1,1024]"
-SECONDS = 900.0
+SECONDS = 1_500.0
 GROUP = 500
 
 
