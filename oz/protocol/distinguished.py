@@ -77,10 +77,12 @@ def check_subscribed(pattern: Pattern) -> None:
     """
     for prefix in pattern.prefixes:
         text = prefix.decode("utf-8", "replace")
-        if text.startswith(INBOX[:-1]):
+        reaches_all = text.startswith("_") and not pattern.is_literal
+        if text.startswith(INBOX[:-1]) or (reaches_all and INBOX.startswith(text)):
             rule = "an inbox is point to point: request() listens on it, and message.reply() publishes there"
             raise PatternError(pattern.dialect, pattern.text, 0, rule)
-        if text.startswith(OWN[:-1]) and not is_advisory(pattern):
+        is_own = text.startswith(OWN[:-1]) or (reaches_all and OWN.startswith(text))
+        if is_own and not is_advisory(pattern):
             rule = f"of the subjects that begin with '_OZ.' only advisories can be had: '{ADVISORY}>'"
             raise PatternError(pattern.dialect, pattern.text, 0, rule)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+from collections.abc import Iterable
 from contextlib import suppress
 
 from oz.errors import ProtocolError
@@ -134,6 +135,10 @@ class NodeRouter(Router):
         if stream in self._heralds and stream.vanished_at is not None:
             self._changed()
         super()._returned(stream, now)
+
+    def counted(self) -> Iterable[OutStream]:
+        """Give the streams on which an application's messages go out: not those of heralds."""
+        return [one for one in self.streams.values() if one not in self._heralds]
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
         """Give the nodes that are connected, and the uuids of those whose connection was cut."""

@@ -121,6 +121,10 @@ class Wanted:
                 "pattern %r ran out of time on %r; its subscribers miss such messages", pattern, subject
             )
 
+    def counted(self) -> Iterable[OutStream]:
+        """Give the streams on which an application's messages go out."""
+        return self.streams.values()
+
     def count(self, subject: bytes | None, plain: bytes | None) -> int:
         """Count the subscribers that declared themselves, and the plain subscriptions.
 

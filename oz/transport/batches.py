@@ -90,7 +90,7 @@ class Batches:
             self.lose_count()
             return
         groups: set[str] = set()
-        for stream in sorted(self._router.streams.values(), key=lambda one: one.joined):
+        for stream in sorted(self._router.counted(), key=lambda one: one.joined):
             # Only one member of a group would have been given each: the senior one stands for all.
             if stream.terms.group not in groups:
                 stream.sequence += count

@@ -38,8 +38,9 @@ SCAN_EVERY = 1.0
 REDIAL_AFTER = 2.0
 """Seconds without an answer after which a peer is connected to anew: what refused once is not tried."""
 
-SILENCE = 4.5
-"""Seconds after which a publisher that was heard counts as silent; its heart beats every second."""
+MISSES = 4
+"""Looks in a row at which a publisher was not heard since the last, after which it counts as silent; its heart
+beats every second. Not seconds: of a process that stood still itself, nobody else was silent."""
 
 LINGER = 2.0
 """Seconds for which a node that has left is still listened to: what it sent last is on its way."""
@@ -71,6 +72,7 @@ class Mesh:
         "_check_at",
         "_dialled",
         "_dialled_at",
+        "_echoes",
         "_forgotten",
         "_heard",
         "_is_stale",
@@ -78,7 +80,6 @@ class Mesh:
         "_leaving",
         "_near",
         "_nearby",
-        "_now",
         "_probed",
         "_scan_at",
         "_seeds",
@@ -100,6 +101,7 @@ class Mesh:
         servers: Sequence[str] = (),
         seeds: Sequence[str] = (),
         nearby: Nearby | None = None,
+        echo: bool = True,
     ) -> None:
         """Put together what the node has; nothing is connected yet.
 
@@ -111,6 +113,7 @@ class Mesh:
             servers: the endpoints of name servers.
             seeds: endpoints of peers that are connected to whether they are there or not.
             nearby: where nodes of this host are looked for; None when they are not.
+            echo: whether the node hears itself.
         """
         self.own = own
         self.membership = membership
@@ -120,13 +123,15 @@ class Mesh:
         self._is_there = dict.fromkeys(servers, False)
         self._seeds = tuple(seeds)
         self._nearby = nearby
+        self._echoes: list[bytes] = []
+        if echo:
+            self._echoes = [near_origin(own.uuid), *([wide_origin(own.uuid)] if self._wide else [])]
         self._dialled: dict[str, bytes] = {}
         self._dialled_at: dict[str, float] = {}
-        self._heard: dict[bytes, tuple[int, float]] = {}
+        self._heard: dict[bytes, tuple[int, int]] = {}
         self._check_at = 0.0
         self._leaving: dict[str, float] = {}
         self._forgotten: dict[bytes, float] = {}
-        self._now = 0.0
         self._probed: dict[str, float] = {}
         self._scan_at = 0.0
         self._is_stale = True
@@ -167,7 +172,6 @@ class Mesh:
 
     def tick(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due; give the frames that are to be sent to name servers, by endpoint."""
-        self._now = now
         if self._is_stale:
             self._is_stale = False
             self._look_at_links(now)
@@ -179,7 +183,7 @@ class Mesh:
             del self._forgotten[origin]
             self._heard.pop(origin, None)
             self._sub.forget(origin)
-        self._redial(now)
+        self._look_who_is_silent(now)
         self._look_at_servers(now)
         return [(endpoint, frame) for endpoint, one in self.enrolments.items() for frame in one.tick(now)]
 
@@ -193,10 +197,13 @@ class Mesh:
             cut |= broken
         seen = [{one.uuid for one in some} for some in linked]
         there = {one.uuid: one for some in linked for one in some}
+        silent = {peer.uuid for peer in there.values() if self._has_fallen_silent(peer)}
+        cut |= silent
         whole = {
             peer.uuid
             for peer in there.values()
-            if all(
+            if peer.uuid not in silent
+            and all(
                 peer.uuid in uuids for uuids, is_due in zip(seen, self._due_at(peer), strict=False) if is_due
             )
         }
@@ -245,7 +252,7 @@ class Mesh:
     def heard(self) -> set[bytes]:
         """Give the publishers that answer: those of peers whose link stands, and this node's own."""
         linked = [one for one in self.membership.known if self.membership.is_linked(one.uuid)]
-        return {origin for peer in (self.own, *linked) for origin in self.origins(peer)}
+        return {*self._echoes, *(origin for peer in linked for origin in self.origins(peer))}
 
     def _connect(self, peer: Announcement, now: float) -> None:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
@@ -256,7 +263,7 @@ class Mesh:
                 # Of a node that was here before; whether that connection stands is seen when it is checked.
                 self._dialled[endpoint] = peer.uuid
                 self._dialled_at.setdefault(endpoint, now)
-            elif self._is_silent(origin, now):
+            elif self._is_silent(origin):
                 self._dial(endpoint, peer, now)
 
     def _dial(self, endpoint: str, peer: Announcement, now: float) -> None:
@@ -267,30 +274,39 @@ class Mesh:
         except (zmq.ZMQError, ValueError, OSError) as error:
             _log.warning("cannot connect to %s at %s: %s", peer.name, endpoint, error)
 
-    def _redial(self, now: float) -> None:
-        """Connect anew to peers that say nothing."""
+    def _look_who_is_silent(self, now: float) -> None:
+        """Connect anew to peers that say nothing; a link on which nothing comes does not stand."""
         if now < self._check_at:
             return
         self._check_at = now + CHECK_EVERY
         for peer in self.membership.known:
             for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
+                heard_at = self._sub.heard_at(origin)
+                if heard_at:
+                    before, misses = self._heard.get(origin, (0, 0))
+                    self._heard[origin] = heard_at, misses + 1 if heard_at == before else 0
                 is_due = now - self._dialled_at.get(endpoint, now - REDIAL_AFTER) >= REDIAL_AFTER
-                if is_due and endpoint not in self._seeds and self._is_silent(origin, now):
+                if is_due and endpoint not in self._seeds and self._is_silent(origin):
                     self._hang_up(endpoint)
                     self._dial(endpoint, peer, now)
+            if self._has_fallen_silent(peer) == self.membership.is_linked(peer.uuid):
+                self._is_stale = True
 
-    def _is_silent(self, origin: bytes, now: float) -> bool:
-        """Tell whether a publisher has not been heard for long, by this node's own clock."""
+    def _is_silent(self, origin: bytes) -> bool:
+        """Tell whether a publisher has not been heard for long, or never."""
         heard_at = self._sub.heard_at(origin)
-        before = self._heard.get(origin)
-        if heard_at and (before is None or before[0] != heard_at):
-            self._heard[origin] = heard_at, now
-            return False
-        return before is None or now - before[1] >= SILENCE
+        before, misses = self._heard.get(origin, (heard_at, 0))
+        return not heard_at or (heard_at == before and misses >= MISSES)
+
+    def _has_fallen_silent(self, peer: Announcement) -> bool:
+        """Tell whether a peer was heard, and is heard no more: it stands still, or its link is cut."""
+        origins = self.origins(peer)
+        return any(map(self._sub.heard_at, origins)) and all(map(self._is_silent, origins))
 
     def _disconnect(self, peer: Announcement, now: float) -> None:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
             self._forgotten[origin] = now + FORGET_AFTER
+            self._heard[origin] = self._sub.heard_at(origin), MISSES
             if endpoint not in self._seeds and self._dialled.get(endpoint) == peer.uuid:
                 self._leaving[endpoint] = now + LINGER
 
@@ -341,11 +357,16 @@ class Mesh:
         """Say what is not there yet: empty when every peer that is known can be spoken with both ways."""
         missing = [] if self.is_enrolled else [f"no name server answers at {', '.join(self.enrolments)}"]
         missing += [f"whether anybody listens on {one} is not known yet" for one in self.unsettled()]
+        if not all(map(self._sub.has_answer, self._echoes)):
+            missing.append("this node has not answered its own subscriptions")
         for peer in self.membership.known:
+            if self._has_fallen_silent(peer):
+                # Whoever stands still may do so for ever.
+                continue
             if not self.membership.is_linked(peer.uuid):
                 missing.append(f"{peer.name} is not connected to this node")
             elif any(
-                not self._sub.has_answer(origin) or self._is_silent(origin, self._now)
+                not self._sub.has_answer(origin) or self._is_silent(origin)
                 for origin in self.origins(peer)
             ):
                 missing.append(f"{peer.name} has not answered this node's subscriptions")

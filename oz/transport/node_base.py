@@ -112,7 +112,12 @@ class NodeBase(NodeOpening):
         publishers = [one for one in (self._near, self._wide) if one is not None]
         missed = sum(one.stats.missed for one in publishers)
         timed_out = self._sub.stats.timed_out + sum(one.stats.timed_out for one in publishers)
-        before, self._counted = self._counted, (missed, timed_out)
+        dropped = self._sub.stats.dropped
+        before, self._counted = self._counted, (missed, timed_out, dropped)
+        if dropped > before[2] and self._sub.may_drop:
+            count = dropped - before[2]
+            text = f"{count:,} messages were let go that came at once with others: see max_waiting"
+            self._advise(advise("slow_consumer", text, about="subscriptions", count=count))
         if missed > before[0]:
             count = missed - before[0]
             text = f"peers had no room for {count:,} messages; each learns what it missed"
@@ -409,7 +414,7 @@ class NodeBase(NodeOpening):
             lost=sub.lost,
             handled=stats.handled + sum(one.handled for one in queues),
             failed=stats.failed + sum(one.failed for one in queues),
-            dropped=stats.dropped + sum(one.dropped for one in queues),
+            dropped=stats.dropped + sub.dropped + sum(one.dropped for one in queues),
             waiting=sum(one.waiting for one in queues),
             late_replies=self._requests.late,
             malformed=sub.malformed + sum(one.malformed for one in pubs),

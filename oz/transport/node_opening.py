@@ -134,7 +134,7 @@ class NodeOpening(Told):
         self._throttle = Throttle()
         self._parked: deque[tuple[float, str, Any, Any]] = deque()
         self._tick_at = 0.0
-        self._counted = (0, 0)
+        self._counted = (0, 0, 0)
 
     # opening ---------------------------------------------------------------------------------------------
 
@@ -227,6 +227,7 @@ class NodeOpening(Told):
             servers=config.nameserver,
             seeds=config.peers,
             nearby=looks_around,
+            echo=self._echo,
         )
         if self._echo:
             for publisher in filter(None, (self._near, self._wide)):

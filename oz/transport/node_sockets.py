@@ -12,6 +12,7 @@ import zmq
 from oz.message import Message
 from oz.protocol.distinguished import DistinguishedIndex
 from oz.protocol.heralds import NodeRouter
+from oz.protocol.keeping import Newest
 from oz.protocol.outgoing import OutStream
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
@@ -177,6 +178,12 @@ class NodeSubscribing(SubscriberBase):
         assert self._streams is not None
         sources = (one.sources.get(origin) for one in self._streams.by_key.values())
         return max((source.heard_at for source in sources if source is not None), default=0)
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether any subscription lets messages go otherwise than for newer ones of the same subject."""
+        assert self._streams is not None
+        return any(isinstance(one.kept, Newest) for one in self._streams.kept)
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""

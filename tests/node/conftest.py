@@ -95,8 +95,14 @@ class Process:
         self._process.send_signal(number)
 
 
+@pytest.fixture
+def serving():
+    """Run name servers, each in a thread."""
+    return _serving
+
+
 @contextmanager
-def serving(bind="tcp://127.0.0.1:*", **options):
+def _serving(bind="tcp://127.0.0.1:*", **options):
     """A name server in a thread."""
     with NameServer(bind, **options) as server:
         running = Thread(server.run)
@@ -106,7 +112,7 @@ def serving(bind="tcp://127.0.0.1:*", **options):
 
 @pytest.fixture
 def nameserver():
-    with serving() as server:
+    with _serving() as server:
         yield server
 
 

@@ -34,11 +34,8 @@ def test_local_subjects_stay_on_the_host(make, met, gathered, nameserver):
     far.publish("_LOCAL.x", "far away")
     far.publish("a", "end")
     for got in (own, close_by):
-        until(lambda got=got: got.count("end") == 2)
-        assert sorted(map(str, got)) == [*map(str, range(10)), "end", "end"]
-    until(lambda: away.count("end") == 2)
-    assert away.count("far away") == 1
-    assert len(away) == 3
+        assert sorted(map(str, got.wait(12))) == [*map(str, range(10)), "end", "end"]
+    assert sorted(away.wait(3)) == ["end", "end", "far away"]
 
 
 def test_requests_on_local_subjects_are_answered_on_the_host_only(make, met, nameserver):
@@ -88,28 +85,24 @@ def test_applications_cannot_publish_what_is_ozs_own(make, subject):
 
 
 @pytest.mark.parametrize(
-    "pattern", ["_INBOX.>", "_INBOX.*.1", "_INBOX", "_OZ.>", "_OZ.PEER.*", "_OZ.*.INFO", ["a", "_INBOX.x"]]
+    "pattern", [b"_", b"_IN", b"_O", "_INBOX.>", "_INBOX.*.1", "_INBOX", "_OZ.>", "_OZ.PEER.*", "_OZ.*.INFO", ["a", "_INBOX.x"]]
 )
 def test_applications_cannot_listen_in_on_inboxes_and_nodes(make, pattern):
     with pytest.raises(oz.PatternError):
         make("node").subscribe(pattern)
 
 
-@pytest.mark.parametrize("pattern", [b"", b"_", b"_IN", b"_O", ""])
+@pytest.mark.parametrize("pattern", [b"", ""])
 def test_prefixes_do_not_reach_inboxes_either(make, met, pattern):
     here, there = make("here"), make("there")
     here.subscribe("svc", handler=lambda message: message.reply(1))
-    try:
-        there.subscribe(pattern, handler=lambda message: got.append(message.subject))
-    except oz.PatternError:
-        return
     got = []
+    there.subscribe(pattern, handler=lambda message: got.append(message.subject))
     met(here, there)
     there.request("svc", timeout=DEADLINE)
     here.publish("a", 1)
-    if pattern in (b"", ""):
-        until(lambda: "a" in got)
-    assert [one for one in got if str(one).startswith(("_INBOX", "_OZ"))] == []
+    until(lambda: "a" in got)
+    assert sorted(got) == ["a", "svc"]
 
 
 def test_the_rv_dialect_refuses_other_underscore_subjects(make, gathered):
@@ -220,8 +213,8 @@ def test_a_slow_handler_is_told_of(make, advised, gathered):
     node.flush()
     quick.wait(50)
     advisory = only(seen, "slow_consumer")
-    assert (advisory.about, advisory.severity) == ("a", "warning")
-    until(lambda: sum(one.payload.count for one in seen["slow_consumer"]) == node.stats.dropped >= 39)
+    assert advisory.severity == "warning"
+    until(lambda: sum(one.payload.count for one in seen["slow_consumer"]) == node.stats.dropped == 40)
     go.set()
 
 
@@ -236,19 +229,17 @@ def test_a_gap_is_told_of(make, spawn, met, advised):
     assert node.stats.lost == 7
 
 
-def test_a_pattern_that_runs_out_of_time_is_told_of(make, advised, monkeypatch):
+def test_a_pattern_that_runs_out_of_time_is_told_of(make, advised):
     node = make("node")
     seen = advised(node)
-    node.subscribe(r"(a+)+$", dialect="regex", handler=print)
+    node.subscribe("(a|aa)+$", dialect="regex", handler=print)
     node.wait_ready(DEADLINE)
     node.publish("a" * 40 + "b")
     advisory = only(seen, "pattern_timeout")
     assert advisory.severity == "warning"
 
 
-def test_name_servers_are_told_of(make, advised, free_port):
-    from conftest import serving
-
+def test_name_servers_are_told_of(make, advised, free_port, serving):
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     node = make("node", nameserver=endpoint, join_timeout=0)
     seen = advised(node)
