@@ -82,7 +82,7 @@ class Throttle:
     def __init__(self) -> None:
         """Start with nothing told."""
         self._told_at: dict[Hashable, float] = {}
-        self._held: dict[Hashable, Advisory] = {}
+        self._held: dict[Hashable, tuple[Advisory, bool]] = {}
 
     def offer(self, advisory: Advisory, now: float) -> Advisory | None:
         """Give it back if it may be told now; otherwise keep it, and what it counts."""
@@ -93,7 +93,7 @@ class Throttle:
             self._told_at[key] = now
             return advisory
         held = self._held.get(key)
-        self._held[key] = advisory if held is None else replace(advisory, count=_sum(held, advisory))
+        self._held[key] = (advisory, False) if held is None else (_sum(held[0], advisory), True)
         return None
 
     def due(self, now: float) -> list[Advisory]:
@@ -101,12 +101,23 @@ class Throttle:
         ready = [key for key in self._held if now - self._told_at.get(key, 0.0) >= EVERY]
         for key in ready:
             self._told_at[key] = now
-        told = [self._held.pop(key) for key in ready]
+        told = [_summed(self._held.pop(key)) for key in ready]
         for key in [key for key, at in self._told_at.items() if now - at >= 2 * EVERY]:
             if key not in self._held:
                 del self._told_at[key]
         return told
 
 
-def _sum(one: Advisory, other: Advisory) -> int | None:
-    return None if one.count is None or other.count is None else one.count + other.count
+def _sum(one: Advisory, other: Advisory) -> Advisory:
+    """Give the newer one, with the count of both."""
+    known = one.count is not None and other.count is not None
+    return replace(other, count=(one.count or 0) + (other.count or 0) if known else None)
+
+
+def _summed(held: tuple[Advisory, bool]) -> Advisory:
+    """Say of an advisory that stands for several how many that are."""
+    advisory, is_sum = held
+    if not is_sum:
+        return advisory
+    how_many = "an unknown number" if advisory.count is None else f"{advisory.count:,}"
+    return replace(advisory, text=f"{advisory.text}; {how_many} since the advisory before")

@@ -161,10 +161,9 @@ class Mesh:
                 self._do(self.membership.lose(event.uuid, now, by=endpoint), now)
         self._look_at_servers(now)
 
-    def hear_of(self, text: str | bytes, now: float) -> None:
+    def hear_of(self, text: str, now: float) -> None:
         """Take what a peer tells of others."""
-        words = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
-        for word in words.split():
+        for word in text.split():
             with suppress(ProtocolError):
                 self._do(self.membership.hear(from_text(word), now), now)
 
@@ -366,8 +365,7 @@ class Mesh:
             if not self.membership.is_linked(peer.uuid):
                 missing.append(f"{peer.name} is not connected to this node")
             elif any(
-                not self._sub.has_answer(origin) or self._is_silent(origin)
-                for origin in self.origins(peer)
+                not self._sub.has_answer(origin) or self._is_silent(origin) for origin in self.origins(peer)
             ):
                 missing.append(f"{peer.name} has not answered this node's subscriptions")
         return missing

@@ -30,6 +30,7 @@ from oz.transport.socket import end_context
 from oz.transport.terms import check_count, check_terms
 from oz.wire.keys import Terms
 from oz.wire.naming import Announcement
+from oz.wire.node_codec import Introduction
 
 _log = logging.getLogger("oz.node")
 
@@ -89,7 +90,8 @@ class NodeBase(NodeOpening):
             self._wake()
 
     def _hear_of(self, message: Message) -> None:
-        self._mesh.hear_of(message.payload, time.monotonic())
+        if isinstance(message.payload, Introduction):
+            self._mesh.hear_of(message.payload, time.monotonic())
 
     def _on_gap(self, gap: Gap) -> None:
         how_many = "some" if gap.count is None else f"{gap.count:,}"
@@ -144,8 +146,7 @@ class NodeBase(NodeOpening):
             self._advise(advise("nameserver_lost", text, about=endpoint))
 
     def _introduce(self, peer: Announcement, text: str) -> None:
-        told: Any = text.encode() if self.configuration.codec is None else text
-        self._main._outlet.publish(self._main, f"_OZ.NAMING.{peer.uuid.hex()}", told)
+        self._main._outlet.publish(self._main, f"_OZ.NAMING.{peer.uuid.hex()}", Introduction(text))
 
     def _call_on_peer(self, told: Any) -> Any:
         assert self._tells_peer is not None

@@ -39,7 +39,9 @@ from oz.transport.node_sockets import (
     wide_origin,
 )
 from oz.transport.publishing import OnFull
+from oz.wire.codec import find_codec
 from oz.wire.naming import Announcement
+from oz.wire.node_codec import NodeCodec
 
 _log = logging.getLogger("oz.node")
 
@@ -146,12 +148,15 @@ class NodeOpening(Told):
             ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
         """
         config = self.configuration
+        found = find_codec(config.codec)
+        assert found is not None
+        codec = NodeCodec(found)
         self._context = self._context_class()
         try:
             options: dict[str, Any] = self._options | {
                 "context": self._context,
                 "dialect": config.dialect,
-                "codec": config.codec,
+                "codec": codec,
             }
             nearby = self._meeting_place()
             self._near = self._make_publisher(near_origin(self.uuid), options)
@@ -161,7 +166,7 @@ class NodeOpening(Told):
             self._wide = self._make_wide(options)
             self._main = self._wide or self._near
             self._sub = self._subscriber_class(
-                context=self._context, dialect=config.dialect, codec=config.codec, on_gap=self._on_gap
+                context=self._context, dialect=config.dialect, codec=codec, on_gap=self._on_gap
             )
             self._introduce_self(nearby)
             self._servers = {one: self._dial_server(one) for one in config.nameserver}
