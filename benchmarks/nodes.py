@@ -2,10 +2,10 @@
 
     python benchmarks/nodes.py [--nodes 5 20] [--seconds 10] [--requests 2000]
 
-Each node is a process of its own, and so is the name server. Ready is when every node can speak with every
-other one both ways, counted from the moment at which all processes have imported oz and are told to join. Idle
-is the processor time of a node, a second. Requests go from one process to another, one after the other; beside
-them stand round trips of REQ and REP, pyzmq's own.
+Each node is a process of its own, and so is the name server. Ready is when every node can speak with
+every other both ways, counted from the moment at which all processes have imported oz and are told to
+join. Idle is the processor time of a node, a second. Requests go from one process to another, one after
+the other; beside them are round trips of REQ and REP, pyzmq's own.
 """
 
 from __future__ import annotations
