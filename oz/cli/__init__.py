@@ -8,6 +8,7 @@ from oz.cli.demo import demo
 from oz.cli.doctor import doctor
 from oz.cli.exits import EXIT_CODES, TidyGroup
 from oz.cli.explain import explain
+from oz.cli.forwarder import forwarder
 from oz.cli.gateway import gateway
 from oz.cli.journal import journal
 from oz.cli.match import match
@@ -81,6 +82,7 @@ for _command in (
     peers,
     request,
     reply,
+    forwarder,
 ):
     main.add_command(_command)
 

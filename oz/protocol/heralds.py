@@ -58,7 +58,7 @@ def herald(announcement: Announcement) -> Pattern:
 class NodeRouter(Router):
     """The interests at a publisher of a node: it knows heralds, and wildcards pass by subjects with `_`."""
 
-    __slots__ = ("_bus", "_heralds", "_strangers")
+    __slots__ = ("_bus", "_changes", "_heralds", "_strangers")
 
     def __init__(self, origin: bytes, stats: PublisherStats, bus: str) -> None:
         """Start without any.
@@ -72,6 +72,7 @@ class NodeRouter(Router):
         self._bus = bus
         self._heralds: dict[OutStream, dict[Pattern, Announcement]] = {}
         self._strangers: dict[bytes, str] = {}
+        self._changes: dict[OutStream, dict[Pattern, None]] | None = None
 
     @staticmethod
     def _make_index() -> PatternIndex:
@@ -109,6 +110,8 @@ class NodeRouter(Router):
 
     def _want(self, stream: OutStream, pattern: Pattern) -> None:
         super()._want(stream, pattern)
+        if self._changes is not None:
+            self._changes.setdefault(stream, {})[pattern] = None
         if pattern.prefix.startswith(_PREFIX) and pattern.is_literal:
             try:
                 announced = from_text(str(pattern.text)[len(PREFIX) :])
@@ -119,6 +122,8 @@ class NodeRouter(Router):
 
     def _drop(self, stream: OutStream, pattern: Pattern) -> None:
         super()._drop(stream, pattern)
+        if self._changes is not None:
+            self._changes.setdefault(stream, {})[pattern] = None
         if stream in self._heralds:
             self._heralds[stream].pop(pattern, None)
             if not self._heralds[stream]:
@@ -139,6 +144,11 @@ class NodeRouter(Router):
     def counted(self) -> Iterable[OutStream]:
         """Give the streams on which an application's messages go out: not those of heralds."""
         return [one for one in self.streams.values() if one not in self._heralds]
+
+    def take_changes(self) -> dict[OutStream, dict[Pattern, None]]:
+        """Give the patterns that may have come or gone since this was asked last; nothing the first time."""
+        changes, self._changes = self._changes or {}, {}
+        return changes
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
         """Give the nodes that are connected, and the uuids of those whose connection was cut."""

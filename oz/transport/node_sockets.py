@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
 import zmq
 
 from oz.message import Message
+from oz.protocol.audience import PLAIN, ROUTED, Audience
+from oz.protocol.crossing import Ledger
 from oz.protocol.distinguished import DistinguishedIndex
 from oz.protocol.heralds import NodeRouter
 from oz.protocol.keeping import Newest
 from oz.protocol.outgoing import OutStream
+from oz.protocol.packing import Rich
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
 from oz.transport import endpoints
+from oz.transport.payloads import as_item, as_sendable
 from oz.transport.publishing import PublisherBase
 from oz.transport.subscribing import SubscriberBase
 from oz.wire.keys import Terms
@@ -80,6 +84,7 @@ class NodePublishing(PublisherBase):
 
     _origin: bytes
     _bus: str
+    _scoped: dict[tuple[Audience, str], Audience]
     _on_interest: Callable[[], None] | None = None
 
     def __init__(self, *, origin: bytes, bus: str, on_interest: Callable[[], None], **options: Any) -> None:
@@ -93,6 +98,7 @@ class NodePublishing(PublisherBase):
         """
         self._origin = origin
         self._bus = bus
+        self._scoped = {}
         super().__init__(**options)
         self._on_interest = on_interest
         keep_alive(self)
@@ -104,6 +110,7 @@ class NodePublishing(PublisherBase):
         return NodeRouter(origin, stats, self._bus)
 
     def _interest_changed(self) -> None:
+        self._scoped.clear()
         if self._on_interest is not None:
             self._on_interest()
 
@@ -121,6 +128,69 @@ class NodePublishing(PublisherBase):
         """Give the streams that there are."""
         with self._guard:
             return list(self._router.streams.values())
+
+    def enter_into(self, ledger: Ledger) -> None:
+        """Bring a ledger up to date, which is the only one; `on_interest` tells when to do it again."""
+        with self._guard:
+            assert isinstance(self._router, NodeRouter)
+            ledger.update(self._router.streams.values(), self._router.take_changes())
+
+    def own_up(self, streams: Iterable[OutStream]) -> None:
+        """Have streams find that they may have missed something, as nobody counted for them meanwhile."""
+        with self._guard:
+            self._outlet.window.flush(self)
+            for stream in streams:
+                if not stream.is_gone:
+                    self._router.renumber(stream)
+            self._dispatch.answer(self)
+
+    def pass_on(self, subject: Any, content: Any, extras: dict[str, Any], group: str) -> bool:
+        """Publish what came from another bus.
+
+        Args:
+            subject: as it came.
+            content: the bytes of its payload, or a list of those of several frames.
+            extras: what goes with it, in the form on the wire.
+            group: the queue group that it came for, of which one gets it; "" is all who are in none.
+
+        Returns:
+            Whether anybody wants it.
+
+        Raises:
+            SubjectError, ProtocolError: it may not be published.
+            ClosedError: the publisher is closed.
+        """
+        outlet = self._outlet
+        with self._guard:
+            outlet.look(self)
+            audience, wire, raw = outlet.routes.find(self, subject)
+            scoped = self._scope(audience, group)
+            payload = as_sendable(content)
+            if scoped.kind & PLAIN:
+                # Dropped for whoever has no room: a node that passes on does not wait.
+                outlet.hand_over(self, wire, payload, zmq.NOBLOCK)
+            if scoped.kind & ROUTED:
+                outlet.window.begin_rare(self, scoped, raw, Rich(as_item(payload), extras, None))
+            elif scoped.kind:
+                outlet.stats.sent += 1
+            else:
+                outlet.stats.unwanted += 1
+            return bool(scoped.kind)
+
+    def _scope(self, audience: Audience, group: str) -> Audience:
+        """Leave of an audience one queue group, or those who are in none."""
+        if not (group or audience.choices):
+            return audience
+        scoped = self._scoped.get((audience, group))
+        if scoped is None:
+            choices = tuple(one for one in audience.choices if one.members[0].terms.group == group)
+            scoped = Audience(
+                is_plain=not group and bool(audience.kind & PLAIN),
+                streams=() if group else audience.streams,
+                choices=choices if group else (),
+            )
+            self._scoped[audience, group] = scoped
+        return scoped
 
     def send_request(
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str

@@ -1,0 +1,170 @@
+"""`oz forwarder`: joins publishers and subscribers, or buses, that do not reach each other."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from oz.cli.exits import say
+from oz.cli.log_lines import log_in_lines
+from oz.cli.options import endpoints_option
+from oz.cli.side_options import parse_side, read_sides
+from oz.cli.signals import ended_by_signals
+
+if TYPE_CHECKING:
+    from oz.services.forwarder import Forwarder
+    from oz.services.proxy import Proxy
+
+_HELP = """Pass messages on between buses, or between publishers and subscribers that do not reach each other.
+
+With --side for each bus it is a node on every one of them: what peers on one ask for it asks for on the
+others, and passes on what comes, requests and replies too. Nodes need not know of it. A side says how to join
+its bus, as KEY=VALUE with commas between: bus, nameserver, bind, peers, advertise, directory, name,
+join_timeout, lost_after, high_water_mark; and allow, a pattern of what may come onto that bus from others.
+Without a name server and peers it finds the nodes of this host. Several forwarders may join the same buses,
+also in a ring: one passes messages, the others stand by.
+
+With --frontend or --connect, and --backend, it is a plain ZeroMQ proxy. Publishers connect to --frontend,
+subscribers to --backend, over tcp or ipc; --connect is for publishers that bind, and for the backends of
+other forwarders. Subscriptions pass to the publishers, oz's own with their patterns.
+
+It prints one line when it is ready. It ends with Ctrl-C or SIGTERM, says what it passed on, and exits 0.
+
+\b
+Examples:
+  oz forwarder --side bus=lan,nameserver=tcp://ns:5756 --side bus=wan,peers=tcp://192.0.2.7:5760
+  oz forwarder --side bus=feed --side 'bus=desk,allow=md.>,allow=news.*'
+  oz forwarder --config forwarder.toml
+  oz forwarder --frontend 'tcp://*:5601' --backend 'tcp://*:5602'
+  oz forwarder --connect tcp://feed:5550 --backend 'tcp://*:5602'
+"""
+
+
+def _parsed(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
+    return [parse_side(one) for one in given]
+
+
+def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> list[dict[str, Any]]:
+    return [] if path is None else read_sides(path)
+
+
+@click.command(help=_HELP, short_help="Joins buses, or publishers and subscribers.")
+@click.option(
+    "--side",
+    "sides",
+    multiple=True,
+    metavar="KEY=VALUE,…",
+    callback=_parsed,
+    help="A bus to join; twice or more.",
+)
+@click.option(
+    "--config",
+    "read",
+    type=click.Path(path_type=Path),
+    callback=_read,
+    help="A TOML file with a table [[forwarder.side]] for each bus.",
+)
+@click.option("--name", help="What its nodes are called.  [default: forwarder and its process id]")
+@click.option(
+    "--progress",
+    type=click.FloatRange(0.1, 86_400),
+    metavar="SECONDS",
+    help="Say so often what passed, when anything did.",
+)
+@endpoints_option("--frontend", "Where publishers connect to; may be repeated.")
+@endpoints_option("--backend", "Where subscribers connect to; may be repeated.")
+@endpoints_option("--connect", "A publisher that binds; may be repeated.")
+@click.pass_context
+def forwarder(
+    ctx: click.Context,
+    /,
+    sides: list[dict[str, Any]],
+    read: list[dict[str, Any]],
+    name: str | None,
+    progress: float | None,
+    frontend: list[str],
+    backend: list[str],
+    connect: list[str],
+) -> None:
+    """Pass on; the text of the help is `_HELP`."""
+    is_plain = bool(frontend or backend or connect)
+    if is_plain and (sides or read or name):
+        raise click.UsageError("--side and --config join buses; --frontend, --backend and --connect sockets")
+    # Both start threads, which the other commands have no use for.
+    from oz.services.forwarder import Forwarder
+    from oz.services.proxy import Proxy
+
+    made: Forwarder | Proxy
+    with log_in_lines(ctx):
+        try:
+            if is_plain:
+                made = Proxy(frontend=frontend, backend=backend, connect=connect)
+            else:
+                made = Forwarder([*read, *sides], name=name)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        with made as running, ended_by_signals(running.stop):
+            shown = _Shown(ctx, running, connect, progress)
+            running.run(shown.look)
+            say(ctx, shown.summary())
+
+
+class _Shown:
+    """Says when it is ready, what has changed, and what it did."""
+
+    def __init__(
+        self, ctx: click.Context, running: Forwarder | Proxy, connect: list[str], every: float | None
+    ) -> None:
+        self._ctx, self._running, self._connect, self._every = ctx, running, connect, every
+        self._said: list[str] = []
+        self._told = ""
+        self._due = time.monotonic() + (every or 0)
+
+    def look(self) -> None:
+        """Say what there is to say."""
+        states = self._states()
+        if states != self._said:
+            say(self._ctx, f"{'now' if self._said else 'ready,'} {', '.join(states)}")
+            self._said = states
+        if self._every is not None and time.monotonic() >= self._due:
+            self._due = time.monotonic() + self._every
+            if (line := self.summary()) != self._told:
+                self._told = line
+                say(self._ctx, line)
+
+    def _states(self) -> list[str]:
+        from oz.services.proxy import Proxy
+
+        running = self._running
+        if isinstance(running, Proxy):
+            ways = [f"publishers at {one}" for one in running.frontends]
+            ways += [f"connected to {one}" for one in self._connect]
+            return [*ways, *(f"subscribers at {one}" for one in running.backends)]
+        if not running.is_settled:
+            return []
+        return [
+            f"{state} on bus {side.node.bus}"
+            for side, state in zip(running.sides, running.states, strict=True)
+        ]
+
+    def summary(self) -> str:
+        """Say what passed."""
+        from oz.services.proxy import Proxy
+
+        running = self._running
+        if isinstance(running, Proxy):
+            stats = running.stats
+            return (
+                f"{stats.messages} messages and batches of {stats.size} bytes came, {stats.sent} of them for "
+                f"somebody; {stats.subscriptions} subscriptions and ends of them went to publishers"
+            )
+        done = running.stats
+        return (
+            f"{done.received} messages of {done.size} bytes came and {done.passed} were passed on for "
+            f"{done.interests} patterns; {done.lost} were lost, {done.unwanted} unwanted, "
+            f"{done.looped} in a loop and {done.refused} refused; went on for another forwarder "
+            f"{done.takeovers} times"
+        )

@@ -1,0 +1,297 @@
+"""The forwarder between buses: a node on each, and what crosses is what somebody on another bus wants."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+from threading import Event
+from typing import Any, Self
+
+from oz.errors import ClosedError, ConfigurationError, OzError
+from oz.message import Message
+from oz.protocol import tree
+from oz.protocol.crossing import VIA, VIA_SIZE, has_passed
+from oz.services.side import ForwarderStats, Side
+from oz.wire.batch import HEADERS, MESSAGE_ID, REPLY_TO
+
+_log = logging.getLogger("oz.forwarder")
+
+SETTLE = 0.3
+"""Seconds for which a side must have been free to open before it opens: others may be about to tell."""
+
+PATIENCE = 3.0
+"""Seconds at the start for which peers are waited for, that they may tell of other forwarders."""
+
+_LOOK_EVERY = 0.1  # seconds
+_GATHER = 0.005  # seconds in which changes are taken together
+
+
+class Forwarder:
+    """Joins buses by a node on each.
+
+    What peers on one bus ask for it asks for on the others, and publishes what comes. There are no loops:
+    forwarders that join the same buses, directly or in a ring, agree on which of them pass messages, and the
+    others stand by.
+
+    Attributes:
+        sides: its nodes, in the order in which they were given.
+    """
+
+    def __init__(self, sides: Iterable[Mapping[str, Any]], *, name: str | None = None) -> None:
+        """Join the buses; `run` begins to pass messages on.
+
+        Args:
+            sides: for each bus the arguments of `oz.Node` that say how to join it, `bus` at least; and
+                `allow`, a pattern or several of what may come onto it from the others, as of `oz.parse`.
+            name: what its nodes are called; default "forwarder" and the process id.
+
+        Raises:
+            ConfigurationError: fewer than two sides, or something in one makes no sense.
+            PatternError: a pattern of `allow` is not valid.
+            NameserverUnavailable, ValueError, TransportUnavailable, zmq.ZMQError: as of `oz.Node`.
+        """
+        given = [dict(one) for one in sides]
+        if len(given) < 2:
+            raise ConfigurationError("sides", given, "argument", "a forwarder joins two buses or more")
+        self._stopping = Event()
+        # Not an Event: a signal handler that sets one may block itself.
+        self._news: SimpleQueue[None] = SimpleQueue()
+        self._takeovers = 0
+        self.sides: list[Side] = []
+        try:
+            for number, one in enumerate(given):
+                self.sides.append(self._join(number, one, name or f"forwarder-{os.getpid()}"))
+        except BaseException:
+            self.close()
+            raise
+        self._name = os.urandom(VIA_SIZE)
+        self._rank = time.time_ns().to_bytes(8, "big") + self._name
+        self._path: tuple[bytes, ...] = ()
+        self._turns = dict[str, int]()
+        self._terms: list[tuple[bool, dict[str, str]]] = []
+        self._serial = 0
+        self._began_at = time.monotonic()
+        self._looked_at = 0.0
+        self._is_settled = False
+        for side in self.sides:
+            side.begin(self._cross, self._lose, [one for one in self.sides if one is not side])
+
+    def _join(self, number: int, given: dict[str, Any], name: str) -> Side:
+        if not given.get("bus"):
+            raise ConfigurationError(
+                "bus", given.get("bus"), f"side {number + 1}", "which bus is it to join?"
+            )
+        try:
+            return Side(number, self._stir, **{"name": name, **given})
+        except TypeError as error:
+            raise ConfigurationError("sides", given, f"side {number + 1}", str(error)) from None
+
+    # the tree of buses -----------------------------------------------------------------------------------
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it has found out what to pass on, and what others do."""
+        return self._is_settled
+
+    @property
+    def states(self) -> list[str]:
+        """For each side "open", or "standing by" while another forwarder passes messages there."""
+        return ["open" if one.is_open else "standing by" for one in self.sides]
+
+    def _stir(self) -> None:
+        """Have it look again; any thread may ask for it."""
+        if self._news.empty():
+            self._news.put(None)
+
+    def _settle(self, now: float) -> None:
+        """Find out which sides are open, and tell the other forwarders."""
+        settled = tree.settle(self._rank, [one.ledger.offers for one in self.sides])
+        if settled.path != self._path:
+            self._path, self._serial = settled.path, self._serial + 1
+            for side in self.sides:
+                side.tell(tree.Offer(self._path, side.number, self._serial))
+                side.free_since = None
+        may_open = self._is_settled or self._may_begin(now)
+        for side, is_free in zip(self.sides, settled.is_open, strict=True):
+            if not is_free:
+                side.free_since, side.is_open = None, False
+            elif side.free_since is None:
+                side.free_since = now
+        if may_open and all(one.free_since is None or now - one.free_since >= SETTLE for one in self.sides):
+            self._open()
+
+    def _may_begin(self, now: float) -> bool:
+        return now - self._began_at >= PATIENCE or not any(one.unready() for one in self.sides)
+
+    def _open(self) -> None:
+        opened = [one for one in self.sides if one.free_since is not None and not one.is_open]
+        for side in opened:
+            side.is_open = True
+        has_taken_over = self._is_settled and bool(opened)
+        self._is_settled = True
+        self._ask()
+        if has_taken_over:
+            self._takeovers += 1
+            for side in self.sides:
+                # What came while nobody passed it on is lost, and nobody knows how much that was.
+                if side.is_open:
+                    side.report_loss(None)
+
+    # what crosses ----------------------------------------------------------------------------------------
+
+    def _ask(self) -> None:
+        """Ask on each bus for what the others want."""
+        terms = [(one.is_open, one.ledger.policies) for one in self.sides]
+        changes = {one: one.ledger.take_changes() for one in self.sides}
+        is_new = terms != self._terms
+        self._terms = terms
+        policies: dict[str, str] = {}
+        for _, of_side in terms:
+            # The buses may differ in how a group is picked from; two ways would be two members.
+            policies = {**of_side, **policies}
+        for side in self.sides:
+            if is_new:
+                side.forget()
+            for other, border in side.borders:
+                if not (side.is_open and other.is_open):
+                    continue
+                if is_new:
+                    side.want(other.ledger.interests, border)
+                    continue
+                for interest, has_come in changes[other].items():
+                    side.want([interest], border, 1 if has_come else -1)
+            side.ask(policies)
+
+    def _cross(self, side: Side, group: str, message: Message) -> None:
+        """Publish a message on the other buses; called by the thread of the side that it came to."""
+        stats, headers = side.stats, message.headers
+        stats.received += 1
+        subject, via = message.subject, headers.get(VIA, b"")
+        content = message.body if hasattr(message, "body") else message.payload
+        stats.size += sum(map(len, content)) if type(content) is list else len(content)
+        if has_passed(via, self._name):
+            stats.looped += 1
+            return
+        raw = subject if isinstance(subject, bytes) else subject.encode()
+        ways = [other for other, border in side.borders if other.is_open and border.lets(raw)]
+        if not side.is_open or not ways:
+            stats.unwanted += 1
+            return
+        passed = via + self._name if type(via) is bytes else self._name
+        extras: dict[str, Any] = {HEADERS: {**headers, VIA: passed}}
+        if message.reply_to is not None:
+            extras[REPLY_TO] = message.reply_to
+        if message.message_id is not None:
+            extras[MESSAGE_ID] = message.message_id
+        if group and len(ways) > 1:
+            ways = self._in_turn(group, side, raw, ways)
+        is_wanted = False
+        for other in ways:
+            if self._pass_on(side, other, subject, content, extras, group):
+                is_wanted = True
+                stats.passed += 1
+                if group:
+                    break
+        stats.unwanted += not is_wanted
+
+    def _in_turn(self, group: str, side: Side, raw: bytes, ways: list[Side]) -> list[Side]:
+        """Put the buses in the order in which they are offered a message of a group, of which one gets it."""
+        policy = side.policies.get(group, "turn")
+        if policy == "first":
+            return ways
+        if policy == "sticky":
+            at = sum(raw) % len(ways)
+        else:
+            at = self._turns[group] = (self._turns.get(group, -1) + 1) % len(ways)
+        return ways[at:] + ways[:at]
+
+    def _pass_on(
+        self, side: Side, other: Side, subject: Any, content: Any, extras: dict[str, Any], group: str
+    ) -> bool:
+        try:
+            return other.pass_on(subject, content, extras, group)
+        except ClosedError:
+            return False
+        except OzError as error:
+            side.stats.refused += 1
+            _log.warning("a message on %r does not cross to bus %r: %s", subject, other.node.bus, error)
+            other.report_loss(1)
+            return False
+
+    def _lose(self, side: Side, count: int | None) -> None:
+        """Tell the other buses that messages were lost on one."""
+        side.stats.lost += count or 0
+        if side.is_open:
+            for other, _ in side.borders:
+                if other.is_open:
+                    other.report_loss(count)
+
+    # running ---------------------------------------------------------------------------------------------
+
+    @property
+    def stats(self) -> ForwarderStats:
+        """What it did so far."""
+        total = ForwarderStats(takeovers=self._takeovers)
+        for side in self.sides:
+            total.add(side.stats)
+        total.interests = sum(len(side.asked) for side in self.sides)
+        return total
+
+    def run(self, look: Callable[[], object] | None = None) -> None:
+        """Pass messages on until `stop`.
+
+        Args:
+            look: called ten times a second, and whenever interests change.
+        """
+        while not self._stopping.is_set():
+            self.turn(_LOOK_EVERY)
+            if look is not None:
+                look()
+
+    def turn(self, seconds: float = 0.0) -> None:
+        """See to what has changed. Messages pass meanwhile, in threads of the nodes.
+
+        Args:
+            seconds: to wait at most when nothing has.
+        """
+        has_news = False
+        with suppress(Empty):
+            self._news.get(timeout=seconds)
+            has_news = True
+            time.sleep(_GATHER)
+            while True:
+                self._news.get_nowait()
+        now = time.monotonic()
+        if has_news or not self._is_settled or now - self._looked_at >= 1.0 or self._is_opening():
+            self._looked_at = now
+            for side in self.sides:
+                side.look()
+            self._settle(now)
+            self._ask()
+
+    def _is_opening(self) -> bool:
+        return any(one.free_since is not None and not one.is_open for one in self.sides)
+
+    def stop(self) -> None:
+        """Have `run` return soon; any thread or signal handler may call it."""
+        self._stopping.set()
+        self._stir()
+
+    def close(self) -> None:
+        """Leave the buses. A second call does nothing."""
+        for side in self.sides:
+            side.is_open = False
+        for side in self.sides:
+            side.close()
+
+    def __enter__(self) -> Self:
+        """Use it in `with`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()

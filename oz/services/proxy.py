@@ -1,0 +1,184 @@
+"""The plain forwarder: publishers and subscribers that know its endpoints; libzmq passes everything on."""
+
+from __future__ import annotations
+
+import logging
+import struct
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import zmq
+
+from oz.transport import endpoints
+from oz.transport.node_sockets import keep_alive
+from oz.transport.publishing import MAX_SUBSCRIPTION
+from oz.transport.socket import HIGH_WATER_MARK
+from oz.transport.terms import check_count
+
+_log = logging.getLogger("oz.forwarder")
+
+_LOOK_EVERY = 0.1  # seconds
+_LINGER = 1_000  # milliseconds for what is still to be sent at the end
+_COUNTERS = struct.Struct("=Q")
+_PATIENCE = 1_000  # milliseconds for an answer of libzmq's proxy, which it gives between two messages
+
+
+@dataclass(frozen=True)
+class ProxyStats:
+    """What a plain forwarder passed on so far."""
+
+    messages: int = 0
+    """Messages of publishers that arrived; plain ones, or batches of many."""
+    size: int = 0
+    """Bytes of these."""
+    sent: int = 0
+    """Those that somebody was subscribed to."""
+    subscriptions: int = 0
+    """Subscriptions, and ends of subscriptions, that went to publishers."""
+
+
+class Proxy:
+    """Joins publishers and subscribers that connect to it, or that it connects to.
+
+    It is libzmq's own proxy between an XSUB and an XPUB socket, in a thread: nothing is unpacked.
+    Subscriptions pass to the publishers, which send only what somebody behind it wants.
+    """
+
+    def __init__(
+        self,
+        *,
+        frontend: str | Iterable[str] = (),
+        backend: str | Iterable[str] = (),
+        connect: str | Iterable[str] = (),
+        high_water_mark: int = HIGH_WATER_MARK,
+    ) -> None:
+        """Bind and connect; `run` begins to pass messages on.
+
+        Args:
+            frontend: where publishers connect to, such as `tcp://*:5601`; or a list.
+            backend: where subscribers connect to; or a list.
+            connect: publishers that bind, or the backends of other forwarders; or a list.
+            high_water_mark: messages, or batches of them, that may wait here for each subscriber; what goes
+                beyond that is dropped for it. 0 is no limit.
+
+        Raises:
+            ValueError: no endpoint on one of the sides, or a text that is none.
+            TransportUnavailable: this libzmq lacks the transport of an endpoint.
+            zmq.ZMQError: an endpoint cannot be bound or connected to.
+        """
+        ins, outs, dialled = (endpoints.as_list(one) for one in (frontend, backend, connect))
+        if not outs or not (ins or dialled):
+            raise ValueError(
+                "a plain forwarder stands between publishers and subscribers: give it frontend=… or "
+                "connect=… for publishers, and backend=… for subscribers"
+            )
+        for one in (*ins, *outs, *dialled):
+            endpoints.check(one, own_context=True)
+        check_count("high_water_mark", high_water_mark, 0, 2**31 - 1)
+        self._stopping = threading.Event()
+        self._stats = ProxyStats()
+        self._context: zmq.Context[Any] = zmq.Context()
+        try:
+            self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark)
+            self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark)
+            # libzmq walks subscriptions by recursion: a huge one would crash it.
+            self._back.setsockopt(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
+            self.frontends = _bind(self._front, ins)
+            """Where publishers connect to, with the ports that a `*` became."""
+            self.backends = _bind(self._back, outs)
+            """Where subscribers connect to."""
+            for one in dialled:
+                self._front.connect(one)
+            self._control = self._context.socket(zmq.PAIR)
+            self._control.setsockopt(zmq.LINGER, 0)
+            self._control.bind("inproc://control")
+        except BaseException:
+            self._context.destroy(0)
+            raise
+
+    def _open(self, kind: int, unbounded: int, bounded: int, mark: int) -> Any:
+        """Make one of the sockets: what subscribers ask for must all pass, however much at once."""
+        socket = self._context.socket(kind)
+        keep_alive(socket)
+        socket.setsockopt(zmq.LINGER, _LINGER)
+        socket.setsockopt(unbounded, 0)
+        socket.setsockopt(bounded, mark)
+        return socket
+
+    @property
+    def stats(self) -> ProxyStats:
+        """What it passed on so far, as of a moment ago."""
+        return self._stats
+
+    def stop(self) -> None:
+        """Have `run` return soon; any thread or signal handler may call it."""
+        self._stopping.set()
+
+    def run(self, look: Callable[[], object] | None = None) -> None:
+        """Pass messages on until `stop`.
+
+        Args:
+            look: called ten times a second, in this thread.
+        """
+        passing = threading.Thread(target=self._pass, name="oz-forwarder", daemon=True)
+        passing.start()
+        try:
+            # Not `wait`: a signal handler that sets the event there could block itself.
+            while not self._stopping.is_set() and passing.is_alive():
+                passing.join(_LOOK_EVERY)
+                self._count()
+                if look is not None:
+                    look()
+        finally:
+            self._count()
+            with suppress(zmq.ZMQError):
+                self._control.send(b"TERMINATE", zmq.NOBLOCK)
+            passing.join()
+
+    def _pass(self) -> None:
+        """Be libzmq's proxy; the sockets are this thread's until it ends."""
+        commands = self._context.socket(zmq.PAIR)
+        commands.setsockopt(zmq.LINGER, 0)
+        try:
+            commands.connect("inproc://control")
+            zmq.proxy_steerable(self._front, self._back, None, commands)
+        except zmq.ZMQError:
+            _log.exception("passing messages on has ended")
+        finally:
+            commands.close()
+
+    def _count(self) -> None:
+        try:
+            self._control.send(b"STATISTICS", zmq.NOBLOCK)
+            if self._control.poll(_PATIENCE):
+                parts = self._control.recv_multipart()
+                counted = [_COUNTERS.unpack(part)[0] for part in parts]
+                self._stats = ProxyStats(counted[0], counted[1], counted[6], counted[2])
+        except zmq.ZMQError:
+            # It has ended.
+            pass
+
+    def close(self) -> None:
+        """Close the sockets; what is still to be sent has a second. A second call does nothing."""
+        for one in (self._front, self._back, self._control):
+            one.close()
+        self._context.term()
+
+    def __enter__(self) -> Self:
+        """Use it in `with`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+def _bind(socket: Any, places: list[str]) -> list[str]:
+    bound = []
+    for one in places:
+        socket.bind(one)
+        bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+    return bound

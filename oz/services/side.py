@@ -1,0 +1,294 @@
+"""One side of a forwarder: its node on one bus, and what it asks for there on behalf of the others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+import msgpack
+
+from oz.configuration import Configuration, Setting
+from oz.errors import ClosedError
+from oz.message import Gap, Message
+from oz.protocol import tree
+from oz.protocol.crossing import Border, Interest, Ledger
+from oz.protocol.outgoing import OutStream
+from oz.protocol.tree import Offer
+from oz.subjects.pattern import Pattern, compile, parse
+from oz.sync.node import Node
+from oz.wire.naming import Announcement
+
+_SLICE = 0.05  # seconds of a node's thread at a time
+
+Cross = Callable[["Side", str, Message], None]
+Lose = Callable[["Side", int | None], None]
+
+
+@dataclass
+class ForwarderStats:
+    """What a forwarder did so far; messages, unless it says otherwise."""
+
+    received: int = 0
+    """That came, because somebody on another bus wants them."""
+    size: int = 0
+    """Bytes of their payloads."""
+    passed: int = 0
+    """That were published on another bus; for each bus once."""
+    unwanted: int = 0
+    """That nobody wanted any more, or that may not come onto the bus."""
+    looped: int = 0
+    """That had passed this forwarder before."""
+    refused: int = 0
+    """That could not be published."""
+    lost: int = 0
+    """That were lost on their way here, which the other buses were told."""
+    interests: int = 0
+    """Patterns that are asked for on behalf of other buses now."""
+    takeovers: int = 0
+    """Times that it went on for another forwarder."""
+
+    def add(self, other: ForwarderStats) -> None:
+        """Add what another one counted."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+
+
+class SideNode(Node):
+    """The node of one side."""
+
+    def __init__(self, on_news: Callable[[], None], on_loss: Callable[[Gap], None], **options: Any) -> None:
+        """Join a bus.
+
+        Args:
+            on_news: called, by any thread, when peers may ask for something else.
+            on_loss: called when messages were lost on their way here.
+            options: of `oz.Node`.
+
+        Raises:
+            TypeError: `oz.Node` has no such option.
+        """
+        self._on_news = on_news
+        self._on_loss = on_loss
+        # Its own publications are what came from another bus, and must not go back.
+        super().__init__(dialect="zmq", echo=False, **options)
+
+    def _configure(self, configuration: Configuration, **rest: Any) -> None:
+        # Payloads pass as they are, whatever the codec of applications.
+        self.configuration = Configuration(
+            tuple(
+                Setting(name, None if name == "codec" else getattr(configuration, name), source)
+                for name, source in configuration.sources.items()
+            )
+        )
+        super()._configure(self.configuration, **rest)
+
+    # Nodes tell each other of peers in their codec: this is for those that have the one they have by default.
+
+    def _introduce(self, peer: Announcement, text: str) -> None:
+        told = msgpack.packb(text)
+        self._main._outlet.publish(self._main, f"_OZ.NAMING.{peer.uuid.hex()}", told)
+
+    def _hear_of(self, message: Message) -> None:
+        text = message.payload
+        with suppress(ValueError, msgpack.UnpackException):
+            text = msgpack.unpackb(text)
+        if isinstance(text, (str, bytes)):
+            self._mesh.hear_of(text, time.monotonic())
+
+    def _on_interest(self) -> None:
+        super()._on_interest()
+        self._on_news()
+
+    def _on_gap(self, gap: Gap) -> None:
+        super()._on_gap(gap)
+        self._on_loss(gap)
+
+
+class Side:
+    """One side of a forwarder.
+
+    Attributes:
+        number: which it is, from 0.
+        node: its node.
+        is_open: whether messages pass it.
+        free_since: when it was found that it may open, in monotonic seconds; None when it may not.
+        ledger: what peers asked for when `look` looked last.
+        asked: what is asked for on behalf of other buses, with how members are picked, and the subscription.
+        policies: of each queue group there, how its members are picked.
+        allowed: patterns of what may come onto its bus; none allows everything.
+        borders: the other sides, each with what may go there from here.
+        stats: what came here.
+    """
+
+    def __init__(self, number: int, on_news: Callable[[], None], *, allow: Any = (), **options: Any) -> None:
+        """Join a bus.
+
+        Args:
+            number: which side it is.
+            on_news: called, by any thread, when peers may ask for something else.
+            allow: patterns of what may come onto this bus.
+            options: of `oz.Node`.
+
+        Raises:
+            PatternError: a pattern is not valid.
+            TypeError: `oz.Node` has no such option.
+        """
+        self.number = number
+        self.is_open = False
+        self.free_since: float | None = None
+        self.ledger = Ledger()
+        self.asked: dict[Interest, tuple[str, Any]] = {}
+        self.policies: dict[str, str] = {}
+        self._wanted: dict[Interest, int] = {}
+        self._stale: set[Interest] = set()
+        self.allowed = _patterns(allow)
+        self.borders: list[tuple[Side, Border]] = []
+        self.stats = ForwarderStats()
+        self._on_news = on_news
+        self._cross: Cross | None = None
+        self._lose: Lose | None = None
+        self._passed: Message | None = None
+        self._offer: Any = None
+        self._cut: set[OutStream] = set()
+        self.node = SideNode(on_news, self._note_loss, **options)
+
+    def begin(self, cross: Cross, lose: Lose, others: Iterable[Side]) -> None:
+        """Begin to hand on what comes.
+
+        Args:
+            cross: called, by the node's thread, with each message and the queue group that it came for.
+            lose: called by it when messages were lost, with how many; None when nobody knows.
+            others: the other sides of the forwarder.
+        """
+        self._cross, self._lose = cross, lose
+        self.borders = [(other, Border(other.allowed)) for other in others]
+
+    # what peers ask for ----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Look at what peers ask for now."""
+        publisher = self.node._main
+        publisher.enter_into(self.ledger)
+        streams = publisher.streams()
+        cut = {stream for stream in streams if stream.vanished_at is not None}
+        back = [stream for stream in streams if stream in self._cut and stream not in cut]
+        self._cut = cut
+        if back:
+            # While they were cut off nothing was asked for on their behalf.
+            publisher.own_up(back)
+
+    def unready(self) -> list[str]:
+        """Say which peers are still to be spoken with."""
+        missing: list[str] = self.node._call(self.node._mesh.unready)
+        return missing
+
+    def tell(self, offer: Offer) -> None:
+        """Tell other forwarders on this bus how the root is reached over this one."""
+        pattern = compile(tree.PREFIX + tree.to_text(offer), "nats")
+        before = self._offer
+
+        def tell() -> None:
+            self._offer = self.node._sub.subscribe(pattern, handler=_ignore)
+            if before is not None:
+                before.unsubscribe()
+
+        self.node._call(tell)
+
+    # what is asked for on behalf of others ---------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Begin anew with what is wanted; it is asked for until `ask`."""
+        self._stale |= self._wanted.keys()
+        self._wanted = {}
+
+    def want(self, interests: Iterable[Interest], border: Border, change: int = 1) -> None:
+        """Take note that another bus wants something, or no longer.
+
+        Args:
+            interests: what.
+            border: says what may go there.
+            change: 1, or -1.
+        """
+        for pattern, group in interests:
+            for narrowed in border.narrow(pattern):
+                interest = narrowed, group
+                self._wanted[interest] = self._wanted.get(interest, 0) + change
+                self._stale.add(interest)
+
+    def ask(self, policies: dict[str, str]) -> None:
+        """Ask for what is wanted, and for nothing else.
+
+        Args:
+            policies: of each queue group, how members are picked.
+        """
+        if self._stale:
+            self.policies = policies
+            self.node._call(self._change)
+        if self._stale:
+            self._on_news()
+
+    def _change(self) -> None:
+        """Subscribe and unsubscribe for a while: the node has other things to do as well."""
+        ends = time.monotonic() + _SLICE
+        while self._stale and time.monotonic() < ends:
+            interest = self._stale.pop()
+            pattern, group = interest
+            policy = self.policies.get(group, "turn") if self._wanted.get(interest) else None
+            if policy is None:
+                self._wanted.pop(interest, None)
+            before = self.asked.get(interest)
+            if before is not None and before[0] == policy:
+                continue
+            if policy is not None:
+                self.asked[interest] = policy, self._begin(pattern, group, policy)
+            elif before is not None:
+                del self.asked[interest]
+            if before is not None:
+                before[1].unsubscribe()
+
+    def _begin(self, pattern: Pattern, group: str, policy: str) -> Any:
+        return self.node._sub.subscribe(
+            pattern,
+            handler=partial(self._take, group),
+            group=group or None,
+            policy=policy,  # type: ignore[arg-type]
+        )
+
+    def _take(self, group: str, message: Message) -> None:
+        # Each subscription that matches is given the same message.
+        if message is not self._passed and self._cross is not None:
+            self._passed = message
+            self._cross(self, group, message)
+
+    def _note_loss(self, gap: Gap) -> None:
+        if self._lose is not None:
+            self._lose(self, gap.count)
+
+    # what comes from others ------------------------------------------------------------------------------
+
+    def pass_on(self, subject: Any, content: Any, extras: dict[str, Any], group: str) -> bool:
+        """Publish on this bus what came from another; see `NodePublishing.pass_on`."""
+        return self.node._main.pass_on(subject, content, extras, group)
+
+    def report_loss(self, count: int | None) -> None:
+        """Have peers find that messages are missing."""
+        with suppress(ClosedError):
+            self.node._main.report_loss(count)
+
+    def close(self) -> None:
+        """Leave the bus."""
+        self.is_open = False
+        self.node.close()
+
+
+def _ignore(_: Message) -> None:
+    """Take a message that nobody sends."""
+
+
+def _patterns(allow: Any) -> tuple[Pattern, ...]:
+    given = [allow] if isinstance(allow, (str, bytes, Pattern)) else list(allow)
+    return tuple(one if isinstance(one, Pattern) else parse(one) for one in given)
