@@ -152,6 +152,7 @@ class NodeOpening(Told):
         assert found is not None
         codec = NodeCodec(found)
         self._context = self._context_class()
+        nearby = None
         try:
             options: dict[str, Any] = self._options | {
                 "context": self._context,
@@ -172,6 +173,8 @@ class NodeOpening(Told):
             self._servers = {one: self._dial_server(one) for one in config.nameserver}
         except BaseException:
             self._context.destroy(0)
+            if nearby is not None:
+                nearby.remove()
             raise
 
     def _make_publisher(self, origin: bytes, options: dict[str, Any]) -> NodePublishing:
