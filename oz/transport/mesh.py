@@ -39,8 +39,8 @@ REDIAL_AFTER = 2.0
 """Seconds without an answer after which a peer is connected to anew: what refused once is not tried."""
 
 MISSES = 4
-"""Looks in a row at which a publisher was not heard since the last, after which it counts as silent; its heart
-beats every second. Not seconds: of a process that stood still itself, nobody else was silent."""
+"""Looks in a row at which nothing new had come of a publisher, after which it counts as silent; its heart
+beats every second. Not seconds: while a process stood still itself, nobody else was silent."""
 
 LINGER = 2.0
 """Seconds for which a node that has left is still listened to: what it sent last is on its way."""

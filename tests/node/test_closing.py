@@ -178,7 +178,7 @@ node.publish("b", 1)
         "",
         "del node",
         "import threading; threading.Thread(target=lambda: node.publish('b')).start()",
-        "node.subscribe('c', handler=lambda _: __import__('time').sleep(30)); node.publish('c'); node.flush()",
+        "import time; node.subscribe('c', handler=lambda _: time.sleep(30)); node.publish('c'); node.flush()",
         "sys.exit()",
     ],
 )

@@ -85,7 +85,19 @@ def test_applications_cannot_publish_what_is_ozs_own(make, subject):
 
 
 @pytest.mark.parametrize(
-    "pattern", [b"_", b"_IN", b"_O", "_INBOX.>", "_INBOX.*.1", "_INBOX", "_OZ.>", "_OZ.PEER.*", "_OZ.*.INFO", ["a", "_INBOX.x"]]
+    "pattern",
+    [
+        b"_",
+        b"_IN",
+        b"_O",
+        "_INBOX.>",
+        "_INBOX.*.1",
+        "_INBOX",
+        "_OZ.>",
+        "_OZ.PEER.*",
+        "_OZ.*.INFO",
+        ["a", "_INBOX.x"],
+    ],
 )
 def test_applications_cannot_listen_in_on_inboxes_and_nodes(make, pattern):
     with pytest.raises(oz.PatternError):
