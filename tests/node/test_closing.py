@@ -183,13 +183,8 @@ node.publish("b", 1)
     ],
 )
 def test_a_program_ends_that_has_not_closed_its_node(place, end):
-    began = time.monotonic()
     with started("-c", EXITS.format(end=end), place) as process:
         finished(process)
-    assert time.monotonic() - began < DEADLINE
-    # What it left behind is no socket that anybody waits for.
-    with oz.Node("next", directory=place) as node:
-        node.wait_ready(DEADLINE)
 
 
 def test_an_error_at_the_start_leaves_nothing(place):
