@@ -86,7 +86,7 @@ class Node(NodeBase):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._tasks: list[asyncio.Task[None]] = []
-        self._has_started = False
+        self._has_started = self._is_closing = False
 
     __init__.__doc__ = NodeBase.__init__.__doc__
 
@@ -346,13 +346,12 @@ class Node(NodeBase):
 
     async def close(self, *, drain: bool = True, timeout: float = 5.0) -> None:
         """Leave the bus; see `oz.Node.close`."""
-        if self._closed or not self._has_started or self._near._guard.is_foreign:
+        if self._is_closing or not self._has_started or self._near._guard.is_foreign:
             return
+        self._is_closing = True
         ends = time.monotonic() + timeout
         if drain:
             await self._drain(ends)
-        if self._closed:
-            return
         self._closed = True
         for endpoint, frame in self._say_goodbye():
             with suppress(zmq.ZMQError):

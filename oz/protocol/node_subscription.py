@@ -31,10 +31,17 @@ class NodeSubscription(Subscription):
         answer: Callable[[Message, Any, Any], Any],
     ) -> None:
         """For `subscribe`."""
-        super().__init__(patterns, queue.put, cancel, max_messages)
+        is_counted = max_messages is not None and hasattr(queue, "end")
+        super().__init__(patterns, self._put_last if is_counted else queue.put, cancel, max_messages)
         self.queue = queue
         self.group = group
         self.answer = answer
+
+    def _put_last(self, message: Message) -> None:
+        self.queue.put(message)
+        if self.left == 0:
+            # Only now: whoever receives is to have the last message before the end.
+            self.queue.end()
 
     @property
     def waiting(self) -> int:

@@ -46,6 +46,11 @@ class IOThread:
         """Start."""
         self._thread.start()
 
+    def abandon(self) -> None:
+        """Never start; release what it has."""
+        self._bell.close()
+        self._ringer.close()
+
     @property
     def bell(self) -> int:
         """The descriptor that becomes readable when there is something to do."""

@@ -9,6 +9,7 @@ from time import monotonic
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.lanes import Lanes
+from oz.transport.guard import Guard
 
 
 class Mailbox:
@@ -23,7 +24,7 @@ class Mailbox:
             lanes: its own, with one lane.
             dropped: is called with how many messages were let go, and the message that came.
         """
-        self._arrived = threading.Condition()
+        self._arrived = threading.Condition(Guard())  # type: ignore[arg-type]
         lanes.lock = self._arrived
         self._lanes = lanes
         self._lane = lanes.lanes[0]
@@ -61,6 +62,7 @@ class Mailbox:
         Raises:
             Timeout: none came in so many seconds.
             ClosedError: the subscription has ended, and nothing is left.
+            OwnershipError: it was made before a fork, in the parent process.
         """
         ends = None if timeout is None else monotonic() + timeout
         with self._arrived:

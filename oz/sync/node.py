@@ -81,10 +81,15 @@ class Node(Requesting):
         super().__init__(*args, **options)
         self._handlers = Handlers(self.configuration.threads)
         self._news = threading.Condition()
+        self._closing = threading.Lock()
         self._told = self._make_queue(self._call_on_peer, Lanes(), self._on_dropped)
         self._poller = zmq.Poller()
         self._io = IOThread(f"oz-node-{self.name}", self._turn)
-        self._open()
+        try:
+            self._open()
+        except BaseException:
+            self._io.abandon()
+            raise
         self._poller.register(self._io.bell, zmq.POLLIN)
         self._poller.register(self._sub, zmq.POLLIN)
         for dealer in self._servers.values():
@@ -319,7 +324,7 @@ class Node(Requesting):
             drain: first stop asking, have handlers handle what has come, and send what they publish.
             timeout: seconds for all of it.
         """
-        if self._closed or self._near._guard.is_foreign:
+        if self._near._guard.is_foreign or not self._closing.acquire(blocking=False):
             return
         ends = time.monotonic() + timeout
         if drain:

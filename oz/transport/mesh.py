@@ -39,8 +39,8 @@ REDIAL_AFTER = 2.0
 """Seconds without an answer after which a peer is connected to anew: what refused once is not tried."""
 
 MISSES = 4
-"""Looks in a row at which a publisher was not heard since the last, after which it counts as silent; its heart
-beats every second. Not seconds: of a process that stood still itself, nobody else was silent."""
+"""Looks in a row at which nothing new had come of a publisher, after which it counts as silent; its heart
+beats every second. Not seconds: while a process stood still itself, nobody else was silent."""
 
 LINGER = 2.0
 """Seconds for which a node that has left is still listened to: what it sent last is on its way."""
@@ -256,10 +256,11 @@ class Mesh:
     def _connect(self, peer: Announcement, now: float) -> None:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
             self._forgotten.pop(origin, None)
-            if endpoint in self._leaving:
+            if self._leaving.pop(endpoint, None) is not None and self._dialled.get(endpoint) != peer.uuid:
                 self._hang_up(endpoint)
-            if endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
-                # Of a node that was here before; whether that connection stands is seen when it is checked.
+                self._dial(endpoint, peer, now)
+            elif endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
+                # It was here before, or another was; whether that connection stands is seen by what comes.
                 self._dialled[endpoint] = peer.uuid
                 self._dialled_at.setdefault(endpoint, now)
             elif self._is_silent(origin):
@@ -278,6 +279,8 @@ class Mesh:
         if now < self._check_at:
             return
         self._check_at = now + CHECK_EVERY
+        # A link may stand on which nothing comes, and something again.
+        self._is_stale = True
         for peer in self.membership.known:
             for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
                 heard_at = self._sub.heard_at(origin)
@@ -288,8 +291,6 @@ class Mesh:
                 if is_due and endpoint not in self._seeds and self._is_silent(origin):
                     self._hang_up(endpoint)
                     self._dial(endpoint, peer, now)
-            if self._has_fallen_silent(peer) == self.membership.is_linked(peer.uuid):
-                self._is_stale = True
 
     def _is_silent(self, origin: bytes) -> bool:
         """Tell whether a publisher has not been heard for long, or never."""

@@ -46,19 +46,20 @@ class Nearby:
 
     __slots__ = ("_begins", "_directory", "path")
 
-    def __init__(self, directory: Path, bus: str, uuid: bytes) -> None:
+    def __init__(self, directory: Path, bus: str, uuid: bytes, host: bytes) -> None:
         """Name this node's own.
 
         Args:
             directory: it is there, and nobody else may write to it.
             bus: the bus; those of others are passed over.
             uuid: of the node.
+            host: what `host_id` gives; nodes of others, which may share the directory, are passed over too.
 
         Raises:
             ValueError: the path would be too long for a socket.
         """
         self._directory = directory
-        self._begins = f"{hashlib.blake2b(bus.encode(), digest_size=6).hexdigest()}-"
+        self._begins = f"{hashlib.blake2b(host + bus.encode(), digest_size=6).hexdigest()}-"
         self.path = directory / f"{self._begins}{uuid.hex()[:16]}{_SUFFIX}"
         if len(os.fsencode(self.path)) > LONGEST_PATH:
             raise ValueError(

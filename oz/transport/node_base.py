@@ -21,11 +21,10 @@ from oz.protocol.lanes import Lanes
 from oz.protocol.membership import Act
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
-from oz.protocol.requests import owner
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
-from oz.transport.node_opening import NodeOpening
 from oz.transport.node_sockets import near_origin, wide_origin
+from oz.transport.replying import Replying
 from oz.transport.socket import end_context
 from oz.transport.terms import check_count, check_terms
 from oz.wire.keys import Terms
@@ -37,12 +36,6 @@ _log = logging.getLogger("oz.node")
 TICK = 0.1
 """Seconds between two looks at what is due."""
 
-PARKED = 2.0
-"""Seconds for which a reply waits for its requester to be connected."""
-
-MOST_PARKED = 10_000
-"""Replies that wait so at most."""
-
 _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
 
 
@@ -53,7 +46,7 @@ def _ignore(count: int, message: Message) -> None:
     """Take note of nothing."""
 
 
-class NodeBase(NodeOpening):
+class NodeBase(Replying):
     """A node without its thread or loop."""
 
     # what the shells do ----------------------------------------------------------------------------------
@@ -227,35 +220,6 @@ class NodeBase(NodeOpening):
             f"nobody on bus {self.bus!r} has a subscription for {subject!r}; "
             f"{len(self._membership.up)} peers are up"
         )
-
-    # replies ---------------------------------------------------------------------------------------------
-
-    def _answer(self, message: Message, payload: Any, headers: Any) -> None:
-        """Publish a reply; one whose requester is not connected yet waits for it for a while."""
-        inbox = message.reply_to
-        assert inbox is not None
-        publisher = self._publisher_for(inbox)
-        self._stats.replies += 1
-        if publisher.interest(inbox) or owner(inbox) is None:
-            self._send_reply(publisher, inbox, payload, headers)
-        elif len(self._parked) >= MOST_PARKED:
-            self._stats.replies_dropped += 1
-        else:
-            self._parked.append((time.monotonic() + PARKED, inbox, payload, headers))
-
-    def _send_reply(self, publisher: Any, inbox: str, payload: Any, headers: Any) -> None:
-        if publisher._outlet.publish(publisher, inbox, payload, headers) is not None:
-            self._stats.replies_dropped += 1
-
-    def _send_parked(self, now: float) -> None:
-        for _ in range(len(self._parked)):
-            until, inbox, payload, headers = self._parked.popleft()
-            if self._main.interest(inbox):
-                self._send_reply(self._main, inbox, payload, headers)
-            elif now >= until:
-                self._stats.replies_dropped += 1
-            else:
-                self._parked.append((until, inbox, payload, headers))
 
     # subscribing -----------------------------------------------------------------------------------------
 

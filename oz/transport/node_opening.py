@@ -152,6 +152,7 @@ class NodeOpening(Told):
         assert found is not None
         codec = NodeCodec(found)
         self._context = self._context_class()
+        nearby = None
         try:
             options: dict[str, Any] = self._options | {
                 "context": self._context,
@@ -172,6 +173,8 @@ class NodeOpening(Told):
             self._servers = {one: self._dial_server(one) for one in config.nameserver}
         except BaseException:
             self._context.destroy(0)
+            if nearby is not None:
+                nearby.remove()
             raise
 
     def _make_publisher(self, origin: bytes, options: dict[str, Any]) -> NodePublishing:
@@ -180,13 +183,18 @@ class NodeOpening(Told):
     def _meeting_place(self) -> Nearby | None:
         """Make the place where nodes of this host meet; one that does not need it goes without."""
         config = self.configuration
+        self._host = self._host_id(None)
         try:
-            return Nearby(private_directory(config.directory), self.bus, self.uuid)
+            directory = private_directory(config.directory)
+            host = self._host_id(directory)
+            nearby = Nearby(directory, self.bus, self.uuid, host)
         except (ConfigurationError, ValueError):
             if not (config.nameserver or config.peers or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
             return None
+        self._host = host
+        return nearby
 
     def _make_wide(self, options: dict[str, Any]) -> NodePublishing | None:
         config = self.configuration
@@ -211,7 +219,7 @@ class NodeOpening(Told):
             name=self.name,
             bus=self.bus,
             host=socket.gethostname()[:200],
-            host_id=self._host_id(nearby),
+            host_id=self._host,
             pid=os.getpid(),
             endpoints=advertised(bound, self._advertise or address_towards(others)),
             near=nearby.endpoint if nearby is not None else None,
@@ -240,8 +248,8 @@ class NodeOpening(Told):
                 self._sub.dial(one, stop=FOR_EVER)
         self._mesh.start(time.monotonic())
 
-    def _host_id(self, nearby: Nearby | None) -> bytes:
-        return host_id(Path(self.configuration.directory) if nearby is not None else None)
+    def _host_id(self, directory: Path | None) -> bytes:
+        return host_id(directory)
 
     def _dial_server(self, endpoint: str) -> Any:
         dealer = self._context.socket(zmq.DEALER)

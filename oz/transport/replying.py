@@ -1,0 +1,51 @@
+"""How a node answers: a reply is published to the inbox of whoever asked."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from oz.message import Message
+from oz.protocol.requests import owner
+from oz.transport.node_opening import NodeOpening
+
+PARKED = 2.0
+"""Seconds for which a reply waits for its requester to be connected."""
+
+MOST_PARKED = 10_000
+"""Replies that wait so at most."""
+
+
+class Replying(NodeOpening):
+    """The part of a node that publishes replies."""
+
+    def _publisher_for(self, subject: Any) -> Any:
+        """Say which publisher a subject goes out by."""
+        raise NotImplementedError
+
+    def _answer(self, message: Message, payload: Any, headers: Any) -> None:
+        """Publish a reply; one whose requester is not connected yet waits for it for a while."""
+        inbox = message.reply_to
+        assert inbox is not None
+        publisher = self._publisher_for(inbox)
+        self._stats.replies += 1
+        if publisher.interest(inbox) or owner(inbox) is None:
+            self._send_reply(publisher, inbox, payload, headers)
+        elif len(self._parked) >= MOST_PARKED:
+            self._stats.replies_dropped += 1
+        else:
+            self._parked.append((time.monotonic() + PARKED, inbox, payload, headers))
+
+    def _send_reply(self, publisher: Any, inbox: str, payload: Any, headers: Any) -> None:
+        if publisher._outlet.publish(publisher, inbox, payload, headers) is not None:
+            self._stats.replies_dropped += 1
+
+    def _send_parked(self, now: float) -> None:
+        for _ in range(len(self._parked)):
+            until, inbox, payload, headers = self._parked.popleft()
+            if self._main.interest(inbox):
+                self._send_reply(self._main, inbox, payload, headers)
+            elif now >= until:
+                self._stats.replies_dropped += 1
+            else:
+                self._parked.append((until, inbox, payload, headers))

@@ -1,0 +1,286 @@
+"""The node for asyncio: what threads do there is done here by tasks."""
+
+import asyncio
+import os
+import threading
+import time
+
+import pytest
+
+import oz
+import oz.asyncio
+from waiting import DEADLINE
+
+Node = oz.asyncio.Node
+
+
+async def until(condition, timeout=DEADLINE):
+    ends = time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < ends
+        await asyncio.sleep(0.005)
+    return value
+
+
+async def met(*nodes):
+    for node in nodes:
+        await node.wait_for_peers({one.name for one in nodes} - {node.name}, timeout=DEADLINE)
+    for node in nodes:
+        await node.wait_ready(DEADLINE)
+
+
+def run(main):
+    """Run it; nothing is left of it."""
+    threads = threading.active_count()
+    asyncio.run(asyncio.wait_for(main(), 50))
+    assert threading.active_count() <= threads
+
+
+def test_nodes_of_a_loop_and_of_threads_speak_with_each_other(make, place):
+    def main():
+        threaded = make("threaded")
+        threaded.subscribe("svc", handler=lambda message: message.reply([message.payload]))
+        return threaded
+
+    threaded = main()
+
+    async def speak():
+        async with Node("looped", directory=place) as node:
+
+            async def answer(message):
+                await message.reply({"got": message.payload}, headers={"by": "looped"})
+
+            node.subscribe("svc.async", handler=answer)
+            got = node.subscribe("a.*")
+            await node.wait_for_peers("threaded", timeout=DEADLINE)
+            await node.wait_ready(DEADLINE)
+            await asyncio.to_thread(threaded.wait_ready, DEADLINE)
+            threaded.publish("a.1", 1)
+            assert (await got.receive(DEADLINE)).payload == 1
+            assert (await node.request("svc", 2, timeout=DEADLINE)).payload == [2]
+            reply = await asyncio.to_thread(threaded.request, "svc.async", 3, timeout=DEADLINE)
+            assert (reply.payload, reply.headers) == ({"got": 3}, {"by": "looped"})
+            with pytest.raises(oz.NoResponders):
+                await node.request("nobody", timeout=DEADLINE)
+
+    asyncio.run(speak())
+
+
+def test_request_many_and_late_replies(place):
+    async def main():
+        async with Node("a", directory=place) as a, Node("b", directory=place) as b:
+            b.subscribe("svc", handler=lambda message: [message.reply(number) for number in range(3)])
+            await met(a, b)
+            got = [one.payload async for one in a.request_many("svc", timeout=DEADLINE, limit=2)]
+            assert got == [0, 1]
+            await until(lambda: a.stats.late_replies == 1)
+            assert [one.payload async for one in a.request_many("svc", timeout=0.3)] == [0, 1, 2]
+            assert not len(a._requests)
+
+    run(main)
+
+
+def test_a_request_that_is_cancelled_waits_no_more(place):
+    async def main():
+        async with Node("a", directory=place) as node:
+            node.subscribe("svc", handler=lambda message: None)
+            asking = asyncio.create_task(node.request("svc", timeout=None))
+            await until(lambda: len(node._requests) == 1)
+            asking.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await asking
+            assert len(node._requests) == 0
+
+    run(main)
+
+
+def test_on_peer_and_advisories_may_be_async(place):
+    told = []
+
+    async def on_peer(peer, what):
+        await asyncio.sleep(0)
+        told.append((peer.name, what))
+
+    async def main():
+        async with Node("a", directory=place, on_peer=on_peer) as node:
+            advisories = node.subscribe("_OZ.ADVISORY.>")
+            async with Node("b", directory=place):
+                await node.wait_for_peers(1, timeout=DEADLINE)
+            await until(lambda: told == [("b", "up"), ("b", "left")])
+            assert (await advisories.receive(DEADLINE)).payload.kind == "peer_up"
+            assert node.peers == []
+
+    run(main)
+
+
+def test_a_handler_that_raises_and_a_slow_one_harm_no_one(place):
+    async def main():
+        async with Node("a", directory=place) as node:
+            go = asyncio.Event()
+            quick = node.subscribe("a")
+
+            async def fail(_):
+                raise ValueError("on purpose")
+
+            async def slow(_):
+                await go.wait()
+
+            node.subscribe("a", handler=fail)
+            late = node.subscribe("a", handler=slow, max_waiting=10)
+            await node.wait_ready(DEADLINE)
+            for number in range(100):
+                await node.publish("a", number)
+            assert [(await quick.receive(DEADLINE)).payload for _ in range(100)] == list(range(100))
+            await until(lambda: node.stats.failed == 100)
+            # The first was being handled, or it waited too.
+            assert late.dropped in (89, 90)
+            go.set()
+
+    run(main)
+
+
+def test_receiving_that_is_cancelled_loses_nothing(place):
+    async def main():
+        async with Node("a", directory=place) as node:
+            mailbox = node.subscribe("a")
+            await node.wait_ready(DEADLINE)
+            got = []
+            for number in range(50):
+                await node.publish("a", number)
+            while len(got) < 50:
+                try:
+                    async with asyncio.timeout(0.001 * (len(got) % 3)):
+                        got.append((await mailbox.receive()).payload)
+                except TimeoutError:
+                    await asyncio.sleep(0)
+            assert got == list(range(50))
+            with pytest.raises(oz.Timeout):
+                await mailbox.receive(0)
+
+    run(main)
+
+
+def test_closing_ends_iteration_and_waiting(place):
+    async def main():
+        node = await Node("a", directory=place).start()
+        mailbox = node.subscribe("a")
+
+        async def read():
+            return [message.payload async for message in mailbox]
+
+        reading = asyncio.create_task(read())
+        waiting = asyncio.create_task(node.wait_for_peers(3))
+        await node.wait_ready(DEADLINE)
+        await node.publish("a", 1)
+        await asyncio.gather(node.close(), node.close())
+        await node.close()
+        assert await reading == [1]
+        with pytest.raises(oz.ClosedError):
+            await waiting
+        for call in (node.publish("a"), node.request("a"), node.wait_ready(1), mailbox.receive(1)):
+            with pytest.raises(oz.ClosedError):
+                await call
+
+    run(main)
+
+
+def test_a_handler_may_close_its_own_node(place):
+    async def main():
+        node = await Node("a", directory=place).start()
+        done = asyncio.Event()
+
+        async def handler(_):
+            await node.close(timeout=DEADLINE)
+            done.set()
+
+        node.subscribe("a", handler=handler)
+        await node.wait_ready(DEADLINE)
+        await node.publish("a")
+        await asyncio.wait_for(done.wait(), DEADLINE)
+
+    run(main)
+
+
+def test_a_node_whose_tasks_are_cancelled_closes_in_time(place):
+    """As `asyncio.run` does when a program is interrupted."""
+
+    async def main():
+        async with Node("a", directory=place) as node:
+            node.subscribe("a", handler=lambda message: None)
+            await node.wait_ready(DEADLINE)
+            assert node._tasks
+            for task in asyncio.all_tasks():
+                if task.get_name().startswith("oz"):
+                    task.cancel()
+            await asyncio.sleep(0)
+            began = time.monotonic()
+            await node.close(timeout=1.0)
+            assert time.monotonic() - began < 4
+
+    run(main)
+
+
+def test_what_is_cancelled_within_async_with_leaves_nothing(place):
+    async def main():
+        async def use():
+            async with Node("a", directory=place) as node:
+                await node.wait_for_peers(1)
+
+        using = asyncio.create_task(use())
+        await until(lambda: os.path.exists(place) and os.listdir(place))
+        await asyncio.sleep(0.05)
+        using.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await using
+        assert os.listdir(place) == []
+
+    run(main)
+
+
+def test_joining_that_is_cancelled_leaves_nothing(place):
+    async def main():
+        node = Node("a", directory=place, nameserver="tcp://127.0.0.1:1")
+        joining = asyncio.create_task(node.start())
+        await until(lambda: os.path.exists(place) and os.listdir(place))
+        joining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await joining
+        assert os.listdir(place) == []
+
+    run(main)
+
+
+def test_before_it_has_joined_a_node_says_so(place):
+    async def main():
+        node = Node("a", directory=place)
+        with pytest.raises(oz.ClosedError, match="has not joined yet"):
+            await node.publish("a")
+        with pytest.raises(oz.ClosedError, match="has not joined yet"):
+            node.subscribe("a")
+        assert node.peers == []
+        repr(node)
+        await node.close()
+
+    run(main)
+
+
+def test_nothing_is_left_after_many_rounds(place):
+    async def round_trip():
+        async with Node("a", directory=place) as a, Node("b", directory=place) as b:
+            b.subscribe("svc", handler=lambda message: message.reply(1))
+            await met(a, b)
+            assert (await a.request("svc", timeout=DEADLINE)).payload == 1
+
+    def left():
+        return threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+    async def main():
+        for _ in range(3):
+            await round_trip()
+        before = left()
+        for _ in range(15):
+            await round_trip()
+        await until(lambda: left()[0] <= before[0] and left()[1] <= before[1])
+        assert os.listdir(place) == []
+
+    asyncio.run(main())
