@@ -9,9 +9,6 @@ from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
-import msgpack
-
-from oz.configuration import Configuration, Setting
 from oz.errors import ClosedError
 from oz.message import Gap, Message
 from oz.protocol import tree
@@ -20,7 +17,6 @@ from oz.protocol.outgoing import OutStream
 from oz.protocol.tree import Offer
 from oz.subjects.pattern import Pattern, compile, parse
 from oz.sync.node import Node
-from oz.wire.naming import Announcement
 
 _SLICE = 0.05  # seconds of a node's thread at a time
 
@@ -57,6 +53,18 @@ class ForwarderStats:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
+class _Bytes:
+    """Payloads pass as they are, whatever the codec of applications."""
+
+    @staticmethod
+    def encode(value: Any) -> bytes:
+        return bytes(value)
+
+    @staticmethod
+    def decode(payload: bytes) -> bytes:
+        return payload
+
+
 class SideNode(Node):
     """The node of one side."""
 
@@ -74,30 +82,7 @@ class SideNode(Node):
         self._on_news = on_news
         self._on_loss = on_loss
         # Its own publications are what came from another bus, and must not go back.
-        super().__init__(dialect="zmq", echo=False, **options)
-
-    def _configure(self, configuration: Configuration, **rest: Any) -> None:
-        # Payloads pass as they are, whatever the codec of applications.
-        self.configuration = Configuration(
-            tuple(
-                Setting(name, None if name == "codec" else getattr(configuration, name), source)
-                for name, source in configuration.sources.items()
-            )
-        )
-        super()._configure(self.configuration, **rest)
-
-    # Nodes tell each other of peers in their codec: this is for those that have the one they have by default.
-
-    def _introduce(self, peer: Announcement, text: str) -> None:
-        told = msgpack.packb(text)
-        self._main._outlet.publish(self._main, f"_OZ.NAMING.{peer.uuid.hex()}", told)
-
-    def _hear_of(self, message: Message) -> None:
-        text = message.payload
-        with suppress(ValueError, msgpack.UnpackException):
-            text = msgpack.unpackb(text)
-        if isinstance(text, (str, bytes)):
-            self._mesh.hear_of(text, time.monotonic())
+        super().__init__(dialect="zmq", codec=_Bytes(), echo=False, **options)
 
     def _on_interest(self) -> None:
         super()._on_interest()
