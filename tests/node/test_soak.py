@@ -54,7 +54,7 @@ def test_nodes_that_come_and_go_lose_nothing_and_leave_nothing(place, nameserver
             thread.outcome(DEADLINE * 2)
         wanted = sorted([node.name, number] for node in nodes for number in range(count))
         for own in got.values():
-            until(lambda own=own: len(own) >= len(wanted))
+            until(lambda own=own, wanted=wanted: len(own) >= len(wanted))
             assert sorted(own) == wanted
         assert [node.stats.lost for node in nodes] == [0] * len(nodes)
         draw.shuffle(nodes)
@@ -67,7 +67,8 @@ def test_nodes_that_come_and_go_lose_nothing_and_leave_nothing(place, nameserver
 
         closing = []
         for node in nodes:
-            closing.append(Thread(lambda node=node, drain=draw.random() < 0.8: close(node, drain)))
+            drain = draw.random() < 0.8
+            closing.append(Thread(lambda node=node, drain=drain: close(node, drain)))
             if not at_once:
                 closing[-1].outcome()
         for thread in closing:
