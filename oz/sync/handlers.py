@@ -158,8 +158,12 @@ class Handlers(HandlersBase):
         self._threads.add(thread)
         try:
             thread.start()
-        except RuntimeError:
+        except RuntimeError as error:
             self._threads.discard(thread)
+            if "interpreter shutdown" in str(error):
+                # From Python 3.12 on, while a program ends that has closed nothing: nobody handles any more.
+                self._is_closed = True
+                return
             if not self._threads:
                 raise
             _log.warning("no more than %d threads can be had for handlers", len(self._threads))

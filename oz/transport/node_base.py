@@ -35,9 +35,7 @@ _log = logging.getLogger("oz.node")
 
 TICK = 0.1
 """Seconds between two looks at what is due."""
-
 _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
-
 
 OnDropped = Callable[[int, Message], None]
 

@@ -200,10 +200,15 @@ class NodeOpening(Told):
         config = self.configuration
         others = [*config.nameserver, *config.peers]
         is_near = all(one.startswith(("ipc://", "inproc://")) for one in others)
-        if not config.bind and is_near:
+        far = [one for one in config.bind if one.startswith("tcp://")]
+        for endpoint in config.bind:
+            if endpoint not in far:
+                # Nobody but processes of this host can come there.
+                self._near.bind(endpoint)
+        if not far and is_near:
             return None
         wide = self._make_publisher(wide_origin(self.uuid), options)
-        for endpoint in config.bind or (f"tcp://{address_towards(others)}:*",):
+        for endpoint in far or (f"tcp://{address_towards(others)}:*",):
             wide.bind(endpoint)
         self._bound = tuple(wide._endpoints)
         wide.bind(f"inproc://{self.uuid.hex()}.wide")

@@ -95,6 +95,22 @@ def test_nodes_with_and_without_a_seed_of_one_host_meet(make, met):
     met(alone, bound)
 
 
+@pytest.mark.parametrize("looks", [True, False])
+def test_a_node_bound_to_a_local_socket_is_found_there_and_in_the_directory(
+    make, met, gathered, place, looks
+):
+    endpoint = f"ipc://{place}.socket"
+    bound = make("bound", bind=endpoint)
+    other = make("other", **({} if looks else {"peers": endpoint}))
+    got = gathered()
+    for node in (bound, other):
+        node.subscribe("a", handler=got)
+    met(bound, other)
+    bound.publish("a", 1)
+    other.publish("a", 2)
+    assert sorted(got.wait(4)) == [1, 1, 2, 2]
+
+
 def test_nodes_of_different_buses_do_not_meet(make, met, gathered, nameserver):
     got = gathered()
     pairs = [
