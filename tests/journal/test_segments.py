@@ -21,6 +21,7 @@ def test_a_new_segment_begins_when_the_present_one_is_large_enough(tmp_path):
     with Writer(tmp_path, segment_bytes=10_000) as writer:
         for _ in range(30):
             writer.append([("a", bytes(1000))])
+        settle(writer)
         sizes = [entry.end_offset - entry.first_offset for _, entry in Journal(tmp_path).segments() if entry]
     assert len(sizes) > 3
     assert set(sizes) == {sizes[0]}
