@@ -36,7 +36,7 @@ def be_a_node(pipe: Connection, nameserver: str, directory: str, others: int) ->
     pipe.send("imported")
     pipe.recv()
     with oz.Node(nameserver=nameserver, directory=directory, join_timeout=60) as node:
-        node.subscribe("ask.me", handler=lambda one: one.reply(one.payload))
+        node.subscribe("ask.me", handler=lambda one: one.reply(one.payload), group="answering")
         node.wait_for_peers(others, timeout=60)
         node.wait_ready(timeout=60)
         pipe.send(time.monotonic())
