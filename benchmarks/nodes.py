@@ -121,13 +121,14 @@ def answer_plainly(pipe: Connection) -> None:
             socket.send(payload)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Measure meshes of some sizes."""
+    multiprocessing.set_start_method("spawn", force=True)
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--nodes", type=int, nargs="+", default=[5, 20])
     options.add_argument("--seconds", type=float, default=10.0, help="of idleness")
     options.add_argument("--requests", type=int, default=2_000)
-    chosen = options.parse_args()
+    chosen = options.parse_args(arguments)
     print(machine.describe(), flush=True)
     for place, count in enumerate(chosen.nodes):
         mesh(count, chosen.seconds, 0 if place else chosen.requests)
@@ -135,5 +136,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    multiprocessing.set_start_method("spawn")
     main()

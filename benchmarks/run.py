@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import beside_pyzmq
+import nodes
 import pattern_index
 import recording
 
@@ -13,3 +14,4 @@ if __name__ == "__main__":
     routing.main([])
     pattern_index.main()
     recording.main([])
+    nodes.main([])

@@ -131,12 +131,7 @@ class Node(NodeBase):
         self._stirred.set()
 
     def _changed(self) -> None:
-        self._is_new = True
-
-    def _tell_peer(self, peer: Announcement, what: str) -> None:
-        if self._tells_peer is not None:
-            told: Any = (peer, what)
-            self._told.put(told)
+        """Do nothing: `_attend` tells those who wait, as that is awaited."""
 
     async def _receive(self) -> None:
         """Have handlers given what comes; nothing here is for anybody else."""

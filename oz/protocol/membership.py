@@ -55,7 +55,7 @@ class _Known:
 class Membership:
     """The peers of one node."""
 
-    __slots__ = ("_gone", "_known", "_lost_after", "_own", "strangers")
+    __slots__ = ("_gone", "_known", "_lost_after", "_own")
 
     def __init__(self, own: Announcement, lost_after: float) -> None:
         """Start alone.
@@ -68,7 +68,6 @@ class Membership:
         self._lost_after = lost_after
         self._known: dict[bytes, _Known] = {}
         self._gone: dict[bytes, tuple[float, Act]] = {}
-        self.strangers = 0
 
     @property
     def up(self) -> list[Announcement]:
@@ -79,10 +78,6 @@ class Membership:
     def known(self) -> list[Announcement]:
         """All that were heard of."""
         return [one.announced for one in self._known.values()]
-
-    def unlinked(self) -> list[Announcement]:
-        """Those that were heard of and whose link does not stand."""
-        return [one.announced for one in self._known.values() if not one.linked]
 
     def is_linked(self, uuid: bytes) -> bool:
         """Tell whether a peer's link stands."""
@@ -97,10 +92,7 @@ class Membership:
             now: monotonic seconds.
             by: the name server that vouches for it; None when a peer said so.
         """
-        if peer.uuid == self._own.uuid:
-            return []
-        if peer.bus != self._own.bus:
-            self.strangers += 1
+        if peer.uuid == self._own.uuid or peer.bus != self._own.bus:
             return []
         one = self._known.get(peer.uuid)
         if one is None:

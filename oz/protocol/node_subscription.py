@@ -52,7 +52,3 @@ class NodeSubscription(Subscription):
     def dropped(self) -> int:
         """Messages that were let go because too many waited."""
         return int(self.queue.dropped)
-
-    def unsubscribe(self) -> None:
-        """End it: nothing more is delivered, not even what waits. A second call does nothing."""
-        super().unsubscribe()

@@ -10,43 +10,19 @@ from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.lanes import Lanes
 from oz.transport.guard import Guard
+from oz.transport.mailbox_base import MailboxBase
 
 
-class Mailbox:
+class Mailbox(MailboxBase):
     """A queue of messages for one or several threads that receive."""
 
-    __slots__ = ("_arrived", "_dropped", "_is_closed", "_lane", "_lanes")
+    __slots__ = ("_arrived",)
 
     def __init__(self, lanes: Lanes, dropped: Callable[[int, Message], None]) -> None:
-        """Start empty.
-
-        Args:
-            lanes: its own, with one lane.
-            dropped: is called with how many messages were let go, and the message that came.
-        """
+        """Start empty; the arguments are those of `MailboxBase`."""
+        super().__init__(lanes, dropped)
         self._arrived = threading.Condition(Guard())  # type: ignore[arg-type]
         lanes.lock = self._arrived
-        self._lanes = lanes
-        self._lane = lanes.lanes[0]
-        self._dropped = dropped
-        self._is_closed = False
-
-    @property
-    def waiting(self) -> int:
-        """Messages that wait."""
-        return len(self._lanes)
-
-    @property
-    def dropped(self) -> int:
-        """Messages that were let go because too many waited."""
-        return self._lanes.dropped
-
-    @property
-    def handled(self) -> int:
-        """Messages that were received."""
-        return self._lane.handled
-
-    failed = 0
 
     def put(self, message: Message) -> None:
         """Take a message in."""
@@ -79,16 +55,6 @@ class Mailbox:
     def drain(self, timeout: float | None = None) -> bool:
         """Nobody handles by itself what waits here: it is still to be received."""
         return True
-
-    def clear(self) -> int:
-        """Forget what waits; give how many messages that were."""
-        return self._lanes.clear()
-
-    def close(self) -> int:
-        """Forget what waits, and have those who receive know that nothing more comes."""
-        count = self._lanes.close()
-        self.end()
-        return count
 
     def end(self) -> None:
         """Have those who receive know that nothing more comes once it is empty."""

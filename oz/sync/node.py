@@ -124,11 +124,6 @@ class Node(Requesting):
         with self._news:
             self._news.notify_all()
 
-    def _tell_peer(self, peer: Announcement, what: str) -> None:
-        if self._tells_peer is not None:
-            told: Any = (peer, what)
-            self._told.put(told)
-
     def _turn(self, is_wanted: Callable[[], bool]) -> None:
         """Wait for something to do, and do it."""
         wait = 0.0 if is_wanted() or self._sub._has_some else max(0.0, self._tick_at - time.monotonic())
@@ -335,9 +330,7 @@ class Node(Requesting):
         self._io.stop(max(0.1, ends - time.monotonic()))
         for subscription in list(self._subscriptions):
             subscription.active = False
-            subscription.queue.end() if isinstance(
-                subscription.queue, Mailbox
-            ) else subscription.queue.close()
+            self._close_queue(subscription.queue)
         self._handlers.close(max(0.0, ends - time.monotonic()) if drain else 0)
         # With a drain the goodbye has been said, and answered by those who are there.
         self._sub.close(0, timeout=0 if drain else None)

@@ -47,6 +47,8 @@ def _ignore(count: int, message: Message) -> None:
 class NodeBase(Replying):
     """A node without its thread or loop."""
 
+    _told: Any
+
     # what the shells do ----------------------------------------------------------------------------------
 
     def _wake(self) -> None:
@@ -55,10 +57,6 @@ class NodeBase(Replying):
 
     def _changed(self) -> None:
         """Tell those who wait for peers or readiness to look again."""
-        raise NotImplementedError
-
-    def _tell_peer(self, peer: Announcement, what: str) -> None:
-        """Have the application's `on_peer` called."""
         raise NotImplementedError
 
     def _call(self, work: Callable[[], Any]) -> Any:
@@ -102,7 +100,7 @@ class NodeBase(Replying):
         return frames
 
     def _count_losses(self) -> None:
-        publishers = [one for one in (self._near, self._wide) if one is not None]
+        publishers = self._publishers()
         missed = sum(one.stats.missed for one in publishers)
         timed_out = self._sub.stats.timed_out + sum(one.stats.timed_out for one in publishers)
         dropped = self._sub.stats.dropped
@@ -138,6 +136,11 @@ class NodeBase(Replying):
 
     def _introduce(self, peer: Announcement, text: str) -> None:
         self._main._outlet.publish(self._main, f"_OZ.NAMING.{peer.uuid.hex()}", Introduction(text))
+
+    def _tell_peer(self, peer: Announcement, what: str) -> None:
+        """Have the application's `on_peer` called, one call after the other."""
+        if self._tells_peer is not None:
+            self._told.put((peer, what))
 
     def _call_on_peer(self, told: Any) -> Any:
         assert self._tells_peer is not None
