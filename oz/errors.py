@@ -36,6 +36,12 @@ class OzError(Exception):
     """The base of every error that oz raises."""
 
 
+def _shown(text: str | bytes) -> str:
+    """Write a text as Python would, but never more than a line of it."""
+    shown = repr(text)
+    return shown if len(shown) <= 120 else f"{shown[:100]}… ({len(text)} long)"
+
+
 class _InvalidText(OzError, ValueError):
     """Says what text broke which rule of which dialect, and where."""
 
@@ -49,10 +55,7 @@ class _InvalidText(OzError, ValueError):
         self.rule = rule
 
     def __str__(self) -> str:
-        shown = repr(self.text)
-        if len(shown) > 120:
-            shown = f"{shown[:100]}… ({len(self.text)} long)"
-        return f"{self.dialect} {self.kind} {shown}, position {self.position}: {self.rule}"
+        return f"{self.dialect} {self.kind} {_shown(self.text)}, position {self.position}: {self.rule}"
 
 
 class PatternError(_InvalidText):
@@ -95,8 +98,8 @@ class PatternTimeout(OzError, TimeoutError):
 
     def __str__(self) -> str:
         return (
-            f"pattern {self.pattern!r} took longer than {self.limit:g} s on subject {self.subject!r}; "
-            "write it without a repeat inside a repeat"
+            f"pattern {_shown(self.pattern)} took longer than {self.limit:g} s "
+            f"on subject {_shown(self.subject)}; write it without a repeat inside a repeat"
         )
 
 

@@ -59,7 +59,7 @@ def test_no_responders_is_known_at_once(pair):
         with pytest.raises(oz.NoResponders, match=r"nobody .* 'no.body'; 1 peers are up"):
             asks.request("no.body", timeout=DEADLINE)
         took.append(time.monotonic() - began)
-    assert min(took) < 0.1
+    assert min(took) < DEADLINE / 10
     assert asks.stats.no_responders == 5
 
 
