@@ -1,18 +1,27 @@
 """What one stream of a subscriber has asked of its publishers, in numbered chunks, and who has answered.
 
 The first subscriptions are declared one by one, so that each counts at once. When there are many, the rest
-are gathered into full chunks: a plain proxy drops what goes beyond its high-water mark, 1,000 keys.
+are gathered into full chunks: a plain proxy drops what goes beyond its high-water mark, 1,000 keys. In the
+same way the first few are taken back at once and the rest together, since what is left of a chunk has to be
+declared anew. Small chunks are put together when there are many: publishers name all in each answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from oz.protocol.subscriptions import Subscription
 from oz.wire.keys import CHUNK_SIZE, Declaration, Declared, Terms
 
 AT_ONCE = 32
 """So many subscriptions are declared one by one before the rest are gathered; receiving starts anew."""
+
+BACK_AT_ONCE = 4
+"""So many are taken back one by one before the rest are gathered; `tidy` starts anew."""
+
+SMALL = CHUNK_SIZE // 2
+MOST_SMALL = 64
+"""Bytes of patterns below which a chunk is small, and how many of those may stand side by side."""
 
 FIRST_PATIENCE, LONGEST_PATIENCE = 0.5, 8.0
 """Seconds for an answer before a chunk is declared again; doubled each time."""
@@ -78,11 +87,15 @@ class Declarations:
 
     __slots__ = (
         "_at_once",
+        "_back_at_once",
         "_gathered",
         "_greeted_at",
         "_greeting",
         "_next",
+        "_places",
+        "_shrunk",
         "_size",
+        "_small",
         "_stream",
         "_terms",
         "chunks",
@@ -94,11 +107,15 @@ class Declarations:
         self._terms = terms
         self._next = 1
         self._at_once = AT_ONCE
+        self._back_at_once = BACK_AT_ONCE
         self._gathered: list[tuple[Subscription, Declared]] = []
         self._size = 0
         self._greeting: bytes | None = None
         self._greeted_at: float | None = None
         self.chunks: dict[int, Chunk] = {}
+        self._places: dict[Subscription, set[int]] = {}
+        self._shrunk: set[int] = set()
+        self._small: set[int] = set()
 
     @property
     def last(self) -> int:
@@ -120,7 +137,7 @@ class Declarations:
             self._at_once -= 1
             return self._declare(members)
         self._gathered.extend(members)
-        self._size += sum(len(one.text) + 3 for _, one in members)
+        self._size += _size(members)
         return self._declare_gathered() if self._size >= CHUNK_SIZE else Wishes()
 
     def flush(self) -> Wishes:
@@ -133,12 +150,25 @@ class Declarations:
         return self._declare(gathered) if gathered else Wishes()
 
     def remove(self, subscription: Subscription) -> Wishes:
-        """Take back what a subscription wanted; the rest of its chunks is declared anew."""
-        self._gathered = [one for one in self._gathered if one[0] is not subscription]
+        """Take back what a subscription wanted; the rest of its chunks is declared anew, now or later."""
+        places = self._places.pop(subscription, None)
+        if places is None:
+            self._gathered = [one for one in self._gathered if one[0] is not subscription]
+            self._size = _size(self._gathered)
+            return Wishes()
+        for number in places:
+            chunk = self.chunks[number]
+            chunk.members = [one for one in chunk.members if one[0] is not subscription]
+        self._shrunk |= places
+        if self._back_at_once <= 0:
+            return Wishes()
+        self._back_at_once -= 1
+        return self._declare_shrunk()
+
+    def _declare_shrunk(self) -> Wishes:
         wishes = Wishes()
-        for number, chunk in list(self.chunks.items()):
-            if any(one is subscription for one, _ in chunk.members):
-                wishes.add(self._replace([number], without=subscription))
+        for number in list(self._shrunk):
+            wishes.add(self._replace([number], is_news=True))
         return wishes
 
     def renew(self, missing: Iterable[int], now: float) -> Wishes:
@@ -164,6 +194,18 @@ class Declarations:
             wishes.add(self._replace(overdue[False]))
         return wishes
 
+    def tidy(self, settled: Collection[int]) -> Wishes:
+        """Declare anew the chunks that have lost members, and put small ones together when there are many.
+
+        Args:
+            settled: the chunks that everybody has taken on.
+        """
+        self._back_at_once = BACK_AT_ONCE
+        if self._shrunk:
+            return self._declare_shrunk()
+        small = self._small.intersection(settled)
+        return self._replace(small, is_news=True) if len(small) > MOST_SMALL else Wishes()
+
     def greet(self, now: float) -> Wishes:
         """Declare an empty chunk in place of the last one, when that is due.
 
@@ -183,23 +225,37 @@ class Declarations:
         dropped = [chunk.key for chunk in self.chunks.values()]
         if self._greeting is not None:
             dropped.append(self._greeting)
-        self.chunks.clear()
+        for all_of_them in (self.chunks, self._places, self._shrunk, self._small):
+            all_of_them.clear()
         return Wishes([self._encode_empty(is_leaving=True)], dropped)
 
     def _encode_empty(self, *, is_leaving: bool = False) -> bytes:
         number = self._take_number()
         return Declaration(self._stream, number, self._terms, is_leaving=is_leaving).encode()
 
-    def _replace(self, numbers: list[int], without: Subscription | None = None) -> Wishes:
-        old = [self.chunks.pop(number) for number in numbers]
-        members = [one for chunk in old for one in chunk.members if one[0] is not without]
+    def _replace(self, numbers: Iterable[int], *, is_news: bool = False) -> Wishes:
+        """Declare the members of some chunks anew; `is_news` unless it is for want of an answer."""
+        old = [self._withdraw(number) for number in numbers]
+        members = [one for chunk in old for one in chunk.members]
         patience = min(LONGEST_PATIENCE, 2 * max(chunk.patience for chunk in old))
-        if without is not None:
-            patience = FIRST_PATIENCE
         root = old[0].root if old[0].wants_last_value else None
-        wishes = self._declare(members, last_value=root is not None, patience=patience, root=root)
+        wishes = self._declare(
+            members,
+            last_value=root is not None,
+            patience=FIRST_PATIENCE if is_news else patience,
+            root=root,
+        )
         wishes.dropped.extend(chunk.key for chunk in old)
         return wishes
+
+    def _withdraw(self, number: int) -> Chunk:
+        """Forget a chunk, whose members are to be declared elsewhere."""
+        chunk = self.chunks.pop(number)
+        self._shrunk.discard(number)
+        self._small.discard(number)
+        for subscription, _ in chunk.members:
+            self._places[subscription].discard(number)
+        return chunk
 
     def _declare(
         self,
@@ -215,9 +271,17 @@ class Declarations:
             # A pattern that several subscriptions of a chunk share is declared once.
             patterns = tuple(dict.fromkeys(pattern for _, pattern in part))
             key = Declaration(self._stream, number, self._terms, last_value, patterns=patterns).encode()
-            self.chunks[number] = Chunk(key, part, patience, last_value, number if root is None else root)
+            self._keep(number, Chunk(key, part, patience, last_value, number if root is None else root))
             wishes.wanted.append(key)
+        if members and not last_value and _size(part) < SMALL:
+            # The last part only: the others are as large as they can be.
+            self._small.add(number)
         return wishes
+
+    def _keep(self, number: int, chunk: Chunk) -> None:
+        self.chunks[number] = chunk
+        for subscription, _ in chunk.members:
+            self._places.setdefault(subscription, set()).add(number)
 
     def _take_number(self) -> int:
         number = self._next
@@ -225,12 +289,17 @@ class Declarations:
         return number
 
 
+def _size(members: Iterable[tuple[Subscription, Declared]]) -> int:
+    """Bytes of what is to be declared."""
+    return sum(len(pattern.text) + 3 for _, pattern in members)
+
+
 def _parts(members: list[tuple[Subscription, Declared]]) -> Iterator[list[tuple[Subscription, Declared]]]:
     """Split what is to be declared into chunks of a bounded size."""
     part: list[tuple[Subscription, Declared]] = []
     size = 0
     for member in members:
-        length = len(member[1].text) + 3
+        length = _size((member,))
         if part and size + length > CHUNK_SIZE:
             yield part
             part, size = [], 0

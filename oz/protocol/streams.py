@@ -249,7 +249,7 @@ class Streams:
         return wishes
 
     def renew(self, now: float) -> Wishes:
-        """Declare again what some publisher has left unanswered; see `Declarations.renew` and `greet`."""
+        """Declare again what some publisher has left unanswered, and do what else `Declarations` has due."""
         wishes = Wishes()
         if now < self._renew_at or self._goodbyes:
             return wishes
@@ -259,6 +259,9 @@ class Streams:
             missing = self._missing(interest, alive)
             if missing:
                 wishes.add(interest.declarations.renew(missing, now))
+            # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
+            refused = set().union(*(source.refused for source in interest.stream.sources.values()))
+            wishes.add(interest.declarations.tidy(interest.declarations.chunks.keys() - missing - refused))
             wishes.add(interest.declarations.greet(now))
         return wishes
 

@@ -4,7 +4,15 @@ from hypothesis import strategies as st
 
 import oz
 from oz.protocol import declarations
-from oz.protocol.declarations import AT_ONCE, FIRST_PATIENCE, GREETING, LONGEST_PATIENCE, Declarations
+from oz.protocol.declarations import (
+    AT_ONCE,
+    BACK_AT_ONCE,
+    FIRST_PATIENCE,
+    GREETING,
+    LONGEST_PATIENCE,
+    MOST_SMALL,
+    Declarations,
+)
 from oz.protocol.declared import declare
 from oz.protocol.subscriptions import Subscription
 from oz.wire.keys import CHUNK_SIZE, Terms, parse_declaration
@@ -73,6 +81,72 @@ def test_removing_what_is_still_gathered_declares_nothing(mine):
     assert not mine.flush().wanted
 
 
+def test_many_subscriptions_are_taken_back_together(mine):
+    for number in range(AT_ONCE):
+        add(mine, f"n.{number}")
+    gone = [add(mine, f"goes.{number}")[0] for number in range(50)]
+    add(mine, "stays")
+    mine.flush()
+    assert [len(mine.remove(one).dropped) for one in gone[:BACK_AT_ONCE]] == [1] * BACK_AT_ONCE
+    assert not any(mine.remove(one).dropped for one in gone[BACK_AT_ONCE:])
+    wishes = mine.tidy(mine.chunks)
+    assert (texts(*wishes.wanted), len(wishes.dropped)) == (["stays"], 1)
+    assert not mine.tidy(mine.chunks).wanted
+
+
+def test_chunks_that_shrank_to_nothing_are_taken_back_only(mine):
+    gone = [add(mine, f"goes.{number}")[0] for number in range(AT_ONCE)]
+    for one in gone:
+        mine.remove(one)
+    wishes = mine.tidy(mine.chunks)
+    assert (len(wishes.wanted), len(wishes.dropped)) == (0, AT_ONCE - BACK_AT_ONCE)
+    assert not mine.chunks
+
+
+def add_one_by_one(mine, count):
+    return [
+        key for number in range(count) for key in add(mine, f"n.{number}")[1].wanted + mine.flush().wanted
+    ]
+
+
+def test_many_small_chunks_are_put_together(mine):
+    keys = add_one_by_one(mine, MOST_SMALL)
+    assert not mine.tidy(mine.chunks).wanted
+    keys += add(mine, "one.more")[1].wanted
+    wishes = mine.tidy(mine.chunks)
+    (key,) = wishes.wanted
+    assert texts(key) == texts(*keys)
+    assert sorted(wishes.dropped) == sorted(keys)
+    assert not mine.tidy(mine.chunks).wanted
+
+
+def test_what_is_not_settled_is_left_by_itself(mine):
+    add_one_by_one(mine, MOST_SMALL + 10)
+    refused = min(mine.chunks)
+    wishes = mine.tidy(mine.chunks.keys() - {refused})
+    assert len(mine.chunks) == 2
+    assert refused in mine.chunks
+    assert texts(*wishes.wanted) == sorted(f"n.{number}" for number in range(1, MOST_SMALL + 10))
+
+
+def test_thousands_of_single_subscriptions_stand_in_few_chunks(mine):
+    declared = 0
+    for number in range(5_000):
+        _, wishes = add(mine, f"number.{number}.*")
+        for part in (wishes, mine.flush(), mine.tidy(mine.chunks)):
+            declared += len(texts(*part.wanted))
+    assert len(mine.chunks) < 120
+    assert declared < 5 * 5_000
+    assert len(standing(mine)) == 5_000
+
+
+def test_last_values_are_never_put_together(mine):
+    for number in range(2 * MOST_SMALL):
+        add(mine, f"n.{number}", last_value=True)
+    assert not mine.tidy(mine.chunks).wanted
+    assert len(mine.chunks) == 2 * MOST_SMALL
+
+
 def test_what_stays_unanswered_is_declared_again_with_growing_patience(mine):
     add(mine, "a")
     add(mine, "b")
@@ -135,10 +209,16 @@ def test_goodbye_takes_everything_back(mine):
     assert not mine.chunks
 
 
-@given(st.lists(st.sampled_from(["add", "remove", "flush", "renew", "greet"]), max_size=60), st.randoms())
+@given(
+    st.lists(st.sampled_from(["add", "remove", "flush", "renew", "greet", "tidy"]), max_size=60), st.randoms()
+)
 def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
-    declarations.AT_ONCE, before = 3, declarations.AT_ONCE
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(declarations, "AT_ONCE", 3)
+        patch.setattr(declarations, "BACK_AT_ONCE", 2)
+        patch.setattr(declarations, "MOST_SMALL", 4)
+        patch.setattr(declarations, "CHUNK_SIZE", 60)
+        patch.setattr(declarations, "SMALL", 30)
         mine = Declarations(STREAM, Terms())
         asked, members, now, numbers = set(), [], 0.0, set()
 
@@ -166,11 +246,12 @@ def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
                 ask(mine.renew(some, now))
             elif step == "greet":
                 ask(mine.greet(now))
+            elif step == "tidy":
+                ask(mine.tidy({number for number in mine.chunks if dice.random() < 0.8}))
         ask(mine.flush())
+        ask(mine.tidy(()))
         wanted = {pattern.text for one in members for pattern in one.patterns}
         assert set(texts(*asked)) == wanted
         assert set(standing(mine)) == wanted
         ask(mine.leave())
         assert [parse_declaration(key).is_leaving for key in asked] == [True]
-    finally:
-        declarations.AT_ONCE = before
