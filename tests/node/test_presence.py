@@ -141,5 +141,5 @@ def test_a_herald_comes_behind_everything_that_its_node_asked_for(make, free_por
         while not any(b"_OZ.PEER." in key for key in keys):
             assert pub.poll(max(0, ends - time.monotonic()) * 1000)
             keys.append(pub.recv())
-    assert len(keys) >= 300
+    assert sum(key.count(b"x" * 50) for key in keys) >= 300
     assert [key for key in keys if b"_OZ.PEER." in key] == keys[-1:]
