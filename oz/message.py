@@ -324,9 +324,10 @@ class MessageBatch:
         payloads: of each; bytes.
         is_text: whether all subjects are known to be UTF-8.
         arrival: what they have in common. All of them were new: they are numbered from its sequence on.
+        size: bytes of the frame that they came in.
     """
 
-    __slots__ = ("_routes", "arrival", "is_text", "payloads", "subjects")
+    __slots__ = ("_routes", "arrival", "is_text", "payloads", "size", "subjects")
 
     route = DELIVERED
 
@@ -338,11 +339,13 @@ class MessageBatch:
         arrival: Arrival,
         *,
         is_text: bool,
+        size: int,
     ) -> None:
         """For subscribers."""
         self.subjects = subjects
         self.payloads = payloads
         self.is_text = is_text
+        self.size = size
         self.arrival = arrival
         self._routes = routes
 

@@ -24,7 +24,7 @@ _NEEDED = ("subject", "payload")
 _GIVEN = frozenset(COLUMNS) - {"offset"}
 _NULLS = {name: pa.nulls(BATCH_ROWS, kind) for name, kind in TYPES.items()}
 _MESSAGES = pa.repeat(pa.scalar(int(Kind.MESSAGE), pa.int8()), BATCH_ROWS)
-_SERIES = (list, tuple, pa.Array)
+_SERIES = (list, tuple, range, pa.Array)
 
 
 def pieces(columns: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -72,6 +72,8 @@ def _size(payloads: Any) -> int:
 
 def arranged(columns: Mapping[str, Any]) -> dict[str, pa.Array]:
     """Make Arrow arrays of the columns that are lists, one piece of at most 1 GiB; others stay as they are.
+
+    Ranges too: `batch_of_columns` makes arrays of them, by a call that lets other threads run.
 
     Raises:
         TypeError: a value has the wrong type.
@@ -129,7 +131,9 @@ def _column(name: str, values: Any, rows: int) -> pa.Array:
         if values.type != kind:
             raise TypeError(f"{name} is of type {kind}, not {values.type}")
         return values
-    if not isinstance(values, (list, tuple)):
+    if isinstance(values, range) and values.step == 1 and rows <= BATCH_ROWS and kind == pa.int64():
+        return offsets(values.start, rows)
+    if not isinstance(values, (list, tuple, range)):
         one = values.encode() if name == "reply_to" and isinstance(values, str) else values
         return _NULLS[name].slice(0, rows) if one is None else pa.repeat(pa.scalar(one, kind), rows)
     if name == "reply_to":

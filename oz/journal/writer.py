@@ -138,9 +138,9 @@ class Writer:
 
         Args:
             columns: by name, as in `oz.journal.COLUMNS`: `"subject"` and `"payload"` at least. Each is a
-                list, an Arrow array of the column's type, or one value that all records have. Subjects
-                are text or bytes, or an Arrow array of text. Without `"time_ns"` they are received now;
-                offsets are given by the writer. Several sets of columns become one group.
+                list, a range, an Arrow array of the column's type, or one value that all records have.
+                Subjects are text or bytes, or an Arrow array of text. Without `"time_ns"` they are received
+                now; offsets are given by the writer. Several sets of columns become one group.
 
         Returns:
             The offset after the last of them. With `sync="batch"` they are durable by then.

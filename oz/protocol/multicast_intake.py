@@ -91,7 +91,7 @@ class MulticastIntake(Unpacking):
                 self._take_record(sender, head, parse_control(frame, at), time_ns)
             else:
                 subjects, payloads = parse_messages(frame, prefix, at, head)
-                self._take_all(self._stream, head, (subjects, payloads, []), time_ns)
+                self._take_all(self._stream, head, (subjects, payloads, [], len(frame)), time_ns)
         except ProtocolError as error:
             self.stats.malformed += 1
             self._warn_once("body", "a frame is dropped: %s", error)

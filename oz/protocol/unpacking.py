@@ -192,13 +192,13 @@ class Unpacking(Intake):
             number = parse_chunk(frames[0], at)
             at += CHUNK_FIELD
         body = parse_body(frames[0], at, head.count)
-        self._take_all(stream, head, (body[0::2], body[1::2], frames[1:]), time_ns, number)
+        self._take_all(stream, head, (body[0::2], body[1::2], frames[1:], len(frames[0])), time_ns, number)
 
     def _take_all(
         self,
         stream: Stream,
         head: Head,
-        content: tuple[list[Any], list[Any], list[bytes]],
+        content: tuple[list[Any], list[Any], list[bytes], int],
         time_ns: int,
         number: int | None = None,
     ) -> None:
@@ -207,14 +207,15 @@ class Unpacking(Intake):
         Args:
             stream: what they came on.
             head: which they are.
-            content: their subjects and payloads, and the large payloads that came by themselves.
+            content: their subjects and payloads, the large payloads that came by themselves, and the size
+                of the frame that the others came in.
             time_ns: when they came.
             number: the chunk that last values are for.
 
         Raises:
             ProtocolError: something in them is malformed; none was taken then.
         """
-        subjects, payloads, attached = content
+        subjects, payloads, attached, size = content
         routes, is_clear, is_text = self._find_routes(stream, subjects)
         is_plain = set(map(type, payloads)) == _BYTES_ONLY and self._decode is None
         if not is_plain:
@@ -232,7 +233,8 @@ class Unpacking(Intake):
             if self.in_batches and stream.kept is None and stream.table.only_lists:
                 source.unreported = 0
                 self.stats.delivered += head.count
-                self.waiting.append(MessageBatch(subjects, payloads, routes, arrival, is_text=is_text))  # type: ignore[arg-type]
+                batch = MessageBatch(subjects, payloads, routes, arrival, is_text=is_text, size=size)
+                self.waiting.append(batch)  # type: ignore[arg-type]
                 return
             names = [route.subject for route in routes]
             places = range(len(names))

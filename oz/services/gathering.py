@@ -47,7 +47,7 @@ class Gathering:
         self.count = 0
         """Messages."""
         self.bytes = 0
-        """The size of their payloads."""
+        """The size of their payloads, about."""
 
     @property
     def oldest_ns(self) -> int | None:
@@ -83,6 +83,8 @@ def count_of(arrived: Arrived) -> int:
 
 
 def _bytes_of(arrived: Arrived) -> int:
+    if isinstance(arrived, MessageBatch):
+        return arrived.size
     return len(arrived.payload) if isinstance(arrived, Message) else sum(map(len, arrived.payloads))
 
 

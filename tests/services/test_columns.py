@@ -2,11 +2,10 @@
 
 from types import SimpleNamespace
 
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.journal.columns import batch_of_columns
+from oz.journal.columns import batch_of_columns, pieces
 from oz.message import Arrival, MessageBatch, PlainBatch
 from oz.services.columns import MOST, columns_of
 
@@ -34,7 +33,8 @@ def batch_of(bodies, origin, sequence, time_ns):
     subjects, payloads = map(list, zip(*bodies, strict=True))
     routes = [SimpleNamespace(subject=readable(subject)) for subject in subjects]
     is_text = all(isinstance(route.subject, str) for route in routes)
-    return MessageBatch(subjects, payloads, routes, Arrival(origin, sequence, time_ns, 0, 0), is_text=is_text)
+    arrival = Arrival(origin, sequence, time_ns, 0, 0)
+    return MessageBatch(subjects, payloads, routes, arrival, is_text=is_text, size=0)
 
 
 def stored(arrived):
@@ -72,8 +72,14 @@ def test_plain_batches_are_laid_out_as_their_messages_would_be(drawn):
 def test_more_than_one_arrow_batch_is_numbered_through():
     many = [batch_of([(b"a", b"")] * 3000, b"x" * 16, 3000 * number, 7) for number in range(4)]
     columns = columns_of(many)
-    assert isinstance(columns["sequence"], pa.Array)
-    assert columns["sequence"].to_pylist() == list(range(12_000))
+    assert columns["sequence"] == range(12_000)
+    rows = [row for piece in pieces(columns) for row in batch_of_columns(piece, 0, 0).to_pylist()]
+    assert [row["sequence"] for row in rows] == list(range(12_000))
+
+
+def test_a_number_that_no_column_holds_is_left_out():
+    (row,) = stored([batch_of([(b"a", b"")], b"x" * 16, MOST, 7)])
+    assert row["sequence"] is None
 
 
 def test_what_was_lost_between_batches_leaves_its_numbers_out():
