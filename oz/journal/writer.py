@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import numbers
 import os
 import threading
 import time
@@ -296,7 +297,7 @@ class Writer:
 
 def _check_sizes(**sizes: float) -> None:
     for name, value in sizes.items():
-        if not isinstance(value, (int, float)):
+        if not isinstance(value, numbers.Real):
             raise TypeError(f"{name} is a number, not {type(value).__name__}")
         if not value > 0:  # so that NaN is refused too
             raise ValueError(f"{name} is greater than 0, not {value}")
