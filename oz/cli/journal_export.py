@@ -38,7 +38,9 @@ def bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> in
     try:
         return int(text) if text.isdecimal() else datetime.fromisoformat(text)
     except ValueError:
-        raise click.BadParameter("an offset, or a time such as 2026-03-01T09:00") from None
+        raise click.BadParameter(
+            f"{text!r} is neither an offset nor a time such as 2026-03-01T09:00"
+        ) from None
 
 
 @click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")

@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal
     from oz.services.replayer import Control, ReplayStats
 
+_SLICE = 0.1  # seconds to wait for a slow subscriber before it is looked whether to go on
+
 _HELP = f"""Publish the messages of the journal DIRECTORY once more, in the order in which they were recorded.
 
 --speed 1 keeps the time between them, 10 is ten times as fast, max as fast as subscribers take them. A
@@ -105,7 +107,8 @@ def replay(
         bind = [DEFAULT_ENDPOINT]
     control, stats = replayer.Control(), replayer.ReplayStats()
     # Whatever was recorded was a subject: the plain dialect allows all of them.
-    publisher = oz.Publisher(bind, connect, dialect="zmq", on_full="block")
+    # It waits for ever, in slices: between them a signal or a key can end it.
+    publisher = oz.Publisher(bind, connect, dialect="zmq", on_full="block", full_timeout=_SLICE)
     with _closed_when_sent(publisher, control):
         say(ctx, f"{ready_line(publisher, bind, connect)}, replaying {directory}")
         _await_subscriber(ctx, publisher, wait)
@@ -117,6 +120,7 @@ def replay(
                 start=start,
                 end=end,
                 speed=speed,
+                wait_for_room=True,
                 control=control,
                 stats=stats,
                 on_look=look,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from oz.journal.schema import (
     SCHEMA,
     TYPES,
     bytes_column,
+    numbers_column,
     offsets,
     subject_columns,
 )
@@ -135,7 +136,11 @@ def _column(name: str, values: Any, rows: int) -> pa.Array:
         return offsets(values.start, rows)
     if not isinstance(values, (list, tuple, range)):
         one = values.encode() if name == "reply_to" and isinstance(values, str) else values
-        return _NULLS[name].slice(0, rows) if one is None else pa.repeat(pa.scalar(one, kind), rows)
+        return _NULLS[name].slice(0, rows) if one is None else pa.repeat(_listed(name, [one])[0], rows)
     if name == "reply_to":
         values = [value.encode() if isinstance(value, str) else value for value in values]
-    return bytes_column(name, values) if kind == pa.binary() else pa.array(values, kind)
+    return _listed(name, values)
+
+
+def _listed(name: str, values: Sequence[Any]) -> pa.Array:
+    return bytes_column(name, values) if TYPES[name] == pa.binary() else numbers_column(name, values)

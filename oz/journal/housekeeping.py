@@ -35,6 +35,7 @@ class Housekeeper:
         self._is_busy = self._is_over = False
         self._working = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._said: str | None = None
 
     def ask(self, active: int) -> None:
         """Have everything before a segment looked after, soon.
@@ -77,8 +78,12 @@ class Housekeeper:
             if self._manifest.entries != was:
                 self._manifest.save(self._directory)
         except OSError as error:
-            _log.warning("%s: a segment stays a stream for now: %s", self._directory, error)
+            # Once: on a full disk it is tried again at each attempt to append, some times a second.
+            if self._said != str(error):
+                _log.warning("%s: a segment stays a stream for now: %s", self._directory, error)
+            self._said = str(error)
         else:
+            self._said = None
             for finding in findings:
                 _log.warning("%s: %s", self._directory, finding)
 

@@ -16,8 +16,8 @@ from oz.journal.reading import Reading, end_of
 from oz.journal.record import Record
 from oz.journal.repair import repair
 from oz.journal.report import Report
-from oz.journal.schema import records_of
-from oz.journal.selection import Selection
+from oz.journal.schema import records_of, with_subject
+from oz.journal.selection import Selection, checked_columns
 from oz.journal.verify import verify
 from oz.subjects.pattern import Pattern
 
@@ -59,7 +59,8 @@ class Journal:
             start: the first offset, or the earliest time of receipt. What retention has removed is passed
                 by. A datetime without a zone is local time.
             end: the offset to stop before, or the time; None reads what is acknowledged now.
-            columns: the columns to read, of `oz.journal.COLUMNS`; the others are as in a bare `Record`.
+            columns: the columns to read, of `oz.journal.COLUMNS`; the others are as in a bare `Record`. A
+                subject is always exact: "subject" brings "subject_raw" along.
             follow: at the end wait for more, as `tail -f` does. Ends only at `end`.
             gaps: also what is no message: records of losses, whose pattern may have to do with this one, and
                 records of damage. `Record.kind` tells.
@@ -74,7 +75,8 @@ class Journal:
             TypeError: a bound is neither offset nor datetime.
             ValueError: there is no such column, or an offset is negative.
         """
-        batches = self.batches(pattern, start=start, end=end, columns=columns, follow=follow, gaps=gaps)
+        names = None if columns is None else with_subject(checked_columns(columns))
+        batches = self.batches(pattern, start=start, end=end, columns=names, follow=follow, gaps=gaps)
         return (record for batch in batches for record in records_of(batch))
 
     def batches(

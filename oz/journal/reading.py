@@ -38,6 +38,7 @@ class Reading:
         self._at = selection.first
         self._position = 0
         self._left: Segment | None = None
+        self._is_holding = False
         self._pause = _SHORTEST
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -83,18 +84,20 @@ class Reading:
             if known and not self._selection.wants_segment(known):
                 self._left, self._at = segment, known.end_offset
             elif opened := open_segment(self._directory, segment):
-                self._left, self._at = segment, segment.base
+                self._left, self._at, self._is_holding = segment, segment.base, True
                 self._position = opened.first_batch
                 return opened
         return None
 
     def _locate(self) -> Segment | None:
-        if self._left is not None:
-            found = self._following()
-            if found is None:
-                self._refuse_a_hole()
+        if self._left is not None and (found := self._following()) is not None:
             return found
         present = segments(self._directory)
+        # What was passed by is not held: until the first is, retention may overtake.
+        is_overtaken = not self._is_holding and bool(present) and present[0].base > self._at
+        if self._left is not None and not is_overtaken:
+            self._refuse_a_hole(present)
+            return None
         if present and present[0].base > self._at:  # retention was there first
             self._at = present[0].base
         return max((segment for segment in present if segment.base <= self._at), default=None)
@@ -108,8 +111,8 @@ class Reading:
                     return segment
         return None
 
-    def _refuse_a_hole(self) -> None:
-        later = [segment.base for segment in segments(self._directory) if segment.base > self._at]
+    def _refuse_a_hole(self, present: list[Segment]) -> None:
+        later = [segment.base for segment in present if segment.base > self._at]
         if later and self._following() is None:
             raise JournalError(
                 f"{self._directory}: the records from offset {self._at} to {later[0] - 1} are missing; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import numbers
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -39,6 +40,8 @@ COLUMNS = tuple(SCHEMA.names)
 TYPES = {field.name: field.type for field in SCHEMA}
 _NUMBERS = pa.array(range(BATCH_ROWS), pa.int64())
 _BYTES = frozenset({bytes, bytearray, memoryview})
+_NUMBERS_OR_NONE = frozenset({int, type(None)})
+_KINDS = frozenset(map(int, Kind))
 _NOTHING = Record("")
 _SUBJECT, _PAYLOAD = operator.itemgetter(0), operator.itemgetter(1)
 _WHAT = "a record is an oz.journal.Record, or a pair of subject and payload bytes"
@@ -132,14 +135,15 @@ def _record(record: Any) -> Record:
 def _other_columns(fields: dict[str, list[Any]], now_ns: int) -> dict[str, pa.Array]:
     fields.pop("offset")
     times = fields.pop("time_ns")
-    columns = {"time_ns": pa.array([now_ns if time is None else time for time in times], pa.int64())}
+    columns = {"time_ns": numbers_column("time_ns", [now_ns if time is None else time for time in times])}
+    columns["kind"] = numbers_column("kind", fields.pop("kind"))
     for name, values in fields.items():
         if name == "reply_to":
             values = [value.encode() if isinstance(value, str) else value for value in values]
         if values.count(None) == len(values):
             continue
         is_binary = TYPES[name] == pa.binary()
-        columns[name] = bytes_column(name, values) if is_binary else pa.array(values, TYPES[name])
+        columns[name] = bytes_column(name, values) if is_binary else numbers_column(name, values)
     return columns
 
 
@@ -161,6 +165,29 @@ def bytes_column(name: str, values: Sequence[Any]) -> pa.Array:
     column = pa.array(values, pa.binary())
     if column.null_count and name == "payload":
         raise TypeError("a payload is bytes, not None")
+    return column
+
+
+def numbers_column(name: str, values: Sequence[Any]) -> pa.Array:
+    """Make a column of whole numbers, or of None where the column may have that.
+
+    Raises:
+        TypeError: a value is no whole number, such as a time in seconds.
+        ValueError: a number is too large; or is a kind, and none of `Kind`.
+    """
+    for wrong in set(map(type, values)) - _NUMBERS_OR_NONE:
+        if not issubclass(wrong, numbers.Integral):
+            raise TypeError(f"{name} is a whole number, not {wrong.__name__}")
+    try:
+        column = pa.array(values, TYPES[name])
+    except (OverflowError, pa.ArrowInvalid):
+        raise ValueError(f"a {name} that {TYPES[name]} cannot hold") from None
+    if column.null_count and not SCHEMA.field(name).nullable:
+        raise TypeError(f"{name} cannot be None")
+    if name == "kind" and not _KINDS.issuperset(values):
+        raise ValueError(
+            f"kind {min(set(values) - _KINDS)}; it is one of {sorted(_KINDS)}, see oz.journal.Kind"
+        )
     return column
 
 
@@ -199,8 +226,17 @@ def damaged(first_offset: int, rows: int, time_ns: int) -> pa.RecordBatch:
     return batch_of([record] * rows, first_offset, time_ns)
 
 
+def with_subject(names: Sequence[str]) -> list[str]:
+    """Return names of columns, and of a subject both columns if there is one: each alone is not exact."""
+    both = ("subject", "subject_raw")
+    return [*names, *(name for name in both if name not in names and not set(both).isdisjoint(names))]
+
+
 def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
-    """Read records from a batch; fields whose column is not there are as in a bare `Record`."""
+    """Read records from a batch; fields whose column is not there are as in a bare `Record`.
+
+    Of `subject` and `subject_raw` the batch has both or neither.
+    """
     columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
     raw = columns.pop("subject_raw", None)
     if raw is not None and any(one is not None for one in raw):
@@ -210,7 +246,9 @@ def records_of(batch: pa.RecordBatch) -> Iterator[Record]:
     if "reply_to" in columns:
         columns["reply_to"] = [None if value is None else _text(value) for value in columns["reply_to"]]
     fields = [columns.get(name) or itertools.repeat(getattr(_NOTHING, name)) for name in Record._fields]
-    return map(Record._make, zip(*fields, strict=False)) if columns else iter(())
+    if not columns:
+        return itertools.repeat(_NOTHING, batch.num_rows)
+    return map(Record._make, zip(*fields, strict=False))
 
 
 def _text(value: bytes) -> str | bytes:

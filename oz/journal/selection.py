@@ -20,6 +20,8 @@ from oz.subjects.pattern import Pattern, parse
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOST_PREFIXES = 16  # more, and asking for each of them takes longer than trying every subject
 _MOST_VERDICTS = 1 << 16
+_MOST = (1 << 63) - 1
+"""The latest time and the largest offset that a column can hold."""
 
 
 class Selection:
@@ -162,9 +164,10 @@ def checked_columns(columns: Sequence[str] | None) -> list[str]:
         ValueError: there is no such column.
     """
     names = list(COLUMNS if columns is None else columns)
-    unknown = [name for name in names if name not in COLUMNS]
-    if unknown or isinstance(columns, str):
-        raise ValueError(f"no column {unknown[0]!r}" if unknown else "columns is a list of names, not text")
+    if isinstance(columns, str):
+        raise ValueError(f"columns is a list of names, not text: write [{columns!r}]")
+    if unknown := [name for name in names if name not in COLUMNS]:
+        raise ValueError(f"no column {unknown[0]!r}; there are {', '.join(COLUMNS)}")
     return names
 
 
@@ -173,9 +176,18 @@ def _bound(value: int | datetime | None) -> tuple[int, int | None]:
     if value is None:
         return 0, None
     if isinstance(value, datetime):
-        return 0, (value.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1) * 1000
+        return 0, _nanoseconds(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"a bound is an offset or a datetime, not {type(value).__name__}")
     if value < 0:
-        raise ValueError("offsets begin at 0")
-    return value, None
+        raise ValueError(f"offsets begin at 0: {value}")
+    return min(value, _MOST), None
+
+
+def _nanoseconds(moment: datetime) -> int:
+    """Return a time in nanoseconds since 1970, or what a column can hold that is nearest to it."""
+    try:
+        in_utc = moment.astimezone(UTC)
+    except (OverflowError, ValueError):  # `datetime.min` and `max` leave the calendar on their way
+        in_utc = moment.replace(tzinfo=UTC)
+    return min(max((in_utc - _EPOCH) // timedelta(microseconds=1) * 1000, -_MOST), _MOST)

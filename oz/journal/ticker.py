@@ -12,7 +12,7 @@ class Ticker:
     def __init__(self, seconds: float, call: Callable[[], object]) -> None:
         """Start it."""
         self._stopping = threading.Event()
-        self._seconds = seconds
+        self._seconds = min(seconds, threading.TIMEOUT_MAX)
         self._call = call
         self._thread = threading.Thread(target=self._run, name="oz-journal-sync", daemon=True)
         self._thread.start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import numbers
 import os
 import threading
 import time
@@ -16,7 +17,7 @@ import pyarrow as pa
 from oz.errors import ClosedError, JournalError, JournalFull, OwnershipError
 from oz.journal import recovery
 from oz.journal.columns import batch_of_columns, pieces
-from oz.journal.faults import SystemFault, system
+from oz.journal.faults import FULL, SystemFault, system
 from oz.journal.files import sync_directory
 from oz.journal.lock import WriterLock
 from oz.journal.mark import AcknowledgedMark
@@ -70,14 +71,16 @@ class Writer:
             retain_seconds: remove segments whose latest record is older than this; None keeps them all.
 
         Raises:
-            JournalError: another writer has it; or it is of a newer version.
+            JournalError: another writer has it; or it is of a newer version; or the system does not let it be
+                made or opened.
             JournalFull: there is no room for the first bytes of a journal.
             ValueError: an argument makes no sense.
         """
         if sync not in SYNCS:
             raise ValueError(f"sync is one of {', '.join(SYNCS)}, not {sync!r}")
-        if min(sync_seconds, segment_bytes, segment_seconds, retain_bytes or 1, retain_seconds or 1) <= 0:
-            raise ValueError("sizes and durations are greater than 0")
+        _check_sizes(sync_seconds=sync_seconds, segment_bytes=segment_bytes, segment_seconds=segment_seconds)
+        kept = {"retain_bytes": retain_bytes, "retain_seconds": retain_seconds}
+        _check_sizes(**{name: value for name, value in kept.items() if value is not None})
         self._directory = Path(directory)
         self._sync_mode = sync
         self._guard = threading.Lock()
@@ -89,10 +92,13 @@ class Writer:
         self._ticker = Ticker(sync_seconds, self._tick) if sync == "interval" else None
 
     def _open(self, most_bytes: int, most_seconds: float, retention: Retention) -> None:
-        if not self._directory.is_dir():
-            self._directory.mkdir(parents=True)
-            sync_directory(self._directory.parent)
-        self._lock = WriterLock(self._directory)
+        try:
+            if not self._directory.is_dir():
+                self._directory.mkdir(parents=True)
+                sync_directory(self._directory.parent)
+            self._lock = WriterLock(self._directory)
+        except OSError as error:
+            raise _unopened(self._directory, 0, error) from error
         end_offset = 0
         try:
             state = recovery.recover(self._directory)
@@ -104,9 +110,10 @@ class Writer:
                 self._mark.set(end_offset)
         except SystemFault as fault:
             self._lock.release()
-            if fault.is_full:
-                raise JournalFull(str(self._directory), end_offset, str(fault.error)) from fault.error
-            raise JournalError(f"{self._directory}: {fault.error}") from fault.error
+            raise _unopened(self._directory, end_offset, fault.error) from fault.error
+        except OSError as error:
+            self._lock.release()
+            raise _unopened(self._directory, end_offset, error) from error
         except BaseException:
             self._lock.release()
             raise
@@ -124,7 +131,7 @@ class Writer:
         Raises:
             JournalFull: there is no room. Make some, and append again.
             JournalError: the system failed to write; open the journal again to go on.
-            TypeError: something is no record.
+            TypeError: something is no record, or has a field of the wrong type.
             ValueError: a record cannot be stored, as with a payload of more than 1 GiB.
             ClosedError: the writer is closed.
             OwnershipError: it belongs to the process that this one was forked from.
@@ -286,3 +293,17 @@ class Writer:
             text = f"a writer of {self._directory} was not closed"
             warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
             self.close()
+
+
+def _check_sizes(**sizes: float) -> None:
+    for name, value in sizes.items():
+        if not isinstance(value, numbers.Real):
+            raise TypeError(f"{name} is a number, not {type(value).__name__}")
+        if not value > 0:  # so that NaN is refused too
+            raise ValueError(f"{name} is greater than 0, not {value}")
+
+
+def _unopened(directory: Path, end_offset: int, error: OSError) -> JournalError:
+    if error.errno in FULL:
+        return JournalFull(str(directory), end_offset, str(error))
+    return JournalError(f"{directory}: a journal cannot be opened here: {error}")

@@ -7,7 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 
@@ -118,18 +118,18 @@ class Recorder:
         self._failure: BaseException | None = None
         self.stats = RecorderStats()
         self.writer = Writer(directory, **writer)
-        try:
+        with ExitStack() as opened:
+            opened.callback(self.writer.close)
             if self.writer.end_offset:
                 self._backlog.put(Loss(None, time.time_ns()))
             options: dict[str, Any] = {"on_gap": self._note_gap} if self._is_routed else {}
             options |= subscriber or {}
             self.subscriber = Subscriber(connect, bind, dialect=dialect, filtering=filtering, **options)
+            opened.callback(self.subscriber.close)
             self.subscriber.subscribe(compiled)
             if options.get("dedupe"):
                 self.subscriber.mark_seen(_recorded_ids(directory, self.writer.end_offset))
-        except BaseException:
-            self.writer.close()
-            raise
+            opened.pop_all()
 
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until every publisher has answered; see `oz.Subscriber.wait_ready`. At once with prefixes."""

@@ -72,6 +72,7 @@ class _Clock:
         self._began: tuple[float, int] | None = None
         self._waits = threading.Event()
         self._passed = self._latest = 0
+        self._looked = time.monotonic()
 
     def wait_for(self, time_ns: int) -> bool:
         """Wait until a message is due; False when the replay is stopped."""
@@ -81,12 +82,12 @@ class _Clock:
                 self._look()
                 self._rest()
             return not self._control.is_stopped
-        if time_ns < self._latest:  # received before others that were published already
-            return not self._control.is_stopped
-        self._latest = time_ns
         while not self._control.is_stopped:
             self._rest()
-            now = time.monotonic()
+            now = self._look_now_and_then()
+            if time_ns < self._latest:  # received before others that were published already
+                break
+            self._latest = time_ns
             if self._began is None:
                 self._began = now, time_ns
             began, first = self._began
@@ -95,10 +96,22 @@ class _Clock:
                 if left < -_LATE:
                     # It was stopped, or a subscriber held it up: what follows keeps its distance.
                     self._began = now, time_ns
-                return not self._control.is_stopped
-            self._look()
+                break
             self._waits.wait(min(left, _SLICE))
-        return False
+        return not self._control.is_stopped
+
+    def await_room(self) -> bool:
+        """Look, before a message that found no room is tried again; False when the replay is stopped."""
+        self._look()
+        return not self._control.is_stopped
+
+    def _look_now_and_then(self) -> float:
+        """Look, if the last look was a while ago: there may be nothing to wait for. Gives the time."""
+        now = time.monotonic()
+        if now - self._looked >= _SLICE:
+            self._looked = now
+            self._look()
+        return now
 
     def _rest(self) -> None:
         while self._control.is_paused and not self._control.is_stopped:
@@ -116,6 +129,7 @@ def replay(
     end: int | datetime | None = None,
     speed: float | None = 1.0,
     headers: bool = True,
+    wait_for_room: bool = False,
     control: Control | None = None,
     stats: ReplayStats | None = None,
     on_look: Callable[[], object] | None = None,
@@ -134,6 +148,8 @@ def replay(
         end: the offset or time to stop before.
         speed: 1.0 as it was received, 10.0 ten times as fast; None as fast as possible.
         headers: False publishes without those that are added, and so somewhat faster.
+        wait_for_room: when the publisher raises `WouldBlock`, look, and try again until it is stopped. A
+            publisher that waits for ever by itself cannot be stopped meanwhile: give it a `full_timeout`.
         control: to pause or stop it.
         stats: is kept up to date meanwhile.
         on_look: called now and then, some times a second at least while it waits.
@@ -145,7 +161,7 @@ def replay(
         JournalError, PatternError, ValueError: as `Journal.read`.
         WouldBlock, ClosedError: as `Publisher.publish`.
     """
-    if speed is not None and speed <= 0:
+    if speed is not None and not speed > 0:  # so that NaN is refused too
         raise ValueError(f"speed is greater than 0, or None for as fast as possible; not {speed:g}")
     done = stats or ReplayStats()
     clock = _Clock(speed, control or Control(), on_look or (lambda: None))
@@ -153,13 +169,29 @@ def replay(
         if not record.is_message:
             done.gaps += 1
             done.lost += record.lost or 0
-        elif clock.wait_for(record.time_ns or 0):
-            _publish(publisher, record, done, with_headers=headers)
-        else:
+        elif not clock.wait_for(record.time_ns or 0) or not _publish_in_time(
+            publisher, record, done, clock if wait_for_room else None, with_headers=headers
+        ):
             break
         done.passed = (record.offset or 0) + 1
     publisher.flush()
     return done
+
+
+def _publish_in_time(
+    publisher: Publisher, record: Record, done: ReplayStats, clock: _Clock | None, *, with_headers: bool
+) -> bool:
+    """Publish one message, when there is room for it; False when the replay is stopped before."""
+    while True:
+        try:
+            _publish(publisher, record, done, with_headers=with_headers)
+        except WouldBlock:
+            if clock is None:
+                raise
+            if not clock.await_room():
+                return False
+        else:
+            return True
 
 
 def _publish(publisher: Publisher, record: Record, done: ReplayStats, *, with_headers: bool) -> None:

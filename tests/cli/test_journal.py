@@ -124,6 +124,7 @@ def test_export_as_parquet_keeps_every_column(oz, directory, tmp_path):
         (("--from", "4"), [4, 5]),
         (("--from", "1", "--to", "3"), [1, 2]),
         (("--from", "2026-03-01T12:00:01Z", "--to", "2026-03-01T14:00:03+02:00"), [1, 2]),
+        (("--from", "0001-01-01", "--to", "9999-12-31T23:59:59"), [0, 1, 2, 3, 4, 5]),
         (("--subject", "none"), []),
     ],
 )
@@ -136,6 +137,7 @@ def test_export_takes_a_subject_and_a_range(oz, directory, options, offsets):
     ("arguments", "word"),
     [
         (("--from", "yesterday"), "2026-03-01"),
+        (("--to", "-1"), "'-1' is neither"),
         (("--subject", "a..b"), "a..b"),
         (("--format", "parquet"), "FILE"),
         (("out.xlsx",), "parquet"),

@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+import zmq
 
 import oz
 import waiting
@@ -113,6 +115,34 @@ def test_sigusr1_pauses_it_and_lets_it_go_on(oz_start, tmp_path):
         for _ in range(10):
             sub.receive(timeout=waiting.DEADLINE)
         assert time.monotonic() - paused < 10
+        running.interrupt()
+        ended = running.end()
+    assert ended.code == 130
+    assert "published" in ended.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="sees by Linux's /proc when it is stuck")
+def test_a_signal_ends_it_while_a_subscriber_holds_it_up(oz_start, tmp_path):
+    with Writer(tmp_path / "recorded") as writer:
+        writer.append([("a", bytes(300))] * 250_000)
+    with zmq.Context() as context, context.socket(zmq.SUB) as sub:
+        sub.set_hwm(1)
+        sub.setsockopt(zmq.SUBSCRIBE, b"")
+        sub.setsockopt(zmq.LINGER, 0)
+        port = sub.bind_to_random_port("tcp://127.0.0.1")
+        endpoint = f"tcp://127.0.0.1:{port}"
+        directory = str(tmp_path / "recorded")
+        running = oz_start("replay", directory, "--connect", endpoint, "--speed", "max", "--wait", "20")
+        running.ready_line()
+        assert sub.poll(1000 * waiting.DEADLINE)
+        counts = Path(f"/proc/{running.process.pid}/io")
+        seen = [None] * 200
+
+        def reads_no_more():
+            seen[:] = [*seen[1:], counts.read_text()]
+            return len(set(seen)) == 1
+
+        waiting.until(reads_no_more)
         running.interrupt()
         ended = running.end()
     assert ended.code == 130

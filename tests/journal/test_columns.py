@@ -61,7 +61,10 @@ def test_a_column_is_a_list_an_array_or_one_value_for_all(tmp_path):
         ({"subject": pa.array([None], pa.string()), "payload": [b""]}, TypeError, "subject"),
         ({"subject": ["a"], "payload": [b""], "sequence": pa.array([1], pa.int8())}, TypeError, "int64"),
         ({"subject": ["a"], "payload": [b""], "time_ns": [None]}, TypeError, "time_ns"),
-        ({"subject": ["a"], "payload": [b""], "sequence": [1 << 70]}, (OverflowError, ValueError), "."),
+        ({"subject": ["a"], "payload": [b""], "sequence": [1 << 70]}, ValueError, "sequence"),
+        ({"subject": ["a"], "payload": [b""], "time_ns": [1.5]}, TypeError, "whole number"),
+        ({"subject": ["a"], "payload": [b""], "time_ns": 1.5}, TypeError, "whole number"),
+        ({"subject": ["a"], "payload": [b""], "kind": [3]}, ValueError, "Kind"),
     ],
 )
 def test_columns_that_make_no_sense_are_refused_and_nothing_is_kept(tmp_path, columns, error, word):

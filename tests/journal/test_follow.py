@@ -10,6 +10,7 @@ import oz
 import scripts
 import waiting
 from oz.journal import Journal, Record, Writer
+from oz.journal.selection import Selection
 
 
 def take(iterator, count):
@@ -227,6 +228,20 @@ def test_an_append_that_is_interrupted_at_its_very_end_is_taken_back(tmp_path, m
         assert (writer.end_offset, Journal(tmp_path).end_offset) == (1, 1)
         assert [record.payload for record in Journal(tmp_path).read()] == [b"0"]
         assert writer.append([("a", b"2")]) == 2
+
+
+def test_a_read_that_passes_segments_by_goes_on_where_retention_has_overtaken_it(journal, monkeypatch):
+    found = journal(*([Record("a", b"", at * 1000)] for at in range(10)), segment_bytes=1)
+    wants = Selection.wants_segment
+
+    def late(self, entry):
+        for base in range(4):
+            (found.directory / f"{base:020d}.arrow").unlink(missing_ok=True)
+        return wants(self, entry)
+
+    monkeypatch.setattr(Selection, "wants_segment", late)
+    start = datetime(1970, 1, 1, 0, 0, 0, 7, UTC)
+    assert [record.offset for record in found.read(start=start)] == [7, 8, 9]
 
 
 def test_a_segment_that_is_removed_as_it_is_opened_is_not_there(tmp_path, monkeypatch):

@@ -82,6 +82,23 @@ def test_a_disk_that_is_full_when_a_segment_should_begin_or_be_sealed(tmp_path, 
     assert Journal(tmp_path).verify().ok
 
 
+def test_that_there_is_no_room_to_seal_is_said_once_each_time_the_disk_fills(tmp_path, disk, caplog):
+    with Writer(tmp_path, segment_bytes=1) as writer:
+        for full in (1, 2):
+            disk.refused = ".arrow.tmp"
+            writer.append([("a", b"0")])
+            writer.append([("a", b"1")])
+            writer._segments.finish()
+            disk.room = 0
+            for _ in range(5):
+                with pytest.raises(oz.JournalFull):
+                    writer.append([("a", b"2")])
+            assert caplog.text.count("stays a stream") == full
+            disk.room = disk.refused = None
+            writer.append([("a", b"3")])
+            writer._segments.finish()
+
+
 def test_a_segment_that_could_not_be_begun_durably_is_not_there(tmp_path, monkeypatch):
     with Writer(tmp_path, segment_bytes=1) as writer:
         writer.append([("a", b"0")])

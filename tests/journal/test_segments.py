@@ -1,6 +1,7 @@
 """Rotation, retention, the writer's lock, and when things are durable."""
 
 import itertools
+import math
 import os
 import signal
 import time
@@ -262,12 +263,33 @@ def test_with_sync_never_nothing_waits_for_the_disk_unless_asked(tmp_path, synce
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"sync": "always"}, {"segment_bytes": 0}, {"retain_bytes": -1}, {"sync_seconds": 0}]
+    "wrong",
+    [
+        {"sync": "always"},
+        {"segment_bytes": 0},
+        {"segment_seconds": math.nan},
+        {"retain_bytes": -1},
+        {"retain_bytes": 0},
+        {"retain_seconds": 0},
+        {"sync_seconds": 0},
+    ],
 )
 def test_arguments_that_make_no_sense_are_refused(tmp_path, wrong):
     with pytest.raises(ValueError, match=r"sync|greater"):
         Writer(tmp_path / "journal", **wrong)
     assert not (tmp_path / "journal").exists()
+
+
+@pytest.mark.parametrize("place", ["file", "file/below"])
+def test_a_place_where_no_journal_can_be_is_a_journal_error(tmp_path, place):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(oz.JournalError, match=r"file.*cannot be opened"):
+        Writer(tmp_path / place)
+
+
+def test_an_interval_may_be_for_ever(tmp_path):
+    with Writer(tmp_path, sync="interval", sync_seconds=math.inf) as writer:
+        assert writer.append([("a", b"")]) == 1
 
 
 def test_a_closed_writer_says_so_and_closes_again(tmp_path):

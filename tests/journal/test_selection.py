@@ -103,6 +103,38 @@ def test_columns_are_given_as_asked_for_and_nothing_else(many):
     assert next(many.batches()).schema.names == list(COLUMNS)
 
 
+@pytest.mark.parametrize("columns", [["subject"], ["subject_raw"], ["payload", "subject"]])
+def test_a_subject_is_exact_whatever_columns_are_read(journal, columns):
+    found = journal([("a", b""), (b"\xff", b"")])
+    assert [record.subject for record in found.read(columns=columns)] == ["a", b"\xff"]
+    assert [batch.schema.names for batch in found.batches(columns=columns)] == [columns]
+
+
+def test_records_without_any_column_are_as_many(many):
+    assert len(list(many.read("a.>", columns=[]))) == 1000
+
+
+@pytest.mark.parametrize(
+    ("bounds", "count"),
+    [
+        ({"start": datetime.min}, 3),  # local time, and in some zones before all time in UTC
+        ({"start": datetime.min.replace(tzinfo=timezone(timedelta(hours=14)))}, 3),
+        ({"end": datetime.max}, 3),
+        ({"end": datetime.max.replace(tzinfo=timezone(timedelta(hours=-12)))}, 3),
+        ({"start": datetime(2300, 1, 1, tzinfo=UTC)}, 0),
+        ({"end": datetime(1600, 1, 1, tzinfo=UTC)}, 0),
+        ({"start": 2**70}, 0),
+        ({"end": 2**70}, 3),
+    ],
+)
+def test_a_bound_may_be_further_away_than_a_record_can_be(journal, bounds, count):
+    found = journal([Record("a", b"", at) for at in (-5, 0, 5)])
+    assert len(list(found.read(**bounds))) == count
+    following = found.read(follow=True, start=0, end=2**70)
+    assert next(following).offset == 0
+    following.close()
+
+
 @pytest.mark.parametrize("wrong", [["nothing"], "payload", ["payload", "x"]])
 def test_an_unknown_column_is_refused(many, wrong):
     with pytest.raises(ValueError, match="column"):

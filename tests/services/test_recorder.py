@@ -7,7 +7,7 @@ import zmq
 
 import oz
 import waiting
-from oz.journal import Journal, Kind, Writer
+from oz.journal import Journal, Kind, Record, Writer
 from oz.services.recorder import Recorder
 
 FILTERINGS = ["prefix", "publisher"]
@@ -153,6 +153,21 @@ def test_what_makes_no_sense_is_refused_and_leaves_the_journal_to_others(tmp_pat
     with pytest.raises(error):
         Recorder(tmp_path / "journal", patterns, **{"connect": "tcp://127.0.0.1:9", **options})
     Writer(tmp_path / "journal").close()
+
+
+def test_a_recorder_that_cannot_begin_gives_its_endpoint_back(tmp_path):
+    headers = msgpack.packb({"oz-id": b"1"})
+    with Writer(tmp_path, segment_bytes=1) as writer:
+        for _ in range(2):
+            writer.append([Record("a", headers=headers)])
+    sealed = tmp_path / f"{0:020d}.arrow"
+    sealed.write_bytes(sealed.read_bytes()[:1200])
+    endpoint = f"ipc://{tmp_path}/feed"
+    with pytest.raises(oz.JournalError, match="repair"):
+        Recorder(tmp_path, "a", bind=endpoint, filtering="publisher", subscriber={"dedupe": True})
+    Journal(tmp_path).repair()
+    with Recorder(tmp_path, "a", bind=endpoint, filtering="publisher", subscriber={"dedupe": True}) as one:
+        assert one.subscriber.endpoint == endpoint
 
 
 def test_what_arrived_before_it_was_stopped_is_recorded(recording, publisher, met):

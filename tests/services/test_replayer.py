@@ -1,7 +1,9 @@
+import math
 import threading
 import time
 
 import pytest
+import zmq
 
 import oz
 import waiting
@@ -157,7 +159,86 @@ def test_it_can_be_stopped_and_says_how_far_it_was(journal, listener):
     assert 2 < working.outcome().passed < 100
 
 
-@pytest.mark.parametrize("speed", [0, -1.0])
+class Doing:
+    """In place of a publisher: does something for each message."""
+
+    def __init__(self, work):
+        self._work = work
+
+    def publish(self, *_, **__):
+        self._work()
+
+    def flush(self):
+        pass
+
+
+def test_a_pause_holds_back_what_was_received_earlier_too(journal):
+    found = journal([Record("a", b"", 100 * SECOND), *(Record("a", b"", at) for at in range(100))])
+    control, stats, looks = Control(), ReplayStats(), []
+    pausing = Doing(control.pause)
+    working = waiting.Thread(
+        lambda: replay(found, pausing, control=control, stats=stats, on_look=lambda: looks.append(1))
+    )
+    waiting.until(lambda: len(looks) > 3 or not working.is_alive())
+    control.stop()
+    assert working.outcome().published == 1
+
+
+@pytest.mark.parametrize("times", [range(20), range(20, 0, -1)])
+def test_it_looks_now_and_then_though_it_waits_for_nothing(journal, times):
+    found = journal([Record("a", b"", at) for at in times])
+    looks = []
+    slow = Doing(lambda: time.sleep(0.02))
+    assert replay(found, slow, on_look=lambda: looks.append(1)).published == 20
+    assert looks
+
+
+@pytest.fixture
+def held_up(journal, publisher, context):
+    """A journal of 40 MB, a publisher that waits in slices, and a plain subscriber that reads nothing."""
+    found = journal([("a", b"%03d" % at + bytes(200_000)) for at in range(200)])
+    pub = publisher(dialect="zmq", full_timeout=0.01, high_water_mark=1)
+    sub = context.socket(zmq.SUB)
+    sub.set_hwm(1)
+    sub.setsockopt(zmq.SUBSCRIBE, b"")
+    sub.setsockopt(zmq.RCVTIMEO, int(1000 * waiting.DEADLINE))
+    sub.connect(pub.endpoint)
+    pub.wait_for_subscribers(timeout=waiting.DEADLINE)
+    return found, pub, sub
+
+
+def test_while_a_subscriber_holds_it_up_it_looks_and_can_be_stopped(held_up):
+    found, pub, sub = held_up
+    control, looks = Control(), []
+    working = waiting.Thread(
+        lambda: replay(
+            found, pub, wait_for_room=True, speed=None, control=control, on_look=lambda: looks.append(1)
+        )
+    )
+    waiting.until(lambda: len(looks) > 3)
+    control.stop()
+    assert 0 < working.outcome().published < 200
+    sub.close(0)
+
+
+def test_what_was_held_up_is_published_once_and_in_order(held_up):
+    found, pub, sub = held_up
+    looks = []
+    working = waiting.Thread(
+        lambda: replay(found, pub, wait_for_room=True, speed=None, on_look=lambda: looks.append(1))
+    )
+    waiting.until(lambda: len(looks) > 3)
+    assert [sub.recv_multipart()[1][:3] for _ in range(200)] == [b"%03d" % at for at in range(200)]
+    assert working.outcome().published == 200
+
+
+def test_a_publisher_that_is_full_is_an_error_unless_it_is_to_wait(held_up):
+    found, pub, _ = held_up
+    with pytest.raises(oz.WouldBlock):
+        replay(found, pub, speed=None)
+
+
+@pytest.mark.parametrize("speed", [0, -1.0, math.nan])
 def test_a_speed_that_makes_no_sense_is_refused(journal, listener, speed):
     with pytest.raises(ValueError, match="speed"):
         replay(journal([("a", b"")]), listener[0], speed=speed)
