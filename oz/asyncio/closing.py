@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine, Generator
+from contextlib import suppress
 
 _running: set[asyncio.Future[None]] = set()
 
@@ -46,6 +48,32 @@ class Closing:
         """Wait until it is done."""
         if self._future is not None:
             yield from asyncio.shield(self._future).__await__()
+
+
+async def in_thread(work: Callable[[], None]) -> None:
+    """Do something in a thread of its own: the loop's may all be busy, and closing must not wait for them.
+
+    Args:
+        work: raises nothing.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[None] = loop.create_future()
+
+    def tell() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def run() -> None:
+        work()
+        # An error: the loop has ended meanwhile, and nobody waits.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(tell)
+
+    thread = threading.Thread(target=run, name="oz-closing")
+    thread.start()
+    await future
+    # It has nothing more to do than to end.
+    thread.join()
 
 
 def is_cancelled() -> bool:

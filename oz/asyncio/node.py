@@ -11,6 +11,7 @@ from typing import Any, Self
 import zmq
 import zmq.asyncio
 
+from oz.asyncio.closing import in_thread
 from oz.asyncio.handlers import HandledQueue, Handlers
 from oz.asyncio.mailbox import Mailbox
 from oz.asyncio.publisher import Publisher
@@ -22,7 +23,7 @@ from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
 from oz.transport.node_base import TICK, NodeBase, OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
-from oz.transport.terms import Keep, Policy
+from oz.transport.terms import Keep, Policy, check_count, closing_time
 from oz.wire.naming import Announcement
 
 _SLICE = 0.05
@@ -83,12 +84,9 @@ class Node(NodeBase):
     _context_class = zmq.asyncio.Context
     _sub: NodeSubscriber
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def _launch(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
         self._has_started = self._is_closing = False
-
-    __init__.__doc__ = NodeBase.__init__.__doc__
 
     async def start(self) -> Self:
         """Join the bus; `async with` does it. A second call does nothing.
@@ -257,8 +255,8 @@ class Node(NodeBase):
         self,
         subject: str | bytes,
         payload: Any = b"",
-        *,
         timeout: float | None = 1.0,
+        *,
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
     ) -> Message:
@@ -273,13 +271,15 @@ class Node(NodeBase):
         self,
         subject: str | bytes,
         payload: Any = b"",
-        *,
         timeout: float | None = 1.0,
+        *,
         limit: int | None = None,
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
     ) -> Any:
         """Ask, and give the answers as they come; see `oz.Node.request_many`. For `async for`."""
+        if limit is not None:
+            check_count("limit", limit, 1, 2**63)
         ends = None if timeout is None else time.monotonic() + timeout
         await self._await_responders(subject, timeout)
         replies: asyncio.Queue[Message] = asyncio.Queue()
@@ -339,12 +339,12 @@ class Node(NodeBase):
 
     # closing ---------------------------------------------------------------------------------------------
 
-    async def close(self, *, drain: bool = True, timeout: float = 5.0) -> None:
+    async def close(self, drain: bool = True, timeout: float | None = 5.0) -> None:
         """Leave the bus; see `oz.Node.close`."""
         if self._is_closing or not self._has_started or self._near._guard.is_foreign:
             return
+        ends = time.monotonic() + closing_time(timeout)
         self._is_closing = True
-        ends = time.monotonic() + timeout
         if drain:
             await self._drain(ends)
         self._closed = True
@@ -366,7 +366,7 @@ class Node(NodeBase):
         for publisher in self._publishers():
             await publisher.close(timeout=max(0.0, ends - time.monotonic()))
         left = max(0.0, ends - time.monotonic())
-        await asyncio.get_running_loop().run_in_executor(None, self._end_context, left)
+        await in_thread(lambda: self._end_context(left))
 
     async def _drain(self, ends: float) -> None:
         with suppress(ClosedError, Timeout):

@@ -245,7 +245,7 @@ def _check(keep: str, limit: int, concurrency: int, order_by: str | None) -> Non
         raise ValueError(f"keep={keep!r} is none of {', '.join(map(repr, _KEEPS))}")
     if limit < 1:
         raise ValueError(f"a limit of {limit} lets no message wait; give at least 1")
-    if not 1 <= concurrency <= MOST_LANES:
+    if not isinstance(concurrency, int) or not 1 <= concurrency <= MOST_LANES:
         raise ValueError(f"concurrency={concurrency!r} is not a number from 1 to {MOST_LANES:,}")
     if order_by not in (None, "subject"):
         raise ValueError(f'order_by={order_by!r} is neither "subject" nor None')

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from typing import Any
 
+from oz.errors import PatternTimeout, SubjectError
 from oz.subjects.pattern import Pattern
 from oz.wire.batch import CONTROL, MESSAGES, RETAINED, RICH, head_start
 from oz.wire.keys import Terms
@@ -106,6 +107,16 @@ class OutStream:
         self.unsent: deque[tuple[bytes, ...]] = deque()
         self.held: Any = None
 
+    def still_wants(self, subject: bytes) -> bool:
+        """Tell whether one of those patterns matches that were not taken back; some pattern of its does."""
+        ending = Counter(pattern for chunk in self.ending.values() for pattern in chunk.patterns)
+        matching = [pattern for pattern in ending if _matches(pattern, subject)]
+        if not matching or any(self.patterns[pattern] > ending[pattern] for pattern in matching):
+            return True
+        return any(
+            count > ending[pattern] and _matches(pattern, subject) for pattern, count in self.patterns.items()
+        )
+
     def number(self, origin: bytes, number: int) -> None:
         """Count from 0, under another epoch."""
         flags = (MESSAGES, RICH, CONTROL, RETAINED, RETAINED | RICH)
@@ -116,3 +127,13 @@ class OutStream:
     def is_held(self) -> bool:
         """Whether any connection has a part of it."""
         return self.listeners > 0 or bool(self.chunks)
+
+
+def _matches(pattern: Pattern, subject: bytes) -> bool:
+    try:
+        return pattern.matches(subject)
+    except SubjectError:
+        # It is not text, and the dialect knows nothing else.
+        return False
+    except PatternTimeout:
+        return True

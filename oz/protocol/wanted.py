@@ -137,6 +137,7 @@ class Wanted:
         else:
             audience = self.find(subject, plain)
             streams = [*audience.streams, *(one for choice in audience.choices for one in choice.members)]
+            streams = [one for one in streams if not one.ending or one.still_wants(subject)]
         own = {one.name[:NAME_SIZE] for one in streams if not one.is_shared and one.vanished_at is None}
         shared = sum(one.listeners > 0 for one in streams if one.is_shared) if subject is not None else 0
         return len(own) + shared + self.plain.count(plain)

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
+from inspect import iscoroutinefunction
 from math import ceil
 from typing import Any, Self
 
@@ -22,9 +23,9 @@ from oz.sync.mailbox import Mailbox
 from oz.sync.publisher import Publisher
 from oz.sync.requesting import Requesting
 from oz.sync.subscriber import Subscriber
-from oz.transport.node_base import TICK, NodeBase, OnDropped
+from oz.transport.node_base import TICK, OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
-from oz.transport.terms import Keep, Policy
+from oz.transport.terms import Keep, Policy, closing_time
 from oz.wire.naming import Announcement
 
 OnPeer = Callable[[Announcement, str], Any]
@@ -77,8 +78,7 @@ class Node(Requesting):
     _io: IOThread
     _sub: NodeSubscriber
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def _launch(self) -> None:
         self._handlers = Handlers(self.configuration.threads)
         self._news = threading.Condition()
         self._closing = threading.Lock()
@@ -96,8 +96,6 @@ class Node(Requesting):
             self._poller.register(dealer, zmq.POLLIN)
         self._io.start()
         self._join(self.configuration.join_timeout)
-
-    __init__.__doc__ = NodeBase.__init__.__doc__
 
     def _join(self, timeout: float) -> None:
         ends = time.monotonic() + timeout
@@ -227,7 +225,7 @@ class Node(Requesting):
         `"_OZ.ADVISORY.>"`.
 
         Args:
-            pattern: as of `oz.Subscriber.subscribe`.
+            pattern: text or bytes in the dialect, an `oz.Pattern`, or a list of them; "" is everything.
             handler: is called with each message, on the pool; without it messages are had by the
                 subscription's `receive` and by iterating over it.
             dialect: that of the pattern, if it is another than the node's.
@@ -259,6 +257,11 @@ class Node(Requesting):
             last_value=last_value,
             max_messages=max_messages,
         )
+
+    def _check_handler(self, handler: Any) -> None:
+        super()._check_handler(handler)
+        if iscoroutinefunction(handler):
+            raise TypeError(f"{handler!r} is async, and nobody awaits it here; use oz.asyncio.Node")
 
     def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[NodeSubscription]]:
         return Mailbox(lanes, dropped), ReceivedSubscription
@@ -312,16 +315,18 @@ class Node(Requesting):
 
     # closing ---------------------------------------------------------------------------------------------
 
-    def close(self, *, drain: bool = True, timeout: float = 5.0) -> None:
+    def close(self, drain: bool = True, timeout: float | None = 5.0) -> None:
         """Leave the bus. A second call does nothing. It never takes much longer than it may.
 
         Args:
             drain: first stop asking, have handlers handle what has come, and send what they publish.
-            timeout: seconds for all of it.
+            timeout: seconds for all of it; None waits for as long as it takes.
         """
-        if self._near._guard.is_foreign or not self._closing.acquire(blocking=False):
+        if self._near._guard.is_foreign:
             return
-        ends = time.monotonic() + timeout
+        ends = time.monotonic() + closing_time(timeout)
+        if not self._closing.acquire(blocking=False):
+            return
         if drain:
             self._drain(ends)
         self._closed = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from queue import Empty, SimpleQueue
@@ -11,6 +12,7 @@ from typing import Any
 from oz.errors import Timeout
 from oz.message import Message
 from oz.transport.node_base import NodeBase
+from oz.transport.terms import check_count
 
 _LONG = 0.5
 """Seconds of waiting at a time, so that a node that is closed is noticed."""
@@ -31,8 +33,8 @@ class Requesting(NodeBase):
         self,
         subject: str | bytes,
         payload: Any = b"",
-        *,
         timeout: float | None = 1.0,
+        *,
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
     ) -> Message:
@@ -58,8 +60,8 @@ class Requesting(NodeBase):
         self,
         subject: str | bytes,
         payload: Any = b"",
-        *,
         timeout: float | None = 1.0,
+        *,
         limit: int | None = None,
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
@@ -70,14 +72,17 @@ class Requesting(NodeBase):
             subject: as of `publish`.
             payload: what the codec encodes.
             timeout: seconds from now on; None waits for ever.
-            limit: answers to wait for at most.
+            limit: answers to wait for, at least 1; None takes all that come in that time.
             headers: go with the request.
             key: what sticky queue groups go by.
 
         Raises:
+            ValueError, TypeError: `limit` is no such number.
             NoResponders, Timeout: as `request`; Timeout only when nobody has answered at all.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
         """
+        if limit is not None:
+            check_count("limit", limit, 1, 2**63)
         ends = None if timeout is None else time.monotonic() + timeout
         self._await_responders(subject, timeout)
         replies: SimpleQueue[Message] = SimpleQueue()
@@ -92,7 +97,10 @@ class Requesting(NodeBase):
         except BaseException:
             self._requests.end(inbox)
             raise
-        return self._replies(subject, inbox, replies, ends, limit)
+        answers = self._replies(subject, inbox, replies, ends, limit)
+        # Nobody may ever ask for the first one, and what has not begun has no end either.
+        weakref.finalize(answers, self._requests.end, inbox).atexit = False
+        return answers
 
     def _replies(
         self, subject: Any, inbox: str, replies: SimpleQueue[Message], ends: float | None, limit: int | None

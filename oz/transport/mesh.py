@@ -45,6 +45,10 @@ beats every second. Not seconds: while a process stood still itself, nobody else
 LINGER = 2.0
 """Seconds for which a node that has left is still listened to: what it sent last is on its way."""
 
+MUTE_AFTER = 4.0
+"""Seconds for which somebody who listens and says nothing is waited for: a process that stands still may do
+so for ever, and must not hold up those who have only just begun."""
+
 FORGET_AFTER = 60.0
 """Seconds for which it is known where a lost node's messages stood: if it comes back, losses are counted."""
 
@@ -78,11 +82,13 @@ class Mesh:
         "_is_stale",
         "_is_there",
         "_leaving",
+        "_mute",
         "_near",
         "_nearby",
         "_probed",
         "_scan_at",
         "_seeds",
+        "_seen_at",
         "_sub",
         "_told",
         "_wide",
@@ -133,6 +139,8 @@ class Mesh:
         self._leaving: dict[str, float] = {}
         self._forgotten: dict[bytes, float] = {}
         self._probed: dict[str, float] = {}
+        self._seen_at: dict[str, float] = {}
+        self._mute: set[str] = set()
         self._scan_at = 0.0
         self._is_stale = True
 
@@ -325,6 +333,8 @@ class Mesh:
         self._scan_at = now + SCAN_EVERY
         there = self._nearby.others()
         known = {peer.near for peer in self.membership.known if self.membership.is_linked(peer.uuid)}
+        self._seen_at = {one: self._seen_at.get(one, now) for one in there - known}
+        self._mute = {one for one, at in self._seen_at.items() if now - at >= MUTE_AFTER}
         for endpoint in there - known:
             probed_at = self._probed.get(endpoint)
             if probed_at is None and endpoint not in self._dialled:
@@ -344,7 +354,7 @@ class Mesh:
     def unsettled(self) -> list[str]:
         """Give the sockets of this host of which it is not known yet whether anybody listens there."""
         near = {peer.near for peer in self.membership.known}
-        return [endpoint for endpoint in self._probed if endpoint not in near]
+        return [one for one in self._probed if one not in near and one not in self._mute]
 
     # readiness -------------------------------------------------------------------------------------------
 

@@ -22,10 +22,11 @@ from oz.protocol.membership import Act
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
 from oz.protocol.subscriptions import Subscription
-from oz.subjects.pattern import Pattern
+from oz.subjects.pattern import Pattern, compile
 from oz.transport.node_sockets import near_origin, wide_origin
 from oz.transport.replying import Replying
 from oz.transport.socket import end_context
+from oz.transport.subscribing import EVERYTHING
 from oz.transport.terms import check_count, check_terms
 from oz.wire.keys import Terms
 from oz.wire.naming import Announcement
@@ -231,7 +232,7 @@ class NodeBase(Replying):
             PatternError: the dialect does not allow it, or applications may not have it.
             ValueError: it is no pattern at all, or advisories together with others.
         """
-        patterns = self._sub._compile(pattern, dialect or self.configuration.dialect)
+        patterns = _patterns(pattern, dialect or self.configuration.dialect)
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         for one in patterns:
@@ -271,11 +272,15 @@ class NodeBase(Replying):
                 )
             queue, kind = self._make_mailbox(lanes, dropped)
         else:
-            self._sub._check_handler(handler)
+            self._check_handler(handler)
             queue, kind = self._make_queue(handler, lanes, dropped), NodeSubscription
         subscription = kind(patterns, queue, self._cancel, max_messages, terms.group, self._answer)
         self._call(lambda: self._begin(subscription, terms, last_value=last_value, is_advisory=is_advisory))
         return subscription
+
+    def _check_handler(self, handler: Any) -> None:
+        if not callable(handler):
+            raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
 
     def _cancel(self, subscription: Subscription) -> None:
         with suppress(ClosedError):
@@ -321,6 +326,11 @@ class NodeBase(Replying):
     # presence --------------------------------------------------------------------------------------------
 
     def _missing(self, wanted: int | str | Iterable[str]) -> Callable[[], str | None]:
+        """Make what says which peers are missing.
+
+        Raises:
+            TypeError: it is neither a number nor names.
+        """
         if isinstance(wanted, int):
             count = wanted
 
@@ -329,7 +339,11 @@ class NodeBase(Replying):
                 return None if up >= count else f"{up} of {count} peers are up"
 
             return too_few
-        names = {wanted} if isinstance(wanted, str) else set(wanted)
+        if isinstance(wanted, str):
+            wanted = [wanted]
+        names = set(wanted) if isinstance(wanted, Iterable) else {wanted}
+        if not all(isinstance(one, str) for one in names):
+            raise TypeError(f"wait for a number of peers, for a name, or for several, not for {wanted!r}")
 
         def absent() -> str | None:
             missing = names - {one.name for one in self._membership.up}
@@ -368,6 +382,9 @@ class NodeBase(Replying):
 
     def _count_stats(self) -> NodeStats:
         """Count what its parts count."""
+        if not hasattr(self, "_mesh"):
+            # One for asyncio that has not joined yet.
+            return replace(self._stats)
         stats, sub = self._stats, self._sub.stats
         pubs = [one.stats for one in self._publishers()]
         queues = [one.queue for one in list(self._subscriptions)]
@@ -389,6 +406,13 @@ class NodeBase(Replying):
     def __repr__(self) -> str:
         """Show name, bus and state."""
         return f"<oz.Node {self.name!r} on bus {self.bus!r}{' closed' if self._closed else ''}>"
+
+
+def _patterns(pattern: Any, dialect: str) -> list[Pattern]:
+    """Compile what is asked for. Bytes are a pattern too; with sockets they are the prefix of pyzmq."""
+    if isinstance(pattern, (str, bytes, Pattern)) or not isinstance(pattern, Iterable):
+        return [EVERYTHING if pattern in ("", b"") else compile(pattern, dialect)]
+    return [one for part in pattern for one in _patterns(part, dialect)]
 
 
 class _Local:

@@ -118,6 +118,7 @@ class NodeOpening(Told):
         self._options = {"on_full": on_full, "full_timeout": full_timeout, "high_water_mark": high_water_mark}
         self._tells_peer = on_peer
         self._configure(self.configuration, echo=echo, advertise=advertise)
+        self._launch()
 
     def _configure(self, configuration: Configuration, *, echo: bool, advertise: str | None) -> None:
         """Take note of what the node goes by; nothing is opened yet."""
@@ -267,6 +268,10 @@ class NodeOpening(Told):
         return dealer
 
     # what the rest of a node does ------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        """Do what is left to do when a node is made."""
+        raise NotImplementedError
 
     def _on_interest(self) -> None:
         raise NotImplementedError

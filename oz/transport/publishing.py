@@ -370,7 +370,7 @@ class PublisherBase(RawSends, Leaving):
         """
         self._check_open()
         if subject is None:
-            raise TypeError("which subject? wait_for_subscribers() is for all of them")
+            raise TypeError("a subject is str or bytes, not None")
         return self._enough(1, subject)
 
     def _enough(self, wanted: int, subject: str | bytes | None) -> bool:

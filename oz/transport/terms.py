@@ -39,6 +39,15 @@ def check_seconds(name: str, value: Any, most: float) -> None:
         raise ValueError(f"{name} is from 0 to {most:,g} seconds, not {value!r}")
 
 
+LONGEST_CLOSE = 86_400.0
+"""Seconds that stand for waiting as long as it takes: as good as for ever, and ZeroMQ can count them."""
+
+
+def closing_time(timeout: float | None) -> float:
+    """Give the seconds that closing may take, where None is as long as it takes."""
+    return LONGEST_CLOSE if timeout is None else min(timeout, LONGEST_CLOSE)
+
+
 def check_multicast(filtering: Any, *, shared: bool, on_gap: Any, delimiter: bytes | None) -> None:
     """Refuse what multicast cannot do.
 

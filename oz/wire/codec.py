@@ -29,7 +29,13 @@ class MsgpackCodec:
         Raises:
             TypeError: msgpack has no form for it.
         """
-        packed: bytes = msgpack.packb(value, use_bin_type=True)
+        try:
+            packed: bytes = msgpack.packb(value, use_bin_type=True)
+        except TypeError as error:
+            raise TypeError(
+                f"a payload cannot be packed: {error}; MessagePack has None, truth values, numbers, text, "
+                "bytes, lists and dicts. Turn it into these, or give a codec="
+            ) from None
         return packed
 
     def decode(self, payload: bytes) -> Any:

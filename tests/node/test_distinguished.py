@@ -88,9 +88,9 @@ def test_applications_cannot_publish_what_is_ozs_own(make, subject):
 @pytest.mark.parametrize(
     "pattern",
     [
-        b"_",
-        b"_IN",
-        b"_O",
+        oz.compile(b"_", "zmq"),
+        oz.compile(b"_IN", "zmq"),
+        oz.compile(b"_O", "zmq"),
         "_INBOX.>",
         "_INBOX.*.1",
         "_INBOX",
