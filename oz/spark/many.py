@@ -20,7 +20,7 @@ from oz.subjects.pattern import Pattern
 _SUBJECT = "__oz_subject"
 
 
-def match_all(column: Column | str, patterns: Iterable[Pattern | str]) -> Column:
+def match_all(column: Column | str, patterns: Iterable[Pattern | str] | Pattern | str) -> Column:
     """Give the patterns that each subject matches, as an array of strings; null where there is no subject.
 
     One index of all patterns is built in each Python worker, which then looks up each distinct subject of a
@@ -28,12 +28,14 @@ def match_all(column: Column | str, patterns: Iterable[Pattern | str]) -> Column
 
     Args:
         column: subjects, strings or binary.
-        patterns: patterns, or specs as `oz.parse` takes them, of any dialects. A spec is returned as it was
-            given, a pattern as its text; in the order of this list, and each once.
+        patterns: patterns, or specs as `oz.parse` takes them, of any dialects; or one. A spec is returned
+            as it was given, a pattern as its text; in the order of this list, and each once.
 
     Raises:
         ValueError: the text of a pattern is not UTF-8, so that Spark cannot hold it.
     """
+    if isinstance(patterns, (str, Pattern)):
+        patterns = [patterns]
     named = {_name(pattern): compiled_pattern(pattern) for pattern in patterns}
     names = list(named)
     packed = zlib.compress(pickle.dumps(list(named.values())))
@@ -48,7 +50,11 @@ def match_all(column: Column | str, patterns: Iterable[Pattern | str]) -> Column
 
 
 def join_patterns(
-    dataframe: DataFrame, column: Column | str, patterns: Iterable[Pattern | str], *, name: str = "pattern"
+    dataframe: DataFrame,
+    column: Column | str,
+    patterns: Iterable[Pattern | str] | Pattern | str,
+    *,
+    name: str = "pattern",
 ) -> DataFrame:
     """Give each row once for each pattern that its subject matches, and the pattern beside it.
 

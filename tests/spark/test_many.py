@@ -44,6 +44,11 @@ def rows(spark):
     return spark.createDataFrame(list(enumerate(SUBJECTS)), "number int, subject string")
 
 
+def test_one_pattern_alone_is_a_list_of_one(rows):
+    found = rows.where("subject = 'a.b'").select(oz.spark.match_all("subject", "a.*").alias("patterns"))
+    assert [row.patterns for row in found.collect()] == [["a.*"], ["a.*"]]
+
+
 def test_match_all_lists_what_matches_in_the_order_given(rows):
     found = rows.select("subject", oz.spark.match_all("subject", PATTERNS).alias("patterns")).collect()
     assert [row.subject for row in found] == SUBJECTS

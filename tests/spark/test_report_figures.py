@@ -210,6 +210,13 @@ def test_a_journal_without_a_message(spark, tmp_path, records):
     json.loads(made.json())
 
 
+def test_a_lake_to_which_nothing_was_archived_yet(spark, tmp_path):
+    Writer(tmp_path / "recorded").close()
+    oz.spark.archive(spark, tmp_path / "recorded", tmp_path / "lake")
+    assert oz.spark.report(spark, tmp_path / "lake").figures["total"]["messages"] == 0
+    assert oz.spark.replay(spark, tmp_path / "lake", endpoint="tcp://127.0.0.1:1").published == 0
+
+
 def test_one_message(spark, tmp_path):
     with Writer(tmp_path / "recorded") as writer:
         writer.append([Record("a", b"", START)])

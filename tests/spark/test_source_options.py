@@ -4,14 +4,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import DayTimeIntervalType, LongType, StructField, StructType
 
 import oz
 from oz.errors import OptionError
 from oz.spark.source.batch import JournalReader
 from oz.spark.source.options import NAMES, read_options
 from oz.spark.source.position import Position
-from oz.spark.source.rows import ddl
+from oz.spark.source.rows import Rows, ddl
 from oz.spark.source.stream import JournalStreamReader
 
 SCHEMA = StructType([StructField("offset", LongType(), False)])
@@ -60,6 +60,9 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
         ("filtering", "both"),
         ("retainSeconds", "-1"),
         ("payloadSchema", "a INT"),
+        ("endpoint", "nonsense"),
+        ("journal", " "),
+        ("journal", "s3://bucket/bus"),
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_name(name, value):
@@ -77,6 +80,12 @@ def test_options_that_contradict_each_other_are_refused():
         read(retainBytes=5)
     with pytest.raises(OptionError, match="give the directory of a journal, or the endpoint of a publisher"):
         read_options({"subject": "a"})
+    with pytest.raises(OptionError, match="dedupe: it needs filtering=publisher"):
+        read(endpoint="tcp://127.0.0.1:1", dedupe=True)
+    with pytest.raises(OptionError, match="startingOffset=20: it is behind endingOffset=10"):
+        read(startingOffset=20, endingOffset=10)
+    with pytest.raises(OptionError, match="startingTime: it is later than endingTime"):
+        read(startingTime="2026-03-02", endingTime="2026-03-01")
     with pytest.raises(oz.PatternError):
         read(subject="a\nb..c")
 
@@ -127,6 +136,30 @@ def test_columns_of_decoded_payloads():
     for schema in (None, " "):
         with pytest.raises(OptionError, match="payloadSchema"):
             ddl("msgpack", schema)
+
+
+@pytest.mark.parametrize("schema", ["price DOUBEL", "price", "size INT, DOUBLE", "a: DECIMAL(9, 2), b: INTT"])
+def test_a_payload_schema_that_spark_would_misread_is_refused_by_name(schema):
+    with pytest.raises(OptionError, match=r"option payloadSchema='.* is no name and type as in"):
+        ddl("json", schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "a INT NOT NULL COMMENT 'x, y z', `b, c``d`DOUBLE,",
+        "a: decimal(9, 2), m MAP<STRING, ARRAY<STRUCT<x: INT, y: DOUBLE>>>, t timestamp_ntz",
+        "s STRUCT<x INT, y INT>, v VARCHAR(5)",
+    ],
+)
+def test_a_payload_schema_goes_to_spark_as_it_is(schema):
+    assert f"STRUCT<{schema}>" in ddl("json", schema)
+
+
+def test_a_type_that_no_payload_decodes_to_is_refused_before_anything_is_read():
+    kind = StructType([StructField("lasted", DayTimeIntervalType())])
+    with pytest.raises(OptionError, match=r"payloadSchema=.*no payload decodes to duration"):
+        Rows(StructType([StructField("payload", kind)]), "msgpack")
 
 
 def test_a_position_of_another_journal_is_refused():

@@ -51,7 +51,7 @@ class Explanation:
 def explain(
     spark: SparkSession,
     source: Source,
-    patterns: Iterable[Pattern | str | bytes],
+    patterns: Iterable[Pattern | str | bytes] | Pattern | str | bytes,
     *,
     separator: str | None = None,
     on_progress: Callable[[str], object] = lambda stage: None,
@@ -64,7 +64,7 @@ def explain(
     Args:
         spark: the session.
         source: a journal's directory, a Parquet lake, or a DataFrame with columns `subject` and `payload`.
-        patterns: the subscriptions: patterns, or specs as `oz.parse` takes them. Each is taken for a
+        patterns: the subscriptions: patterns, or specs as `oz.parse` takes them; or one. Each is taken for a
             subscriber of its own, and all of them for one subscriber.
         separator: what stands between tokens; None: `/` when all patterns are mqtt, else `.`.
         on_progress: is called with what comes next, for those who wait.
@@ -75,6 +75,8 @@ def explain(
         PatternTimeout: a pattern ran out of time on a subject.
         ValueError: there is no pattern, or the separator is empty.
     """
+    if isinstance(patterns, (str, bytes, Pattern)):
+        patterns = [patterns]
     compiled = [compiled_pattern(pattern) for pattern in patterns]
     if not compiled:
         raise ValueError("no pattern at all: there is nothing to explain")

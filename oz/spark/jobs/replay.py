@@ -20,6 +20,7 @@ from oz import errors
 from oz.errors import JournalError, SinkError
 from oz.journal import Journal, files
 from oz.spark.columns import compiled_pattern, matches
+from oz.spark.jobs.archiving.loading import load_lake
 from oz.spark.jobs.replay_progress import OnProgress, watched
 from oz.spark.registration import register
 from oz.spark.session import session
@@ -166,7 +167,7 @@ class _Wanted:
             yield from self._of_journal(os.path.abspath(path), rows)
             return
         try:
-            frame = self._spark.read.parquet(path)
+            frame = load_lake(self._spark, path)
         except Exception as error:  # Spark's own, or py4j's around one of Java
             thrown = getattr(error, "java_exception", None)
             reason = str(error if thrown is None else thrown.getMessage()).splitlines()[0]

@@ -12,8 +12,9 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from tempfile import gettempdir
 
-from oz.errors import OptionError
+from oz.errors import OptionError, OzError
 from oz.subjects.pattern import Pattern, parse
+from oz.transport import endpoints
 
 EARLIEST, LATEST = "earliest", "latest"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -113,13 +114,13 @@ def read_options(options: Mapping[str, str]) -> Options:
     given = {key.lower(): str(value) for key, value in options.items()}
     _refuse_unknown(given)
     start_ns = _time(given, "startingTime")
-    endpoints = tuple(one.strip() for one in given.get("endpoint", "").split(",") if one.strip())
-    if "journal" not in given and not endpoints:
+    published_at = _endpoints(given)
+    if "journal" not in given and not published_at:
         raise OptionError("journal", None, "give the directory of a journal, or the endpoint of a publisher")
     read = Options(
         journal=_directory(given),
         is_private="journal" not in given,
-        endpoints=endpoints,
+        endpoints=published_at,
         subject=given.get("subject", ""),
         start=_start(given),
         start_ns=start_ns,
@@ -164,12 +165,32 @@ def _refuse_contradictions(read: Options) -> None:
                 raise OptionError(name, None, "it is for the recorder that the option endpoint starts")
     if read.payload in ("raw", "string") and read.payload_schema is not None:
         raise OptionError("payloadSchema", read.payload_schema, "it needs payload=json or payload=msgpack")
+    if read.dedupe and read.filtering != "publisher":
+        raise OptionError("dedupe", None, "it needs filtering=publisher: only such a message brings its id")
+    if isinstance(read.start, int) and read.end is not None and read.start > read.end:
+        raise OptionError("startingOffset", read.start, f"it is behind endingOffset={read.end}")
+    if read.start_ns is not None and read.end_ns is not None and read.start_ns > read.end_ns:
+        raise OptionError("startingTime", None, "it is later than endingTime")
 
 
 def _directory(given: Mapping[str, str]) -> Path:
     if "journal" in given:
-        return Path(os.path.abspath(given["journal"].removeprefix("file:")))
+        path = given["journal"].removeprefix("file:")
+        if not path.strip() or "://" in path:
+            rule = "it is a directory, on a file system that the driver and all executors see"
+            raise OptionError("journal", given["journal"], rule)
+        return Path(os.path.abspath(path))
     return Path(gettempdir(), f"oz-live-{uuid.uuid4().hex}")
+
+
+def _endpoints(given: Mapping[str, str]) -> tuple[str, ...]:
+    found = tuple(one.strip() for one in given.get("endpoint", "").split(",") if one.strip())
+    for one in found:
+        try:
+            endpoints.check(one, own_context=True)
+        except (ValueError, OzError) as error:
+            raise OptionError("endpoint", one, str(error)) from None
+    return found
 
 
 def _start(given: Mapping[str, str]) -> int | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from oz.errors import OptionError
+from oz.spark.fitting import fit
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string
 
 DDL = {
@@ -42,6 +44,15 @@ _ARROW = {
     "STRING": pa.string(),
 }
 _NANO, _MICRO = pa.timestamp("ns", "UTC"), pa.timestamp("us", "UTC")
+_TYPE = re.compile(
+    "TINYINT|BYTE|SMALLINT|SHORT|INT|INTEGER|BIGINT|LONG|FLOAT|REAL|DOUBLE|DECIMAL|DEC|NUMERIC|BOOLEAN|STRING|"
+    "CHAR|CHARACTER|VARCHAR|BINARY|DATE|TIME|TIMESTAMP|TIMESTAMP_NTZ|TIMESTAMP_LTZ|ARRAY|MAP|STRUCT|INTERVAL|"
+    "VARIANT|VOID|GEOMETRY|GEOGRAPHY",
+    re.IGNORECASE,
+)
+# A column up to the next comma that is in no quotes and no brackets, as far as brackets go here.
+_COLUMN = re.compile(r"""(?:`[^`]*`|'[^']*'|"[^"]*"|<.*>|\([^)]*\)|[^,])+""", re.DOTALL)
+_NAME_AND_TYPE = re.compile(r"\s*(?:(?:`[^`]*`)+\s*:?|\w+\s*[:\s])\s*(\w+)")
 _FEW_ROWS = 2048  # rows of a chunk; smaller ones are put together
 
 
@@ -53,13 +64,14 @@ def ddl(payload: str, payload_schema: str | None) -> str:
         payload_schema: the columns of a payload, for those that have such.
 
     Raises:
-        OptionError: it is missing.
+        OptionError: it is missing, or a column of it has no type that Spark knows.
     """
     columns = dict(DDL)
     if payload in ("json", "msgpack"):
         if payload_schema is None or not payload_schema.strip():
             wanted = "payloadSchema, the columns of a payload as in 'price DOUBLE, size BIGINT'"
             raise OptionError("payload", payload, f"it needs the option {wanted}")
+        _refuse_unknown_types(payload_schema)
         columns["payload"] = f"STRUCT<{payload_schema}>"
     if payload == "string":
         columns["payload"] = "STRING"
@@ -97,6 +109,8 @@ class Rows:
                 wanted = pa.string() if self._payload == "string" else field.type
             if field.type != wanted:
                 raise OptionError("schema", f"{field.name}: {field.type}", f"its type is {wanted}")
+            if field.name == "payload":
+                _refuse_what_nothing_fits(field.type)
         if PAYLOAD_RAW in self._schema.names and "payload" not in self._schema.names:
             raise OptionError("schema", PAYLOAD_RAW, "it needs the column payload, whose type decides")
 
@@ -129,6 +143,22 @@ class Rows:
             return decode_string
         kind = self._schema.field("payload").type
         return partial(decode_json if self._payload == "json" else decode_msgpack, kind=kind)
+
+
+def _refuse_what_nothing_fits(kind: pa.DataType) -> None:
+    try:
+        fit([], kind)
+    except TypeError as error:
+        raise OptionError("payloadSchema", str(kind), str(error)) from None
+
+
+def _refuse_unknown_types(payload_schema: str) -> None:
+    """Refuse what Spark would complain of at another column; it judges all the rest itself."""
+    for column in _COLUMN.findall(payload_schema):
+        found = _NAME_AND_TYPE.match(column)
+        if column.strip() and (found is None or _TYPE.fullmatch(found[1]) is None):
+            rule = f"{column.strip()!r} is no name and type as in 'price DOUBLE, size BIGINT'"
+            raise OptionError("payloadSchema", payload_schema, rule)
 
 
 def microseconds(times: pa.Array) -> pa.Array:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from oz.journal import Journal, Kind
 from oz.journal.files import segments
 from oz.spark.columns import compiled_pattern, matches
+from oz.spark.jobs.archiving.loading import load_lake
 from oz.spark.registration import register
 from oz.subjects.pattern import Pattern
 
@@ -78,7 +79,7 @@ def _load(spark: SparkSession, path: str, pattern: Pattern | None) -> DataFrame:
     if "://" not in path and not Path(path).exists():
         Journal(path)  # says that there is none
     if not is_journal(path):
-        return spark.read.parquet(path)
+        return load_lake(spark, path)
     options: dict[str, Any] = {"journal": str(Path(path).resolve()), "gaps": True}
     if (
         pattern is not None
