@@ -21,7 +21,8 @@ from oz.message import Message
 from oz.protocol.lanes import LIMIT, Lanes
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
-from oz.transport.node_base import TICK, NodeBase, OnDropped
+from oz.transport.node_base import TICK, NodeBase
+from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
 from oz.transport.terms import Keep, Policy, check_count, closing_time
 from oz.wire.naming import Announcement

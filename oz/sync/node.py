@@ -23,7 +23,8 @@ from oz.sync.mailbox import Mailbox
 from oz.sync.publisher import Publisher
 from oz.sync.requesting import Requesting
 from oz.sync.subscriber import Subscriber
-from oz.transport.node_base import TICK, OnDropped
+from oz.transport.node_base import TICK
+from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
 from oz.transport.terms import Keep, Policy, closing_time
 from oz.wire.naming import Announcement

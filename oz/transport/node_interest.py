@@ -1,0 +1,153 @@
+"""How a node subscribes: each subscription has a queue of its own, for its handler or whoever receives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+from oz.errors import ClosedError
+from oz.message import Message
+from oz.protocol import distinguished
+from oz.protocol.lanes import Lanes
+from oz.protocol.node_subscription import NodeSubscription
+from oz.protocol.subscriptions import Subscription
+from oz.subjects.pattern import Pattern, compile
+from oz.transport.replying import Replying
+from oz.transport.subscribing import EVERYTHING
+from oz.transport.terms import check_count, check_terms
+from oz.wire.keys import Terms
+
+OnDropped = Callable[[int, Message], None]
+
+
+def _ignore(count: int, message: Message) -> None:
+    """Take note of nothing."""
+
+
+class Interested(Replying):
+    """The part of a node that subscribes."""
+
+    # what the shells do ----------------------------------------------------------------------------------
+
+    def _call(self, work: Callable[[], Any]) -> Any:
+        """Have something done on the I/O side; give what comes of it."""
+        raise NotImplementedError
+
+    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> Any:
+        """Make what messages wait in for a handler."""
+        raise NotImplementedError
+
+    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Any, type[NodeSubscription]]:
+        """Make what messages wait in to be received, and say of what kind their subscription is."""
+        raise NotImplementedError
+
+    def _on_dropped(self, count: int, message: Any) -> None:
+        raise NotImplementedError
+
+    # subscribing -----------------------------------------------------------------------------------------
+
+    def _prepare(self, pattern: Any, dialect: str | None) -> tuple[list[Pattern], bool]:
+        """Compile what is asked for; tell whether it is advisories.
+
+        Raises:
+            PatternError: the dialect does not allow it, or applications may not have it.
+            ValueError: it is no pattern at all, or advisories together with others.
+        """
+        patterns = _patterns(pattern, dialect or self.configuration.dialect)
+        if not patterns:
+            raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
+        for one in patterns:
+            distinguished.check_subscribed(one)
+        kinds = {distinguished.is_advisory(one) for one in patterns}
+        if len(kinds) > 1:
+            raise ValueError("advisories are had by a subscription of their own")
+        return patterns, kinds.pop()
+
+    def _subscribe(
+        self,
+        wanted: tuple[list[Pattern], bool],
+        handler: Callable[[Message], Any] | None,
+        terms: Terms,
+        lanes: Lanes,
+        *,
+        last_value: bool,
+        max_messages: int | None,
+    ) -> NodeSubscription:
+        """Make a subscription and have it begin.
+
+        Raises:
+            TypeError: the handler cannot be called, or is `async` and the node is not.
+            ValueError: an argument makes no sense.
+            ClosedError: the node is closed.
+        """
+        patterns, is_advisory = wanted
+        if max_messages is not None:
+            check_count("max_messages", max_messages, 1, 2**63)
+        # With `"latest"` it is what was asked for.
+        dropped = _ignore if terms.keep == "latest" else self._on_dropped
+        queue: Any
+        if handler is None:
+            if len(lanes.lanes) > 1:
+                raise ValueError(
+                    "concurrency is for handlers; whoever receives does so as often as they like"
+                )
+            queue, kind = self._make_mailbox(lanes, dropped)
+        else:
+            self._check_handler(handler)
+            queue, kind = self._make_queue(handler, lanes, dropped), NodeSubscription
+        subscription = kind(patterns, queue, self._cancel, max_messages, terms.group, self._answer)
+        self._call(lambda: self._begin(subscription, terms, last_value=last_value, is_advisory=is_advisory))
+        return subscription
+
+    def _check_handler(self, handler: Any) -> None:
+        if not callable(handler):
+            raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
+
+    def _cancel(self, subscription: Subscription) -> None:
+        with suppress(ClosedError):
+            self._call(lambda: self._end(subscription))
+
+    @staticmethod
+    def _close_queue(queue: Any) -> None:
+        """Have a queue end: what waits in a mailbox can still be received."""
+        (queue.end if hasattr(queue, "end") else queue.close)()
+
+    def _begin(
+        self, subscription: NodeSubscription, terms: Terms, *, last_value: bool, is_advisory: bool
+    ) -> None:
+        """Have a subscription begin; on the I/O side."""
+        if is_advisory:
+            for pattern in subscription.patterns:
+                self._advised.add(pattern, subscription)
+        else:
+            self._sub._begin(subscription, terms, last_value=last_value)
+        self._subscriptions[subscription] = None
+
+    def _end(self, subscription: Subscription) -> None:
+        """Have a subscription end; on the I/O side."""
+        assert isinstance(subscription, NodeSubscription)
+        if subscription in self._subscriptions:
+            del self._subscriptions[subscription]
+            # What it did is still counted.
+            self._stats.handled += subscription.queue.handled
+            self._stats.failed += subscription.queue.failed
+            self._stats.dropped += subscription.queue.dropped
+        for pattern in subscription.patterns:
+            self._advised.discard(pattern, subscription)
+        subscription.active = False
+        self._sub._cancel(subscription)
+        if subscription.left != 0:
+            # One that has had its last message is still to handle it.
+            subscription.queue.close()
+
+    @staticmethod
+    def _check_terms(group: str | None, policy: Any, keep: Any, max_waiting: int | None) -> Terms:
+        return check_terms(group, policy, keep, None if keep == "all" else max_waiting, shared=False)
+
+
+def _patterns(pattern: Any, dialect: str) -> list[Pattern]:
+    """Compile what is asked for. Bytes are a pattern too; with sockets they are the prefix of pyzmq."""
+    if isinstance(pattern, (str, bytes, Pattern)) or not isinstance(pattern, Iterable):
+        return [EVERYTHING if pattern in ("", b"") else compile(pattern, dialect)]
+    return [one for part in pattern for one in _patterns(part, dialect)]
