@@ -51,6 +51,25 @@ def test_what_pub_multicasts_is_printed_by_sub(endpoint):
 
 
 @needs.pgm
+def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
+    pytest.importorskip("pyarrow")
+    from oz.journal import Writer
+
+    writer = Writer(tmp_path)
+    writer.append([("a.b", b"1"), ("a.b", b"2")])
+    writer.close()
+    done = subprocess.run(
+        oz("replay", str(tmp_path), "--speed", "max", "--bind", endpoint),
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "published 2 messages" in done.stderr
+
+
+@needs.pgm
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [

@@ -22,9 +22,9 @@ def network():
 def went_well(row, least):
     """Tell whether so much was delivered, or the subscriber says why not.
 
-    On a busy machine a publisher may not be heard for `stale_after`, and after heavy loss libpgm may get stuck.
-    A subscriber that connected anew has lost some, and reported them: what was delivered and what was reported
-    come to what was sent in any case, as `playing.check` sees to.
+    On a busy machine a publisher may not be heard for `stale_after`, and after heavy loss libpgm may get
+    stuck. A subscriber that connected anew has lost some, and reported them: delivered and reported come to
+    what was sent in any case, as `playing.check` sees to.
     """
     return row.delivered >= least or row.reconnects > 0
 
