@@ -82,7 +82,7 @@ def test_delivered_and_reported_lost_come_to_what_was_sent(lan, tmp_path, percen
     try:
         assert listener.stdout.readline() == "ready\n"
         with scene(lan) as stage:
-            publisher = stage.publisher(sends, count=3000, pace=0.003, largest=6000)
+            publisher = stage.publisher(sends, count=3000, pace=0.003, largest=6000, closing=5.0)
             receives.lose(percent)
             publisher.go()
             if outage:
@@ -95,6 +95,8 @@ def test_delivered_and_reported_lost_come_to_what_was_sent(lan, tmp_path, percen
                 gateway.kill_receiver()
             sent = publisher.result()
             receives.lose(0)
+            # It closes, which the listener waits for.
+            publisher.go()
             out, _ = listener.communicate(timeout=LONGEST)
         got = json.loads(out)
         said = gateway.end()
