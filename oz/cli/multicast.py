@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from oz.cli.output import write_json, write_line
-from oz.protocol.multicast_plan import REPAIRED_AT_ONCE, Load, Plan
+from oz.protocol.multicast_plan import BEATS, REPAIRED_AT_ONCE, Load, Plan
 from oz.protocol.multicast_plan import plan as plan_for
 
 _WIDEST = 100
@@ -109,7 +109,7 @@ def _rows(found: Plan) -> list[tuple[str, str]]:
     usable = f"; libpgm sends at least {_rate(found.usable_kbps)} of it"
     memory = _bytes(found.memory)
     return [
-        ("packets", f"{found.packets:,.0f} a second at most"),
+        ("packets", f"{found.packets:,.0f} a second at most, and {BEATS} heartbeats"),
         ("on the wire", f"{_rate(found.wire_kbps)} at most, with all headers{of_all}"),
         ("rate_kbps", f"{options.rate_kbps:,}{usable if found.usable_kbps < options.rate_kbps else ''}"),
         ("recovery", f"{options.recovery:g} s at that rate: a window of {found.window:,} packets"),

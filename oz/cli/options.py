@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import click
@@ -134,6 +135,17 @@ def _checked(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ..
         except ValueError as error:
             raise click.BadParameter(str(error)) from None
     return list(given)
+
+
+@contextmanager
+def socket_refused() -> Iterator[None]:
+    """Take what a socket will not be made of for wrong usage, which it is."""
+    try:
+        yield
+    except ValueError as error:
+        if isinstance(error, oz.OzError):
+            raise
+        raise click.UsageError(str(error)) from None
 
 
 def ready_line(socket: oz.Publisher | oz.Subscriber, bind: Sequence[str], connect: Sequence[str]) -> str:

@@ -19,8 +19,15 @@ from oz.cli.headers import headers_option
 from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus
 from oz.cli.node_payloads import BadPayload, Form, payload_option
 from oz.cli.on_bus import BusPublisher, bus_publisher
-from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options, ready_line
+from oz.cli.options import (
+    DEFAULT_ENDPOINT,
+    dialect_option,
+    endpoint_options,
+    ready_line,
+    socket_refused,
+)
 from oz.cli.output import printable
+from oz.transport.multicast_endpoint import is_multicast
 
 _FROM_STDIN = "-"
 _MANY = 10_000
@@ -33,6 +40,8 @@ payload, which is what `oz sub` prints; blank lines are skipped. It ends at the 
 
 Waits --wait seconds for a subscriber that is interested in the subject; when none comes it says so and exits
 3. A subscriber that cannot keep up is waited for, so nothing is dropped.
+
+Over multicast, --bind 'epgm://eth0;239.192.1.1:5555', nobody can tell who listens, and nobody is waited for.
 
 Without --bind and --connect it binds {DEFAULT_ENDPOINT}, where `oz sub` looks for it; either may be started
 first. With --bus it joins a bus as a node, and finds its subscribers there.
@@ -122,7 +131,7 @@ def pub(
         if is_bus
         else _publisher(ctx, bind, connect, dialect, last_value=last_value)
     ) as publisher:
-        audience = _Audience(publisher, wait)
+        audience = _Audience(publisher, wait, is_known=not any(map(is_multicast, (*bind, *connect))))
         if subject != _FROM_STDIN and not audience.wait_for(_as_bytes(subject)):
             say(ctx, f"nobody subscribed to {printable(subject)} within {wait:g} s; nothing was published")
             ctx.exit(NOBODY)
@@ -165,7 +174,8 @@ def _publisher(
 ) -> Iterator[oz.Publisher]:
     if not (bind or connect):
         bind = [DEFAULT_ENDPOINT]
-    publisher = oz.Publisher(bind, connect, dialect=dialect, on_full="block", last_value=last_value)
+    with socket_refused():
+        publisher = oz.Publisher(bind, connect, dialect=dialect, on_full="block", last_value=last_value)
     try:
         say(ctx, ready_line(publisher, bind, connect))
         yield publisher
@@ -215,15 +225,19 @@ class _Audience:
     """Waits for a subscriber of each new subject, but no longer than a limit in all.
 
     A subscriber's patterns arrive one after the other: that one of them is there does not mean that all are.
+    Over multicast nobody can tell who listens, and nobody is waited for.
     """
 
-    def __init__(self, publisher: oz.Publisher | BusPublisher, limit: float) -> None:
+    def __init__(self, publisher: oz.Publisher | BusPublisher, limit: float, *, is_known: bool) -> None:
         self._publisher = publisher
+        self._is_known = is_known
         self._left = limit
         self._seen: set[bytes] = set()
 
     def wait_for(self, subject: bytes) -> bool:
         """Tell whether somebody wants the subject; when it is new, wait for that while there is time left."""
+        if not self._is_known:
+            return True
         if self._left > 0 and subject not in self._seen:
             self._seen.add(subject)
             self._wait(subject)

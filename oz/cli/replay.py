@@ -24,8 +24,10 @@ from oz.cli.options import (
     endpoints_option,
     parse_all,
     ready_line,
+    socket_refused,
 )
 from oz.cli.output import console
+from oz.transport.multicast_endpoint import is_multicast
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal
@@ -108,10 +110,12 @@ def replay(
     control, stats = replayer.Control(), replayer.ReplayStats()
     # Whatever was recorded was a subject: the plain dialect allows all of them.
     # It waits for ever, in slices: between them a signal or a key can end it.
-    publisher = oz.Publisher(bind, connect, dialect="zmq", on_full="block", full_timeout=_SLICE)
+    with socket_refused():
+        publisher = oz.Publisher(bind, connect, dialect="zmq", on_full="block", full_timeout=_SLICE)
     with _closed_when_sent(publisher, control):
         say(ctx, f"{ready_line(publisher, bind, connect)}, replaying {directory}")
-        _await_subscriber(ctx, publisher, wait)
+        if not any(map(is_multicast, (*bind, *connect))):
+            _await_subscriber(ctx, publisher, wait)
         with _steered(control), _progress(found, start, end, control, stats) as look:
             replayer.replay(
                 found,

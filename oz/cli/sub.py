@@ -30,6 +30,7 @@ from oz.cli.options import (
     parse_all,
     ready_line,
     routed_options,
+    socket_refused,
 )
 from oz.cli.output import json_field, printable, reader_gone, write_line
 
@@ -158,10 +159,9 @@ def _on_sockets(
     options: dict[str, Any] = (
         {"filtering": "publisher", "on_gap": partial(_say_gap, ctx)} if is_routed else {}
     )
-    with (
-        log_in_lines(ctx, "warning: "),
-        oz.Subscriber(connect, bind, dialect=dialect, **options) as subscriber,
-    ):
+    with socket_refused():
+        made = oz.Subscriber(connect, bind, dialect=dialect, **options)
+    with log_in_lines(ctx, "warning: "), made as subscriber:
         subscriber.subscribe(patterns, **(terms or {}))
         ready = _Ready(ctx, subscriber, ready_line(subscriber, bind, connect), is_known=not is_routed)
         ready.await_publishers(min(timeout, READY_SECONDS), len(bind) + len(connect))

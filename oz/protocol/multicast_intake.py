@@ -28,9 +28,11 @@ class Sender(Source):
         first: the number of the first message that was heard of, until it is known whether those before
             it were lost or came before this subscriber did; None from then on.
         has_left: it said goodbye.
+        quiet: for how many seconds it said that nothing can be heard, as a large message is on its way.
+        quiet_at: when it said so, in nanoseconds; only while nothing came since, it still holds.
     """
 
-    __slots__ = ("first", "has_left", "rate", "to")
+    __slots__ = ("first", "has_left", "quiet", "quiet_at", "rate", "to")
 
     def __init__(self) -> None:
         """Nothing is known yet."""
@@ -39,6 +41,8 @@ class Sender(Source):
         self.rate = 0
         self.first: int | None = None
         self.has_left = False
+        self.quiet = 0.0
+        self.quiet_at = 0
 
 
 class MulticastIntake(Unpacking):
@@ -133,6 +137,7 @@ class MulticastIntake(Unpacking):
         self._advance(self._stream, sender, head, time_ns)
         sender.to, sender.rate = body["to"], body["rate"]
         sender.has_left = body.get("bye") is True
+        sender.quiet, sender.quiet_at = body.get("quiet", 0.0), time_ns
         if sender.first is not None:
             missed, sender.first = sender.first, None
             began_at = time_ns - round(1e9 * body["age"])

@@ -29,6 +29,12 @@ ITEM = 10
 LONE_FRAMES = 4_000
 """Frames a second that are not full: in each `max_delay` of 0.5 ms a message alone and the end of a batch."""
 
+BEATS = 5
+"""Heartbeats a second of a publisher, each in a packet of its own: with slow messages, most of the window."""
+
+BEAT_SIZE = 92
+"""Bytes of a heartbeat at most, without the headers around it."""
+
 BUFFER = 208
 """Bytes that libpgm keeps beside each packet of a window. Measured: 1,670 in all for packets of 1,500."""
 
@@ -78,13 +84,13 @@ class Plan:
 
     Attributes:
         load: what it is for.
-        packets: packets a second, at most.
-        wire_kbps: kilobits a second with all headers that RATE counts, at most.
+        packets: packets a second, at most, beside the heartbeats.
+        wire_kbps: kilobits a second with heartbeats and all headers that RATE counts, at most.
         options: what to set, on both sides alike.
         usable_kbps: what libpgm sends of that RATE, at least.
         window: packets that can be sent again.
         memory: bytes that the full window takes: in the publisher always, in a subscriber while it repairs.
-        lost: packets that the outage loses, at most.
+        lost: packets that the outage loses, at most, beside the heartbeats.
     """
 
     load: Load
@@ -99,7 +105,7 @@ class Plan:
     @property
     def held(self) -> float:
         """Seconds of this load that the window holds: after an outage as long, what began it is gone."""
-        return self.window / self.packets
+        return self.window / (self.packets + BEATS)
 
     @property
     def is_repaired(self) -> bool:
@@ -160,9 +166,9 @@ def plan(load: Load) -> Plan:
     """
     _check(load)
     packets, size = packets_of(load)
-    kbps = size * 8 / 1000
+    kbps = (size + BEATS * (BEAT_SIZE + HEADERS)) * 8 / 1000
     rate_kbps = _rate_for(kbps * MARGIN, load.mtu)
-    wanted = ceil(packets * (load.outage + REPAIR_SECONDS) * WINDOW_MARGIN)
+    wanted = ceil((packets + BEATS) * (load.outage + REPAIR_SECONDS) * WINDOW_MARGIN)
     recovery = _recovery_for(wanted, rate_kbps, load.mtu)
     if rate_kbps > MOST_RATE or recovery > MOST_RECOVERY or rate_kbps * 125 * recovery > MOST_WINDOW:
         raise ValueError(

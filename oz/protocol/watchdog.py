@@ -91,13 +91,16 @@ class Watchdog:
             if sender.has_left and not watch.has_left:
                 yield Finding(Advisory("left", endpoint, origin, f"publisher {_name(origin)} has closed"))
             watch.has_left = sender.has_left
-        elif is_idle and not sender.has_left and self._is_stale(watch, now):
+        elif is_idle and not sender.has_left and self._is_stale(sender, watch, now):
             watch.tried_at = now
             watch.tries += 1
             yield self._silent(origin, watch, _find(endpoints, sender.to), now)
 
-    def _is_stale(self, watch: _Watch, now: float) -> bool:
+    def _is_stale(self, sender: Sender, watch: _Watch, now: float) -> bool:
         patience = self._stale_after * 2 ** max(0, watch.tries - 1)
+        if not watch.tries and sender.quiet_at == sender.heard_at:
+            # Connecting anew would throw away what has come of the large message so far.
+            patience += sender.quiet
         return watch.tries <= MOST_TRIES and now - watch.tried_at >= patience
 
     def _silent(self, origin: bytes, watch: _Watch, endpoint: str | None, now: float) -> Finding:

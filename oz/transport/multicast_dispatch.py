@@ -17,11 +17,12 @@ import zmq
 from oz.protocol.audience import Audience
 from oz.protocol.everybody import Everybody
 from oz.protocol.multicast import Multicast
+from oz.protocol.multicast_plan import usable_kbps
 from oz.protocol.packing import STEP
 from oz.transport.dispatch import Dispatch
 from oz.transport.multicast_endpoint import Endpoint
 from oz.wire.batch import CONTROL, RICH, Head
-from oz.wire.datagram import BATCH, OVERHEAD, pack, pack_batch
+from oz.wire.datagram import BATCH, LONGEST_QUIET, OVERHEAD, pack, pack_batch
 
 _send = zmq.backend.Socket.send
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -56,6 +57,7 @@ class MulticastDispatch(Dispatch):
         "_began_at",
         "_busy_until",
         "_bytes_per_second",
+        "_bytes_per_second_at_least",
         "_drops_all",
         "_epoch",
         "_farewell",
@@ -84,6 +86,7 @@ class MulticastDispatch(Dispatch):
         self._drops_all = drops
         self._rate = options.rate_kbps
         self._bytes_per_second = options.rate_kbps * 125
+        self._bytes_per_second_at_least = usable_kbps(options.rate_kbps, options.mtu) * 125
         # Within one packet, behind the headers of IP, UDP and PGM.
         self._most = options.mtu - 100 - OVERHEAD
         self._farewell = FAREWELL * options.stale_after
@@ -131,6 +134,9 @@ class MulticastDispatch(Dispatch):
             prefix, body = pack_batch(subjects, payloads)
             flags = BATCH | RICH if is_rich else BATCH
         frame = pack(prefix, Head(flags, self._origin, self._epoch, sequence, count), body)
+        quiet = _PACKET_OVERHEAD * len(frame) / self._bytes_per_second_at_least
+        if quiet > BEAT:
+            self._announce(socket, sequence, quiet)
         if not self._unsent and self._fits(socket, frame):
             return
         if self._drops_all:
@@ -139,6 +145,12 @@ class MulticastDispatch(Dispatch):
         self._unsent.append(frame)
         self.full[self._stream] = None
         self.is_blocked = True
+
+    def _announce(self, socket: Any, sequence: int, quiet: float) -> None:
+        """Say that the next message takes so many seconds: no record can overtake it on the way."""
+        record = self._record(sequence, quiet=min(quiet, LONGEST_QUIET))
+        if (self._unsent or not self._fits(socket, record)) and not self._drops_all:
+            self._unsent.append(record)
 
     @property
     def _stream(self) -> Any:
@@ -215,16 +227,18 @@ class MulticastDispatch(Dispatch):
             self._say(socket, monotonic(), bye=True)
 
     def _say(self, socket: Any, now: float, **more: Any) -> None:
-        if self._unsent:
-            # Behind it: what waits is not lost.
-            return
+        # Behind what waits, which is not lost.
+        if not self._unsent:
+            self._fits(socket, self._record(self._sequence, now, **more))
+
+    def _record(self, sequence: int, now: float | None = None, **more: Any) -> bytes:
+        """Make a record that stands before the message of this number."""
         age = 0.0
         if self._began_at is not None:
             # As old as it will be when what ZeroMQ still has to send has gone.
-            age = max(now, self._busy_until) - self._began_at
+            age = max(now or monotonic(), self._busy_until) - self._began_at
         body = msgpack.packb({"to": self.to, "rate": self._rate, "age": age, **more})
-        head = Head(CONTROL, self._origin, self._epoch, self._sequence, 0)
-        self._fits(socket, pack(b"", head, body))
+        return pack(b"", Head(CONTROL, self._origin, self._epoch, sequence, 0), body)
 
     def farewell(self, socket: Any, deadline: float) -> Iterator[float]:
         """Stay until all has gone and been heard, and say goodbye again and again; give the time to wait."""

@@ -8,6 +8,7 @@ tests/multicast/test_nothing_aborts.py tries what else one can think of.
 
 from __future__ import annotations
 
+import array
 import errno
 import fcntl
 import ipaddress
@@ -24,7 +25,10 @@ SCHEMES = ("epgm", "pgm")
 _FORM = re.compile(r"(e?pgm)://([^;/\s]+);([0-9.]+):([0-9]{1,5})", re.ASCII)
 _EXAMPLE = "epgm://eth0;239.192.1.1:5555"
 _IPPROTO_PGM = 113
-_SIOCGIFADDR, _SIOCGIFMTU = 0x8915, 0x8921
+_SIOCGIFADDR, _SIOCGIFCONF, _SIOCGIFMTU = 0x8915, 0x8912, 0x8921
+_ADDRESSES, _ADDRESS_SIZE = 1_024, 40 if struct.calcsize("P") == 8 else 32
+"""What is read of the addresses of this host at most; bytes of one, with the name of its interface."""
+
 _DESCRIPTORS = 24
 """Open files that must be free; a PGM socket was seen to take 8."""
 
@@ -96,19 +100,23 @@ def _address(interface: str, text: str) -> str:
         if address is None:
             raise ValueError(f"{text!r} names interface {interface}, which has no IPv4 address")
         return socket.inet_ntoa(address[4:8])
-    try:
-        wanted = str(ipaddress.IPv4Address(interface))
-    except ValueError:
-        wanted = ""
+    addresses = _addresses()
+    # Not by binding to it: all of 127.0.0.0/8 can be bound to, and libpgm knows only what an interface has.
+    if interface not in addresses:
+        raise ValueError(
+            f"{text!r} names interface {interface}, which this host does not have; "
+            f"it has {', '.join([*names, *addresses])}"
+        )
+    return interface
+
+
+def _addresses() -> list[str]:
+    """List the IPv4 addresses of all interfaces. Source: netdevice(7)."""
+    room = array.array("B", bytes(_ADDRESSES * _ADDRESS_SIZE))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.bind((wanted or "240.0.0.1", 0))
-        except OSError:
-            raise ValueError(
-                f"{text!r} names interface {interface}, which this host does not have; "
-                f"it has {', '.join(names)}"
-            ) from None
-    return wanted
+        asked = struct.pack("iP", len(room), room.buffer_info()[0])
+        (size, _) = struct.unpack("iP", fcntl.ioctl(probe, _SIOCGIFCONF, asked))
+    return [socket.inet_ntoa(room[at + 20 : at + 24]) for at in range(0, size, _ADDRESS_SIZE)]
 
 
 def _ask(interface: str, what: int) -> bytes | None:

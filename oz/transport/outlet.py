@@ -173,13 +173,18 @@ class Outlet:
                 if type(way) is tuple:
                     if len(payload) < LARGE and not dispatch.is_blocked:
                         audience, raw = way
-                        if not waiting:
-                            window.begin(find(), audience, raw, payload)
-                            return None
-                        # One call, so that another thread sees all three or none.
-                        add((audience, raw, payload))
-                        if len(waiting) >= window.limit:
-                            window.flush(find())
+                        try:
+                            if not waiting:
+                                window.begin(find(), audience, raw, payload)
+                                return None
+                            # One call, so that another thread sees all three or none.
+                            add((audience, raw, payload))
+                            if len(waiting) >= window.limit:
+                                window.flush(find())
+                        except zmq.ZMQError:
+                            closed: Any = find()
+                            closed._check_open()
+                            raise
                         return None
                 elif way:
                     owner = find()
@@ -195,6 +200,9 @@ class Outlet:
             self.hand_over(socket, wire, payload, self.flags)
         except zmq.Again:
             return False
+        except zmq.ZMQError:
+            socket._check_open()
+            raise
         self.stats.sent += 1
         return True
 

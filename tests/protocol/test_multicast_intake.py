@@ -207,3 +207,21 @@ def test_publishers_are_forgotten_when_there_are_too_many(monkeypatch):
     for number in itertools.islice(itertools.count(), 50):
         take(made, message(0, number.to_bytes(16, "big")), at=number)
     assert len(made.senders) == 10
+
+
+def test_a_silence_that_was_announced_holds_until_something_comes():
+    made = intake()
+    take(made, record(0, quiet=8.5), at=10 * SECOND)
+    heard = made.senders[A]
+    assert (heard.quiet, heard.quiet_at) == (8.5, heard.heard_at)
+    take(made, message(0), at=12 * SECOND)
+    assert heard.quiet_at != heard.heard_at
+    take(made, record(1), at=13 * SECOND)
+    assert heard.quiet == 0
+
+
+@pytest.mark.parametrize("quiet", [-1, 3_601, float("nan"), float("inf"), "8", None, True])
+def test_a_silence_that_is_none_is_malformed(quiet):
+    made = intake()
+    take(made, record(0, quiet=quiet))
+    assert made.stats.malformed == 1

@@ -2,12 +2,15 @@
 
 from math import ceil
 
+import msgpack
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from oz.protocol.multicast import MOST_WINDOW, Multicast
 from oz.protocol.multicast_plan import (
+    BEAT_SIZE,
+    BEATS,
     HEADERS,
     REPAIRED_AT_ONCE,
     Load,
@@ -16,6 +19,9 @@ from oz.protocol.multicast_plan import (
     usable_kbps,
     window_of,
 )
+from oz.transport.multicast_dispatch import BEAT
+from oz.wire.batch import CONTROL, Head
+from oz.wire.datagram import pack
 
 
 def compute_sqns(rate_kbps, recovery_ms, tpdu):
@@ -47,7 +53,9 @@ def test_a_plan_holds_the_outage_and_its_repair_and_carries_the_load(load):
     options = found.options
     window = compute_sqns(options.rate_kbps, round(options.recovery * 1000), options.mtu)
     assert window == found.window
-    assert window >= found.packets * (load.outage + 1)
+    # Heartbeats take places in the window too.
+    assert window >= (found.packets + BEATS) * (load.outage + 1)
+    assert found.wire_kbps > BEATS * (BEAT_SIZE + HEADERS) * 8 / 1000
     assert usable_kbps(options.rate_kbps, options.mtu) >= found.wire_kbps
     assert options.stale_after > load.outage
     assert options.rate_kbps * 125 * options.recovery <= MOST_WINDOW
@@ -121,3 +129,10 @@ def test_memory_is_what_the_windows_were_measured_to_take():
 def test_what_makes_no_sense_is_refused_with_a_sentence(load):
     with pytest.raises(ValueError, match=r"is from|spread the load"):
         plan(load)
+
+
+def test_heartbeats_are_as_many_and_as_large_as_the_planner_says():
+    assert pytest.approx(1 / BEAT) == BEATS
+    body = {"to": "239.255.255.255:65535", "rate": 10_000_000, "age": 1e9 / 3}
+    beat = pack(b"", Head(CONTROL, bytes(16), 1, 2**63, 0), msgpack.packb(body))
+    assert len(beat) <= BEAT_SIZE

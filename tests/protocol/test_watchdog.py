@@ -77,3 +77,21 @@ def test_another_rate_is_said_once():
 def test_corrupt_frames_are_said_when_there_are_twice_as_many():
     dog = Watchdog(1.0, 100)
     assert [count for count in range(20) if dog.see_corrupt(count)] == [1, 2, 4, 8, 16]
+
+
+def test_who_announced_a_large_message_is_given_the_time_for_it_once():
+    dog, one = Watchdog(1.0, 100), sender(heard_at=7)
+    one.quiet, one.quiet_at = 8.0, 7
+    assert look(dog, {A: one}, 0.0) == []
+    assert look(dog, {A: one}, 8.9) == []
+    assert look(dog, {A: one}, 9.0) == [("silent", A, ONE)]
+    assert look(dog, {A: one}, 10.0) == [("silent", A, ONE)]
+
+
+def test_once_the_large_message_is_there_silence_counts_as_ever():
+    dog, one = Watchdog(1.0, 100), sender(heard_at=7)
+    one.quiet, one.quiet_at = 8.0, 7
+    look(dog, {A: one}, 0.0)
+    one.heard_at += 1
+    assert look(dog, {A: one}, 5.0) == []
+    assert look(dog, {A: one}, 6.0) == [("silent", A, ONE)]

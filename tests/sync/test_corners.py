@@ -14,7 +14,7 @@ import zmq
 
 import oz
 import scripts
-from waiting import DEADLINE, until
+from waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
 
@@ -191,3 +191,21 @@ def test_mixed_up_arguments_get_a_sentence(two):
 def test_a_socket_that_was_left_open_does_not_hold_up_the_interpreters_end(kind):
     program = f"import oz; left = oz.{kind}(); left.connect('tcp://127.0.0.1:9'); print('end')"
     assert scripts.run("-c", program) == "end\n"
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_who_publishes_while_another_thread_closes_is_told_so(filtering):
+    publisher = oz.Publisher("tcp://127.0.0.1:*")
+    with oz.Subscriber(publisher.endpoint, filtering=filtering) as subscriber:
+        subscriber.subscribe("a.b")
+        publisher.wait_for_subscribers(subject="a.b", timeout=DEADLINE)
+
+        def publish():
+            while True:
+                publisher.publish("a.b", bytes(5000))
+
+        thread = Thread(publish)
+        until(lambda: publisher.stats.sent > 1000)
+        publisher.close(timeout=0)
+        with pytest.raises(oz.ClosedError):
+            thread.outcome()

@@ -1,0 +1,87 @@
+"""`oz pub` and `oz sub` over multicast, in processes of their own."""
+
+import subprocess
+import sys
+
+import needs
+import pytest
+
+from scripts import ENVIRONMENT
+from waiting import DEADLINE
+
+GROUP = "239.192.7.3"
+
+
+def oz(*arguments):
+    return [sys.executable, "-m", "oz", *arguments]
+
+
+@pytest.fixture
+def endpoint():
+    return f"epgm://lo;{GROUP}:{needs.free_port()}"
+
+
+@needs.pgm
+def test_what_pub_multicasts_is_printed_by_sub(endpoint):
+    listener = subprocess.Popen(
+        oz("sub", "a.>", "--connect", endpoint, "--count", "1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    try:
+        assert listener.stderr.readline() == f"oz sub: ready, connected to {endpoint}\n"
+        # Ready is the socket, and not yet the network: what comes before is no loss, and missed.
+        for _ in range(5):
+            done = subprocess.run(
+                oz("pub", "a.b", "hello", "--bind", endpoint),
+                capture_output=True,
+                text=True,
+                env=ENVIRONMENT,
+                timeout=DEADLINE,
+            )
+            assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+            if listener.poll() is not None:
+                break
+        assert listener.communicate(timeout=DEADLINE)[0] == "a.b hello\n"
+    finally:
+        listener.kill()
+        listener.communicate()
+
+
+@needs.pgm
+def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
+    pytest.importorskip("pyarrow")
+    from oz.journal import Writer
+
+    writer = Writer(tmp_path)
+    writer.append([("a.b", b"1"), ("a.b", b"2")])
+    writer.close()
+    done = subprocess.run(
+        oz("replay", str(tmp_path), "--speed", "max", "--bind", endpoint),
+        capture_output=True,
+        text=True,
+        env=ENVIRONMENT,
+        timeout=DEADLINE,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "published 2 messages" in done.stderr
+
+
+@needs.pgm
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("sub", "a.b", "--connect", "epgm://nope0;239.192.7.3:5555"), "names interface nope0"),
+        (("sub", "a.b", "--connect", "epgm://0.0.0.0;239.192.7.3:5555"), "names interface 0.0.0.0"),
+        (("sub", "a.b", "--headers", "--connect", "epgm://lo;239.192.7.3:5555"), "no way back"),
+        (("pub", "a.b", "x", "--bind", "epgm://lo;10.0.0.1:5555"), "names group 10.0.0.1"),
+        (("pub", "a.b", "x", "--last-value", "--bind", "epgm://lo;239.192.7.3:5555"), "no last_value"),
+    ],
+)
+def test_what_multicast_cannot_is_wrong_usage_and_said_in_a_line(arguments, reason):
+    done = subprocess.run(oz(*arguments), capture_output=True, text=True, env=ENVIRONMENT, timeout=DEADLINE)
+    assert done.returncode == 2, done.stderr
+    assert reason in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
