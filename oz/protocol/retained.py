@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from oz.protocol.packing import Rich
 from oz.subjects.pattern import Pattern
+from oz.wire.batch import REPLY_TO
 
 LIMIT = 65_536
 """Subjects whose newest message a publisher keeps; those published longest ago go first."""
+
+
+DISTINGUISHED = b"_"
+"""What subjects begin with that nodes keep for themselves."""
 
 
 class Retained:
@@ -39,6 +45,18 @@ class Retained:
             if any(_try(matches, subject) for matches in tests):
                 items += (subject, payload)
         return items
+
+
+class NodeRetained(Retained):
+    """As `Retained`, but only what nodes say to all: nothing distinguished, and no request."""
+
+    __slots__ = ()
+
+    def put(self, subject: bytes, payload: Any) -> None:
+        """Keep a message, unless its day is over once it was answered, or it goes to one node only."""
+        is_request = type(payload) is Rich and REPLY_TO in payload[1]
+        if not is_request and not subject.startswith(DISTINGUISHED):
+            super().put(subject, payload)
 
 
 def _try(matches: Any, subject: bytes) -> bool:

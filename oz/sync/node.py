@@ -236,7 +236,8 @@ class Node(Requesting):
                 `max_waiting` wait; `"latest"` keeps the newest of each subject; `"drop_oldest"`,
                 `"drop_newest"`.
             max_waiting: messages that may wait for the handler; default 65,536.
-            last_value: give the newest message of each subject that matches first, if publishers keep it.
+            last_value: first give the newest message of each subject that matches, of the nodes that are made
+                with `last_value=True`.
             max_messages: end the subscription after so many.
             concurrency: messages that may be handled at the same time.
             order_by: `"subject"` keeps those of one subject in order.

@@ -74,6 +74,7 @@ class NodeOpening(Told):
         on_full: OnFull = "drop",
         full_timeout: float | None = None,
         high_water_mark: int | None = None,
+        last_value: bool = False,
         on_peer: OnPeer | None = None,
     ) -> None:
         """Join a bus; on asyncio that is done by `start`, or on entering `async with`.
@@ -100,6 +101,8 @@ class NodeOpening(Told):
             on_full: what to do when a peer has no room: see `oz.Publisher`.
             full_timeout: seconds that `"block"` waits at most.
             high_water_mark: batches that may wait for each peer.
+            last_value: keep the newest message of each subject that it publishes, up to 65,536 of them, for
+                subscriptions that ask for it; not requests, nor what begins with `_`.
             on_peer: called with a peer and `"up"`, `"left"` or `"lost"`, one after the other, on the pool.
 
         Raises:
@@ -115,7 +118,12 @@ class NodeOpening(Told):
             name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, dialect=dialect, codec=codec,
             directory=directory, join_timeout=join_timeout, lost_after=lost_after, threads=threads,
         )  # fmt: skip
-        self._options = {"on_full": on_full, "full_timeout": full_timeout, "high_water_mark": high_water_mark}
+        self._options = {
+            "on_full": on_full,
+            "full_timeout": full_timeout,
+            "high_water_mark": high_water_mark,
+            "last_value": last_value,
+        }
         self._tells_peer = on_peer
         self._configure(self.configuration, echo=echo, advertise=advertise)
         self._launch()

@@ -17,6 +17,7 @@ from oz.protocol.heralds import NodeRouter
 from oz.protocol.keeping import Newest
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Rich
+from oz.protocol.retained import NodeRetained, Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Streams
@@ -105,6 +106,10 @@ class NodePublishing(PublisherBase):
 
     def _make_origin(self) -> bytes:
         return self._origin
+
+    @staticmethod
+    def _make_retained() -> Retained:
+        return NodeRetained()
 
     def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
         return NodeRouter(origin, stats, self._bus)

@@ -125,7 +125,7 @@ class PublisherBase(RawSends, Leaving):
             raise ValueError("multicast has no last_value, and a delimiter only with plain=True")
         self._create(context, kind, dialect, Guard())
         self._group = group
-        retained = Retained() if last_value else None
+        retained = self._make_retained() if last_value else None
         self._send_to(group, retained, drops=on_full == "drop")
         kind_of_outlet = Outlet if ends is None else JoiningOutlet
         self._outlet = kind_of_outlet(self._guard, found, self._router, self._dispatch, retained, max_batch)
@@ -138,6 +138,10 @@ class PublisherBase(RawSends, Leaving):
             self._set_options(high_water_mark)
             self._attach(bind, connect)
         self._take_shortcut()
+
+    @staticmethod
+    def _make_retained() -> Retained:
+        return Retained()
 
     def _send_to(self, group: Group | None, retained: Retained | None, *, drops: bool) -> None:
         """Have messages go to those who ask for them, or to a multicast group."""
@@ -370,7 +374,7 @@ class PublisherBase(RawSends, Leaving):
         """
         self._check_open()
         if subject is None:
-            raise TypeError("a subject is str or bytes, not None")
+            raise TypeError("which subject? It is str or bytes, not None")
         return self._enough(1, subject)
 
     def _enough(self, wanted: int, subject: str | bytes | None) -> bool:
