@@ -11,8 +11,8 @@ END = "zz.end"
 class Stage(ExitStack):
     """Makes sockets and closes them at the end."""
 
-    def pub(self, **options):
-        return self.enter_context(oz.Publisher("tcp://127.0.0.1:*", **options))
+    def pub(self, endpoint="tcp://127.0.0.1:*", **options):
+        return self.enter_context(oz.Publisher(endpoint, **options))
 
     def sub(self, *pubs, **options):
         """Make a subscriber that has its publishers filter."""

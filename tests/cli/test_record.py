@@ -10,6 +10,7 @@ import pytest
 import oz
 import waiting
 from oz.journal import Journal, Writer
+from ports import lasting_endpoint
 
 
 @pytest.fixture
@@ -80,8 +81,7 @@ def test_it_binds_and_goes_on_with_a_journal_that_is_there(oz_start, tmp_path):
 
 
 def test_a_publisher_that_does_not_answer_is_said_and_ready_when_it_does(oz_start, tmp_path):
-    with oz.Publisher("tcp://127.0.0.1:*") as pub:
-        endpoint = pub.endpoint
+    endpoint = lasting_endpoint()
     directory = tmp_path / "recorded"
     running = oz_start(
         "record", "a.*", "--journal", str(directory), "--connect", endpoint, "--filtering", "publisher"

@@ -1,6 +1,5 @@
 import os
 import shutil
-import socket
 import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
@@ -10,6 +9,7 @@ import pytest
 
 import oz
 from oz.services.nameserver import NameServer
+from ports import lasting_port
 from scripts import started
 from waiting import DEADLINE, Thread, until
 
@@ -153,14 +153,8 @@ def gathered():
 
 @pytest.fixture
 def free_port():
-    """Find a TCP port that nobody holds."""
-
-    def find():
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            return probe.getsockname()[1]
-
-    return find
+    """Find a TCP port that nobody holds, nor gets by chance."""
+    return lasting_port
 
 
 def descriptors():

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import oz
+from ports import lasting_port
 from scripts import started
 from waiting import DEADLINE, until
 
@@ -60,7 +61,7 @@ class Relay:
     def __init__(self, endpoint):
         host, port = endpoint.removeprefix("tcp://").split(":")
         self._upstream = host, int(port)
-        self._port = 0
+        self._port = lasting_port()
         self._ends = []
         self._lock = threading.Lock()
         self.restore()
@@ -71,7 +72,6 @@ class Relay:
 
     def restore(self):
         self._listener = socket.create_server(("127.0.0.1", self._port), reuse_port=False)
-        self._port = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
     def _accept(self, listener):
@@ -174,7 +174,7 @@ class Proxy(Program):
     """A plain proxy that comes back on the same ports."""
 
     def __init__(self, stack):
-        super().__init__(stack, "proxy", 0, 0)
+        super().__init__(stack, "proxy", lasting_port(), lasting_port())
         self.publishers, self.subscribers = self.hear().split()
 
     def restart(self):

@@ -8,6 +8,7 @@ import zmq
 
 import oz.asyncio
 from oz.protocol import retained
+from ports import lasting_endpoint
 from routed import Stage, finish, mark, rest_of
 from waiting import DEADLINE, Thread, until
 
@@ -22,7 +23,7 @@ def stage():
 
 @pytest.fixture
 def pub(stage):
-    return stage.pub(last_value=True)
+    return stage.pub(lasting_endpoint(), last_value=True)
 
 
 def publish(pub, count, subjects=10, **options):
@@ -204,7 +205,7 @@ def test_after_a_reconnect_nothing_comes_twice(stage, pub):
 
 def test_a_restarted_publisher_gives_those_that_it_has(stage):
     with Stage() as first:
-        pub = first.pub(last_value=True)
+        pub = first.pub(lasting_endpoint(), last_value=True)
         publish(pub, 3)
         sub = stage.sub(pub)
         sub.subscribe("a.*", last_value=True)

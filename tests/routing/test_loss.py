@@ -7,6 +7,7 @@ import pytest
 import oz
 from oz.protocol import lifetimes
 from oz.transport.dispatch import HEARTBEAT
+from ports import lasting_endpoint
 from waiting import DEADLINE, Thread, until
 
 NUMBER = b"%012d"
@@ -24,7 +25,7 @@ def through(relay, ledger):
     opened = []
 
     def make(pub=None, sub=None):
-        publisher = oz.Publisher("tcp://127.0.0.1:*", **(pub or {}))
+        publisher = oz.Publisher(lasting_endpoint(), **(pub or {}))
         opened.append(publisher)
         between = relay(publisher.endpoint)
         subscriber = oz.Subscriber(between.endpoint, filtering="publisher", on_gap=ledger.note, **(sub or {}))

@@ -9,6 +9,7 @@ import zmq
 import oz
 import oz.asyncio
 from oz.transport.dispatch import Dispatch
+from ports import lasting_endpoint
 from waiting import DEADLINE, Thread, until
 
 SOAK = "OZ_SOAK" in os.environ
@@ -146,9 +147,7 @@ def test_every_one_of_several_publishers_has_answered():
 
 @pytest.fixture
 def free_port():
-    with zmq.Context() as context, context.socket(zmq.PUB) as holder:
-        holder.bind("tcp://127.0.0.1:*")
-        return holder.getsockopt_string(zmq.LAST_ENDPOINT)
+    return lasting_endpoint()
 
 
 def test_a_publisher_that_comes_late_is_waited_for(free_port):

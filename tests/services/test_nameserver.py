@@ -15,6 +15,7 @@ from announcing import PRICING, Dealer, all_enrolled, announcement, turn_until
 from oz.services import nameserver as module
 from oz.services.nameserver import NameServer
 from oz.wire.naming import MAX_REQUEST, Announce, Ask, Joined, Left, Lost, Roster, Welcome, pack, unpack_reply
+from ports import lasting_endpoint
 from scripts import started
 from waiting import DEADLINE, Thread, until
 
@@ -261,7 +262,7 @@ def process(endpoint, name):
 
 
 def test_nodes_enrol_again_with_a_name_server_that_was_killed_and_started_again(make):
-    with process("tcp://127.0.0.1:*", "first") as (running, endpoint):
+    with process(lasting_endpoint(), "first") as (running, endpoint):
         nodes = make(endpoint, 5)
         all_enrolled(nodes)
         all_heard(nodes)

@@ -16,6 +16,7 @@ from oz.message import Gap
 from oz.services.backlog import Backlog
 from oz.services.columns import Loss, spanning
 from oz.services.recorder import _place_of
+from ports import lasting_endpoint
 
 HERE = Path(__file__).parent
 FLOOD = HERE / "flooding.py"
@@ -189,8 +190,8 @@ def test_a_recorder_that_was_suspended_accounts_for_everything(tmp_path):
 
 
 def test_a_publisher_that_was_restarted_is_recorded_further(recording, publisher, met):
-    pub = publisher()
-    endpoint = pub.endpoint
+    endpoint = lasting_endpoint()
+    pub = publisher(bind=endpoint)
     one = recording("a.>", connect=endpoint, filtering="publisher")
     met(pub)
     pub.publish("a.1", b"1")

@@ -20,6 +20,7 @@ from oz.spark.sink.columns import STAGED
 from oz.spark.sink.publishing import Delivery, series_of
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import Staged
+from ports import lasting_endpoint
 from waiting import Thread, until
 
 
@@ -133,13 +134,8 @@ def test_it_waits_for_as_many_as_it_was_told():
         deliver(PARTS, endpoint=sub.endpoint, subscribers=2)
 
 
-def port():
-    with oz.Publisher("tcp://127.0.0.1:*") as free:
-        return free.endpoint
-
-
 def test_who_was_there_at_the_batch_before_is_waited_for():
-    endpoint = port()
+    endpoint = lasting_endpoint()
     quick, slow = (Listening(bind=None, connect=endpoint, interval=each) for each in (50, 500))
     with quick, slow:
         deliver(PARTS, bind=endpoint, subscribers=2)
@@ -179,7 +175,7 @@ def test_a_subscriber_that_leaves_meanwhile_is_an_error(monkeypatch):
 @contextmanager
 def deaf():
     """Give a socket that asks for everything and reads nothing, and where it looks for a publisher."""
-    endpoint = port()
+    endpoint = lasting_endpoint()
     with zmq.Context() as context, context.socket(zmq.SUB) as socket:
         for option, value in ((zmq.RCVHWM, 1), (zmq.RCVBUF, 4096), (zmq.LINGER, 0), (zmq.RCVTIMEO, 20_000)):
             socket.set(option, value)

@@ -10,6 +10,7 @@ import pytest
 import zmq
 
 import oz
+from ports import lasting_endpoint
 from waiting import DEADLINE, Thread, frames_of
 
 
@@ -334,8 +335,8 @@ def test_5_000_subscriptions_at_once_arrive_and_survive_a_restart_of_the_publish
         sub.set_hwm(1000)
         for number in range(5_000):
             sub.subscribe(f"s.{number}.*")
-        pub = oz.Publisher("tcp://127.0.0.1:*")
-        endpoint = pub.endpoint
+        endpoint = lasting_endpoint()
+        pub = oz.Publisher(endpoint)
         sub.connect(endpoint)
         for _ in range(2):
             with pub:
