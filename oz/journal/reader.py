@@ -16,7 +16,7 @@ from oz.journal.reading import Reading, end_of
 from oz.journal.record import Record
 from oz.journal.repair import repair
 from oz.journal.report import Report
-from oz.journal.schema import records_of, with_subject
+from oz.journal.schema import SCHEMA, records_of, with_subject
 from oz.journal.selection import Selection, checked_columns
 from oz.journal.verify import verify
 from oz.subjects.pattern import Pattern
@@ -98,6 +98,24 @@ class Journal:
         if not follow:
             selection.stop_before(self.end_offset)
         return Reading(self.directory, selection, follow=follow).batches()
+
+    def table(
+        self,
+        pattern: str | bytes | Pattern | None = None,
+        *,
+        start: int | datetime | None = None,
+        end: int | datetime | None = None,
+        columns: Sequence[str] | None = None,
+        gaps: bool = False,
+    ) -> pa.Table:
+        """Read records into one Arrow table, which holds them all; arguments and errors are those of `read`.
+
+        Returns:
+            The table, with the columns asked for, in that order; it has them also when it has no rows.
+        """
+        batches = self.batches(pattern, start=start, end=end, columns=columns, gaps=gaps)
+        schema = pa.schema([SCHEMA.field(name) for name in checked_columns(columns)])
+        return pa.Table.from_batches(batches, schema)
 
     @property
     def first_offset(self) -> int:

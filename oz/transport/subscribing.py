@@ -222,6 +222,8 @@ class SubscriberBase(Asking):
             self._check_handler(handler)
         terms = check_terms(group, policy, keep, max_waiting, shared=self._is_shared)
         if self._streams is None and (terms != Terms() or last_value):
+            if self._group is not None:
+                raise ValueError("multicast goes to everybody: it has no group, keep nor last_value")
             raise ValueError('group, keep and last_value need Subscriber(…, filtering="publisher")')
         if max_messages is not None:
             check_count("max_messages", max_messages, 1, 2**63)

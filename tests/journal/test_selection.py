@@ -236,3 +236,18 @@ def test_batches_of_one_read_all_have_the_same_schema(many):
     schemas = {batch.schema.remove_metadata().to_string() for batch in many.batches()}
     assert len(schemas) == 1
     assert isinstance(next(many.batches()), pa.RecordBatch)
+
+
+def test_a_table_has_its_columns_also_without_rows(tmp_path):
+    with Writer(tmp_path) as writer:
+        writer.append([("md.a", b"1"), (b"md.\xff", b"2")])
+    journal = Journal(tmp_path)
+    names = ["payload", "subject", "subject_raw"]
+    table = journal.table("redis:md.*", columns=names)
+    assert table.column_names == names
+    assert table.column("payload").to_pylist() == [b"1", b"2"]
+    empty = journal.table("nothing", columns=names)
+    assert (empty.num_rows, empty.schema) == (0, table.schema)
+    assert journal.table().column_names == list(COLUMNS)
+    with pytest.raises(ValueError, match="no column 'x'"):
+        journal.table(columns=["x"])
