@@ -17,7 +17,7 @@ LOCAL = "_LOCAL."
 OWN = "_OZ."
 ADVISORY = "_OZ.ADVISORY."
 
-_MARK = b"_"
+MARK = b"_"
 
 
 class DistinguishedIndex(PatternIndex):
@@ -47,14 +47,14 @@ class DistinguishedIndex(PatternIndex):
     def find(self, subject: str | bytes) -> Found:
         """Find the values of the patterns that match, and those that ran out of time."""
         raw = subject.encode("utf-8", "surrogatepass") if isinstance(subject, str) else subject
-        if raw.startswith(_MARK):
+        if raw.startswith(MARK):
             return self._special.find(subject)
         return super().find(subject)
 
 
 def _kinds(pattern: Pattern) -> Iterator[bool]:
     """Say in which of the two indexes a pattern is at home: special, general or both."""
-    starts = {prefix.startswith(_MARK) for prefix in pattern.prefixes}
+    starts = {prefix.startswith(MARK) for prefix in pattern.prefixes}
     yield from starts
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from oz.protocol.distinguished import MARK
 from oz.protocol.packing import Rich
 from oz.subjects.pattern import Pattern
 from oz.wire.batch import REPLY_TO
 
 LIMIT = 65_536
 """Subjects whose newest message a publisher keeps; those published longest ago go first."""
-
-
-DISTINGUISHED = b"_"
-"""What subjects begin with that nodes keep for themselves."""
 
 
 class Retained:
@@ -53,9 +50,9 @@ class NodeRetained(Retained):
     __slots__ = ()
 
     def put(self, subject: bytes, payload: Any) -> None:
-        """Keep a message, unless its day is over once it was answered, or it goes to one node only."""
+        """Keep a message, unless it is a request, or its subject is a distinguished one."""
         is_request = type(payload) is Rich and REPLY_TO in payload[1]
-        if not is_request and not subject.startswith(DISTINGUISHED):
+        if not is_request and not subject.startswith(MARK):
             super().put(subject, payload)
 
 

@@ -17,7 +17,7 @@ from oz.subjects.rewrite import MAX_TEXT, for_engine
 from oz.subjects.runs import BREAK
 
 DEADLINE = 50
-"""Seconds, with the start of the interpreter; what stalls would take minutes."""
+"""Seconds for a whole process, more than what stalls may take of the processor; see below."""
 
 HIERARCHIES = ["nats", "kubemq", "raims.rv"]
 CASES = [
