@@ -15,6 +15,7 @@ import tempfile
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
+from uuid import uuid4
 
 _SCRIPT = """\
 #!/bin/sh
@@ -28,6 +29,7 @@ for argument do
 done
 exec {java} "$@"
 """
+_WRITE = ["/bin/sh", "-c", 'printf %s "$1" >"$0"']
 _TRY_SECONDS = 60.0
 
 
@@ -43,7 +45,7 @@ def launcher_home(java: str) -> Path:
     """
     script = _SCRIPT.format(java=shlex.quote(java)).encode(errors="surrogateescape")
     home = _cache() / f"java-{sha256(script).hexdigest()[:16]}"
-    with suppress(OSError, subprocess.TimeoutExpired):
+    with suppress(OSError, subprocess.SubprocessError):
         _provide(home, script)
         if _runs(home):
             return home
@@ -66,14 +68,15 @@ def _provide(home: Path, script: bytes) -> None:
         if program.read_bytes() == script and os.access(program, os.X_OK):
             return
     program.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=program.parent, prefix=".java-")
+    written = program.with_name(f".java-{uuid4().hex}")
     try:
-        with open(descriptor, "wb") as file:
-            file.write(script)
-        os.chmod(name, 0o700)
-        os.replace(name, program)
+        # By another process: a descriptor of this one would be inherited by what other threads start
+        # meanwhile, and nothing that is open for writing can be executed (ETXTBSY).
+        subprocess.run([*_WRITE, str(written), script], timeout=_TRY_SECONDS, capture_output=True, check=True)
+        os.chmod(written, 0o700)
+        os.replace(written, program)
     except BaseException:
-        os.unlink(name)
+        written.unlink(missing_ok=True)
         raise
 
 

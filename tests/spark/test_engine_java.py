@@ -122,7 +122,8 @@ def test_arguments_arrive_as_they_are(tmp_path):
     assert ran.stdout == "".join(f"<{one}>" for one in given)
 
 
-def test_two_at_once_make_one_home(tmp_path):
+@pytest.mark.parametrize("attempt", range(5))
+def test_two_at_once_make_one_home(tmp_path, attempt):
     java = program(tmp_path / "java", ECHO)
     found, begin = [], threading.Barrier(8)
 
