@@ -15,16 +15,17 @@ from oz.asyncio.closing import in_thread
 from oz.asyncio.handlers import HandledQueue, Handlers
 from oz.asyncio.mailbox import Mailbox
 from oz.asyncio.publisher import Publisher
+from oz.asyncio.requesting import Requesting
 from oz.asyncio.subscriber import Subscriber
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
 from oz.protocol.lanes import LIMIT, Lanes
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
-from oz.transport.node_base import TICK, NodeBase
+from oz.transport.node_base import TICK
 from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
-from oz.transport.terms import Keep, Policy, check_count, closing_time
+from oz.transport.terms import Keep, Policy, closing_time
 from oz.wire.naming import Announcement
 
 _SLICE = 0.05
@@ -74,7 +75,7 @@ class _Done:
         yield
 
 
-class Node(NodeBase):
+class Node(Requesting):
     """Joins a bus, as `oz.Node` does; for one loop.
 
     Handlers are plain or async functions. They run in tasks, in order for each subscription.
@@ -250,69 +251,21 @@ class Node(NodeBase):
         self._check_owner()
         return work()
 
-    # requests --------------------------------------------------------------------------------------------
-
-    async def request(
-        self,
-        subject: str | bytes,
-        payload: Any = b"",
-        timeout: float | None = 1.0,
-        *,
-        headers: dict[str, Any] | None = None,
-        key: str | bytes | None = None,
-    ) -> Message:
-        """Ask, and give the first answer; see `oz.Node.request`."""
-        replies = self.request_many(subject, payload, timeout=timeout, limit=1, headers=headers, key=key)
+    async def _drain_one(self, subscription: NodeSubscription, timeout: float) -> bool:
+        self._check_open()
+        if not subscription.active:
+            return True
+        ends, has_all = time.monotonic() + timeout, True
+        self._sub._begin_part(subscription)
         try:
-            return await anext(replies)
-        finally:
-            await replies.aclose()
-
-    async def request_many(
-        self,
-        subject: str | bytes,
-        payload: Any = b"",
-        timeout: float | None = 1.0,
-        *,
-        limit: int | None = None,
-        headers: dict[str, Any] | None = None,
-        key: str | bytes | None = None,
-    ) -> Any:
-        """Ask, and give the answers as they come; see `oz.Node.request_many`. For `async for`."""
-        if limit is not None:
-            check_count("limit", limit, 1, 2**63)
-        ends = None if timeout is None else time.monotonic() + timeout
-        await self._await_responders(subject, timeout)
-        replies: asyncio.Queue[Message] = asyncio.Queue()
-        inbox = self._requests.begin(replies.put_nowait)
-        self._stats.requests += 1
-        count = 0
-        try:
-            publisher: Any = self._publisher_for(subject)
-            refused = publisher.send_request(subject, payload, headers, key, inbox)
-            if refused is not None:
-                for pause in publisher._try_again(subject, refused):
-                    await asyncio.sleep(pause)
-            while limit is None or count < limit:
-                try:
-                    async with asyncio.timeout(None if ends is None else max(0.0, ends - time.monotonic())):
-                        reply = await replies.get()
-                except TimeoutError:
-                    if not count:
-                        raise Timeout(f"no answer to {subject!r} in {timeout:.3g} s") from None
-                    return
-                count += 1
-                yield reply
-        finally:
-            self._requests.end(inbox, replies.qsize())
-
-    async def _await_responders(self, subject: Any, timeout: float | None) -> None:
-        if self._publisher_for(subject).interest(subject):
-            return
-        with suppress(Timeout):
-            await self._wait(lambda: None if self._has_responders(subject) is not None else "peers", timeout)
-        if not self._publisher_for(subject).interest(subject):
-            raise self._no_responders(subject)
+            await self._wait(lambda: self._still_parting(subscription), timeout)
+        except Timeout:
+            has_all = False
+        await self._sub._deliver_rest(subscription)
+        self._sub._end_part(subscription)
+        is_handled = await subscription.queue.drain(max(0.0, ends - time.monotonic()))
+        self._end_drained(subscription, is_handled=is_handled)
+        return has_all and is_handled
 
     # presence --------------------------------------------------------------------------------------------
 

@@ -7,30 +7,27 @@ import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Any, Self
 
 import zmq
 import zmq.asyncio
 
 from oz.asyncio.closing import Closing, is_cancelled
+from oz.asyncio.draining import TURN_SECONDS, Draining
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
-from oz.transport.inlet import RoutedInlet
-from oz.transport.subscribing import SubscriberBase
 from oz.transport.terms import check_count
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000
 """Messages that `receive_many` takes at most, unless said otherwise."""
 
-_SLICE, _READY_SLICE = 0.5, 0.05
+_SLICE = 0.5
 _TURN = 512
 """Messages received in one turn of the loop; after them other tasks have theirs."""
-_TURN_SECONDS = 0.01
-"""The same for messages that nobody receives: those that handlers have, or that no pattern wants."""
 
 
 class _Turn:
@@ -44,10 +41,10 @@ class _Turn:
 
     def begin(self) -> None:
         self.received = 0
-        self.ends = time.monotonic() + _TURN_SECONDS
+        self.ends = time.monotonic() + TURN_SECONDS
 
 
-class Subscriber(SubscriberBase, zmq.asyncio.Socket):
+class Subscriber(Draining, zmq.asyncio.Socket):
     """Receives messages by subject pattern; in place of a `zmq.asyncio` SUB socket.
 
     A message is never held in something that can be cancelled: cancelling `receive`, `recv_multipart` or
@@ -104,7 +101,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
             now = time.monotonic()
             if now >= turn.ends and not self._ready:
                 if timeout is not None:
-                    deadline = now + max(timeout, _TURN_SECONDS) if deadline is None else deadline
+                    deadline = now + max(timeout, TURN_SECONDS) if deadline is None else deadline
                     if now >= deadline:
                         raise Timeout(f"no message in {timeout:g} s")
                 await self._pause()
@@ -123,7 +120,7 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         check_count("limit", limit, 1, 2**63)
         messages = [await self.receive(timeout)]
         ready, take = self._ready, self._inlet.take
-        ends = time.monotonic() + _TURN_SECONDS
+        ends = time.monotonic() + TURN_SECONDS
         try:
             while len(messages) < limit:
                 if ready:
@@ -268,41 +265,11 @@ class Subscriber(SubscriberBase, zmq.asyncio.Socket):
         Raises:
             Timeout, ProtocolError, ValueError, ClosedError: as there.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = inf if timeout is None else time.monotonic() + timeout
         self._check_routed()
         await self._unpack_some(0)
-        while not self._is_ready():
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left < 0:
-                raise self._not_ready(timeout)
-            await self._unpack_some(_READY_SLICE if left is None else min(_READY_SLICE, left))
-
-    async def _unpack_some(self, seconds: float) -> None:
-        assert isinstance(self._inlet, RoutedInlet)
-        self._check_open()
-        await self._wait_for_news(seconds)
-        self._inlet.unpack(self)
-
-    async def drain(self, timeout: float = 1.0) -> None:
-        """Stop asking, and deliver what is there; see `oz.Subscriber.drain`.
-
-        Raises:
-            ClosedError, OwnershipError: as there.
-        """
-        self._check_open()
-        deadline = time.monotonic() + timeout
-        self._begin_drain()
-        while not self._has_left() and (left := deadline - time.monotonic()) > 0:
-            await self._unpack_some(min(left, _READY_SLICE))
-        kept: list[Message] = []
-        try:
-            while True:
-                kept.append(await self.receive(0))
-        except Timeout:
-            pass
-        finally:
-            self._ready.extendleft(reversed(kept))
-        self._end_drain()
+        if not await self._unpack_until(self._is_ready, deadline):
+            raise self._not_ready(timeout)
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 

@@ -165,6 +165,12 @@ class Declarations:
         self._back_at_once -= 1
         return self._declare_shrunk()
 
+    def part(self, subscription: Subscription) -> tuple[Wishes, Wishes]:
+        """Take back what a subscription wanted, and then have publishers answer: see `last`."""
+        wishes = self.remove(subscription)
+        wishes.add(self._declare_shrunk())
+        return wishes, self._greet()
+
     def _declare_shrunk(self) -> Wishes:
         wishes = Wishes()
         for number in list(self._shrunk):
@@ -216,6 +222,9 @@ class Declarations:
         if now - self._greeted_at < GREETING:
             return Wishes()
         self._greeted_at = now
+        return self._greet()
+
+    def _greet(self) -> Wishes:
         old, self._greeting = self._greeting, self._encode_empty()
         return Wishes([self._greeting], [old] if old is not None else [])
 

@@ -29,10 +29,11 @@ class NodeSubscription(Subscription):
         max_messages: int | None,
         group: str,
         answer: Callable[[Message, Any, Any], Any],
+        drain: Callable[[Any, float], Any],
     ) -> None:
         """For `subscribe`."""
         is_counted = max_messages is not None and hasattr(queue, "end")
-        super().__init__(patterns, self._put_last if is_counted else queue.put, cancel, max_messages)
+        super().__init__(patterns, self._put_last if is_counted else queue.put, cancel, max_messages, drain)
         self.queue = queue
         self.group = group
         self.answer = answer

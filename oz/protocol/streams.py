@@ -92,6 +92,7 @@ class Streams:
         "_interests",
         "_name",
         "_number",
+        "_parting",
         "_renew_at",
         "by_key",
         "dedupe",
@@ -127,6 +128,7 @@ class Streams:
         self.is_gathering = False
         self._renew_at = 0.0
         self._goodbyes: dict[Interest, int] = {}
+        self._parting: dict[Subscription, int] = {}
 
     def add(self, subscription: Subscription, terms: Terms, *, last_value: bool) -> Wishes:
         """Take a subscription in.
@@ -183,9 +185,44 @@ class Streams:
             for repeats in known:
                 repeats.add(message_id)
 
+    def part(self, subscription: Subscription) -> tuple[Wishes, Wishes]:
+        """Ask for nothing more for a subscription, which stands until `has_parted`: then remove it.
+
+        Returns:
+            What to ask first, and then: publishers answer the latter when they have seen the former.
+        """
+        interest = self._homes.get(subscription)
+        if interest is None:
+            return Wishes(), Wishes()
+        wishes = interest.declarations.part(subscription)
+        self._parting[subscription] = interest.declarations.last
+        return wishes
+
+    def has_parted(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
+        """Tell whether nothing more can be on its way for a subscription.
+
+        Args:
+            subscription: one that was given to `part`.
+            among: the publishers that count, of those that are there; None for all.
+        """
+        interest, number = self._homes.get(subscription), self._parting.get(subscription)
+        if interest is None or number is None:
+            return True
+        return all(
+            (source := interest.stream.sources.get(origin)) is None
+            or max(source.answered, default=0) >= number
+            for origin in self._among(among)
+        )
+
+    def stream(self, subscription: Subscription) -> Stream | None:
+        """Give the stream that a subscription has its messages from; None when it has ended."""
+        interest = self._homes.get(subscription)
+        return None if interest is None else interest.stream
+
     def remove(self, subscription: Subscription) -> Wishes:
         """Take a subscription out; with the last of its terms the stream says goodbye."""
         subscription.active = False
+        self._parting.pop(subscription, None)
         interest = self._homes.pop(subscription, None)
         if interest is None:
             return Wishes()
@@ -233,12 +270,15 @@ class Streams:
         Args:
             among: the publishers that count, of those that are there; None for all.
         """
-        alive = [one for one in self._alive() if among is None or one in among]
+        alive = self._among(among)
         return all(
             (source := interest.stream.sources.get(origin)) is None or number in source.answered
             for interest, number in self._goodbyes.items()
             for origin in alive
         )
+
+    def _among(self, among: Collection[bytes] | None) -> list[bytes]:
+        return [one for one in self._alive() if among is None or one in among]
 
     def flush(self) -> Wishes:
         """Declare what was gathered."""

@@ -18,6 +18,10 @@ LONGEST_REMEMBERED = 1_024
 Handler = Callable[[Message], Any]
 
 
+def _nothing_to_wait_for(subscription: Subscription, timeout: float) -> bool:
+    return True
+
+
 class Subscription:
     """One call of `subscribe`: its patterns and its handler, until it is undone.
 
@@ -25,10 +29,10 @@ class Subscription:
         patterns: the compiled patterns.
         handler: what is called with each message, or None when messages are received.
         active: False once it has been undone; nothing is delivered for it any more.
-        left: messages after which it ends, or None.
+        left: messages after which it ends, or None; 0 once it has had its last.
     """
 
-    __slots__ = ("__weakref__", "_cancel", "_last", "active", "handler", "left", "patterns")
+    __slots__ = ("__weakref__", "_cancel", "_drain", "_last", "active", "handler", "left", "patterns")
 
     def __init__(
         self,
@@ -36,6 +40,7 @@ class Subscription:
         handler: Handler | None,
         cancel: Callable[[Subscription], Any],
         max_messages: int | None = None,
+        drain: Callable[[Any, float], Any] = _nothing_to_wait_for,
     ) -> None:
         """For `subscribe`."""
         self.patterns = tuple(dict.fromkeys(patterns))
@@ -44,6 +49,7 @@ class Subscription:
         self.left = max_messages
         self._last: Message | None = None
         self._cancel = cancel
+        self._drain = drain
 
     def count(self, message: Message) -> None:
         """Count a message; with the last one the subscription ends."""
@@ -66,6 +72,25 @@ class Subscription:
         """End it: nothing more is delivered, not even what was queued. A second call does nothing."""
         if self.active:
             self._cancel(self)
+
+    def drain(self, timeout: float = 1.0) -> Any:
+        """End it, and lose nothing: ask for no more, and deliver what was on its way.
+
+        Publishers that filter answer that they send no more for it. A plain one does not answer: what is
+        here counts. Handlers are called; what is to be received still is. Of a queue group the other members
+        get what is published from then on. In asyncio it is awaited.
+
+        Args:
+            timeout: seconds for all of it; what has come by then is still handled.
+
+        Returns:
+            Whether nothing is missing: every publisher has answered, and a node's handlers have returned.
+            True also for one that has ended before.
+
+        Raises:
+            ClosedError, OwnershipError: as `oz.Subscriber.receive`.
+        """
+        return self._drain(self, timeout)
 
     @property
     def prefixes(self) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import repeat
 from typing import Any
 
@@ -134,6 +134,13 @@ class Unpacking(Intake):
             if message is not None:
                 return message
         return None
+
+    def rest(self, stream: Stream) -> Iterator[Message]:
+        """Give what is in line, and what a stream holds back."""
+        while self.waiting:
+            yield self.waiting.popleft()
+        while stream.kept is not None and (message := stream.kept.pop()) is not None:
+            yield message
 
     def retain(self, is_wanted: Callable[[Message], bool]) -> None:
         """Keep only those messages in line that are still wanted."""

@@ -271,6 +271,22 @@ class Node(Requesting):
     def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> HandledQueue:
         return HandledQueue(self._handlers, lanes, handler, self._on_failed, dropped)
 
+    def _drain_one(self, subscription: NodeSubscription, timeout: float) -> bool:
+        self._check_open()
+        if not subscription.active:
+            return True
+        ends, has_all = time.monotonic() + timeout, True
+        self._call(lambda: self._sub._begin_part(subscription))
+        try:
+            self._wait(lambda: self._still_parting(subscription), timeout)
+        except Timeout:
+            has_all = False
+        self._call(lambda: self._sub._deliver_rest(subscription))
+        self._call(lambda: self._sub._end_part(subscription))
+        is_handled = subscription.queue.drain(max(0.0, ends - time.monotonic()))
+        self._call(lambda: self._end_drained(subscription, is_handled=is_handled))
+        return has_all and is_handled
+
     # presence --------------------------------------------------------------------------------------------
 
     @property

@@ -14,9 +14,8 @@ import zmq
 from oz.errors import ClosedError, Timeout
 from oz.message import Message, MessageBatch, PlainBatch
 from oz.protocol.unpacking import Unpacking
+from oz.sync.draining import PATIENCE, Draining
 from oz.transport.frames import as_frame_objects, copy_into
-from oz.transport.inlet import RoutedInlet
-from oz.transport.subscribing import SubscriberBase
 from oz.transport.terms import check_count
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -24,15 +23,11 @@ _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000
 """Messages that `receive_many` takes at most, unless said otherwise."""
 
-_READY_SLICE = 0.05
 _SLICE = 0.5
 """Seconds of waiting at a time."""
 
-_PATIENCE = 0.05
-"""Seconds that a call which must not wait may look through messages that are not for its caller."""
 
-
-class Subscriber(SubscriberBase):
+class Subscriber(Draining):
     """Receives messages by subject pattern from any ZeroMQ publisher; in place of a `zmq.SUB` socket.
 
     Use it from one thread at a time. Handlers run in the thread that receives. The methods of
@@ -70,7 +65,7 @@ class Subscriber(SubscriberBase):
             return self._next_forever()
         now = time.monotonic()
         with suppress(zmq.Again):
-            return self._next(_NOBLOCK, now + max(timeout, _PATIENCE))
+            return self._next(_NOBLOCK, now + max(timeout, PATIENCE))
         return self._next_until(now + timeout, timeout)
 
     def receive_many(self, limit: int = MANY, timeout: float | None = None) -> list[Message]:
@@ -90,7 +85,7 @@ class Subscriber(SubscriberBase):
         messages = [self.receive(timeout)]
         ready, take, waiting = self._ready, self._inlet.take, self._waiting
         # Messages that nobody wants do not hold it up for long.
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + PATIENCE
         with suppress(zmq.ZMQError):
             while len(messages) < limit:
                 if ready:
@@ -207,47 +202,11 @@ class Subscriber(SubscriberBase):
             ValueError: without `filtering="publisher"`, as a plain publisher cannot answer.
             ClosedError: the subscriber is closed.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = inf if timeout is None else time.monotonic() + timeout
         self._check_routed()
         self._unpack_some(0)
-        while not self._is_ready():
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left < 0:
-                raise self._not_ready(timeout)
-            self._unpack_some(_READY_SLICE if left is None else min(_READY_SLICE, left))
-
-    def _unpack_some(self, seconds: float) -> None:
-        """Wait so long at most for batches and answers, and take in those that are there."""
-        assert isinstance(self._inlet, RoutedInlet)
-        self._check_open()
-        with self._guard:
-            super().poll(ceil(seconds * 1000))
-        self._inlet.unpack(self)
-
-    def drain(self, timeout: float = 1.0) -> None:
-        """Stop asking, and deliver what is there: handlers are called, the rest is still to be received.
-
-        Iteration ends after the last message, and `receive` raises `ClosedError`.
-
-        Args:
-            timeout: seconds for which publishers that filter are waited for, so that nothing on its way
-                is lost. A plain one does not answer: what is here counts.
-
-        Raises:
-            ClosedError: the subscriber is closed.
-            OwnershipError: another thread is using it.
-        """
-        self._check_open()
-        deadline = time.monotonic() + timeout
-        self._begin_drain()
-        while not self._has_left() and (left := deadline - time.monotonic()) > 0:
-            self._unpack_some(min(left, _READY_SLICE))
-        # A plain publisher may be faster than this, so that there is always one more.
-        ends = max(deadline, time.monotonic() + _PATIENCE)
-        with suppress(zmq.Again):
-            while time.monotonic() < ends:
-                self._ready.append(self._next(_NOBLOCK, ends))
-        self._end_drain()
+        if not self._unpack_until(self._is_ready, deadline):
+            raise self._not_ready(timeout)
 
     def _silent_for(self, timeout: float) -> Message:
         return self._next_until(time.monotonic() + timeout, timeout)
@@ -317,7 +276,7 @@ class Subscriber(SubscriberBase):
         """Take what is there until a message is for the caller; tell whether there is one."""
         if not self._ready and not self._rest:
             try:
-                self._ready.append(self._next(_NOBLOCK, time.monotonic() + _PATIENCE))
+                self._ready.append(self._next(_NOBLOCK, time.monotonic() + PATIENCE))
             except zmq.Again:
                 return False
         return True

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
+from typing import Any
 
 import zmq
 
@@ -14,6 +15,7 @@ from oz.message import Message
 from oz.protocol.declarations import Wishes
 from oz.protocol.intake import Intake
 from oz.protocol.streams import Streams
+from oz.protocol.subscriptions import Subscription
 from oz.protocol.unpacking import Unpacking
 from oz.transport.multicast_listening import Listening
 from oz.transport.socket import BaseSocket
@@ -118,6 +120,42 @@ class Asking(BaseSocket):
                 for subscription in self._intake.table:
                     self._ask(Wishes(dropped=self._intake.table.remove(subscription)))
         self._is_drained = True
+
+    def _begin_part(self, subscription: Subscription) -> None:
+        """Ask publishers that filter for nothing more for one subscription."""
+        if self._streams is not None:
+            with self._guard:
+                for wishes in self._streams.part(subscription):
+                    self._ask(wishes)
+
+    def _has_parted(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
+        """Tell whether nothing more can be on its way for it from publishers that filter; see `_has_left`."""
+        return self._streams is None or self._streams.has_parted(subscription, among)
+
+    def _cancel(self, subscription: Subscription) -> None:
+        """End a subscription."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _nothing_to_drain() -> Any:
+        """Give what draining gives when nothing is to be waited for."""
+        return True
+
+    def _drain_one(self, subscription: Subscription, timeout: float) -> Any:
+        """End a subscription when it has had what is on its way; see `Subscription.drain`."""
+        raise NotImplementedError
+
+    def _end_part(self, subscription: Subscription) -> None:
+        """End a subscription; what it has been given and waits in line is still to be received."""
+        if subscription.active:
+            subscription.left = 0
+            self._cancel(subscription)
+
+    def _rest_of(self, subscription: Subscription) -> Iterator[Message]:
+        """Give what publishers that filter have sent and nobody has been given, for it among others."""
+        if self._streams is not None and (stream := self._streams.stream(subscription)) is not None:
+            assert isinstance(self._intake, Unpacking)
+            yield from self._intake.rest(stream)
 
     def _check_drained(self) -> None:
         if self._is_drained and not self._has_some:

@@ -18,6 +18,7 @@ from oz.protocol import distinguished
 from oz.protocol.advisory import Advisory, advise
 from oz.protocol.membership import Act
 from oz.protocol.node_stats import NodeStats
+from oz.protocol.node_subscription import NodeSubscription
 from oz.transport.node_interest import Interested
 from oz.transport.node_sockets import near_origin, wide_origin
 from oz.transport.socket import end_context
@@ -245,6 +246,10 @@ class NodeBase(Interested):
         """Say whose answer to this node's leaving is still to come; None when nothing is on its way."""
         # Those who have left meanwhile do not answer.
         return None if self._sub._has_left(self._mesh.heard()) else "publishers"
+
+    def _still_parting(self, subscription: NodeSubscription) -> str | None:
+        """Say whose answer to the end of a subscription is still to come; None when nothing is on its way."""
+        return None if self._sub._has_parted(subscription, self._mesh.heard()) else "publishers"
 
     def _publishers(self) -> list[Any]:
         return [one for one in (self._wide, self._near) if one is not None]

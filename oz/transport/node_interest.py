@@ -96,7 +96,9 @@ class Interested(Replying):
         else:
             self._check_handler(handler)
             queue, kind = self._make_queue(handler, lanes, dropped), NodeSubscription
-        subscription = kind(patterns, queue, self._cancel, max_messages, terms.group, self._answer)
+        subscription = kind(
+            patterns, queue, self._cancel, max_messages, terms.group, self._answer, self._drain_one
+        )
         self._call(lambda: self._begin(subscription, terms, last_value=last_value, is_advisory=is_advisory))
         return subscription
 
@@ -107,6 +109,18 @@ class Interested(Replying):
     def _cancel(self, subscription: Subscription) -> None:
         with suppress(ClosedError):
             self._call(lambda: self._end(subscription))
+
+    def _drain_one(self, subscription: NodeSubscription, timeout: float) -> Any:
+        """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
+        raise NotImplementedError
+
+    def _end_drained(self, subscription: NodeSubscription, *, is_handled: bool) -> None:
+        """End a subscription that has had what came; on the I/O side."""
+        self._end_advising(subscription)
+        if hasattr(subscription.queue, "end"):
+            subscription.queue.end()
+        if is_handled:
+            self._end(subscription)
 
     @staticmethod
     def _close_queue(queue: Any) -> None:
@@ -133,13 +147,16 @@ class Interested(Replying):
             self._stats.handled += subscription.queue.handled
             self._stats.failed += subscription.queue.failed
             self._stats.dropped += subscription.queue.dropped
-        for pattern in subscription.patterns:
-            self._advised.discard(pattern, subscription)
+        self._end_advising(subscription)
         subscription.active = False
         self._sub._cancel(subscription)
         if subscription.left != 0:
             # One that has had its last message is still to handle it.
             subscription.queue.close()
+
+    def _end_advising(self, subscription: NodeSubscription) -> None:
+        for pattern in subscription.patterns:
+            self._advised.discard(pattern, subscription)
 
     @staticmethod
     def _check_terms(group: str | None, policy: Any, keep: Any, max_waiting: int | None) -> Terms:

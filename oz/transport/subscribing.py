@@ -231,9 +231,13 @@ class SubscriberBase(Asking):
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         # A message knows its subscriptions: one that is kept must not keep the socket.
-        cancel = weakref.WeakMethod(self._cancel)
+        me, cancel, nothing = weakref.ref(self), weakref.WeakMethod(self._cancel), self._nothing_to_drain
         subscription = Subscription(
-            patterns, handler, lambda one: (method := cancel()) and method(one), max_messages
+            patterns,
+            handler,
+            lambda one: (method := cancel()) and method(one),
+            max_messages,
+            lambda one, timeout: nothing() if (self := me()) is None else self._drain_one(one, timeout),
         )
         self._begin(subscription, terms, last_value=last_value)
         return subscription

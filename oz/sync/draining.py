@@ -1,0 +1,97 @@
+"""How a blocking subscriber stops asking, for one subscription or for all, and loses nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
+
+import zmq
+
+from oz.message import Message
+from oz.protocol.subscriptions import Subscription
+from oz.transport.inlet import RoutedInlet
+from oz.transport.subscribing import SubscriberBase
+
+PATIENCE = 0.05
+"""Seconds that a call which must not wait may look through messages that are not for its caller."""
+
+_NOBLOCK = int(zmq.NOBLOCK)
+_SLICE = 0.05
+"""Seconds of waiting at a time."""
+
+
+class Draining(SubscriberBase):
+    """The part of a subscriber that waits for the answers of publishers."""
+
+    def _next(self, flags: int, until: float | None = None) -> Message:
+        """Take messages until one is for the caller; run the handlers of each."""
+        raise NotImplementedError
+
+    def _dispatch(self, message: Message) -> bool:
+        """Run the handlers; tell whether the message is also for whoever receives."""
+        raise NotImplementedError
+
+    def drain(self, timeout: float = 1.0) -> None:
+        """Stop asking, and deliver what is there: handlers are called, the rest is still to be received.
+
+        Iteration ends after the last message, and `receive` raises `ClosedError`.
+
+        Args:
+            timeout: seconds for which publishers that filter are waited for, so that nothing on its way
+                is lost. A plain one does not answer: what is here counts.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+            OwnershipError: another thread is using it.
+        """
+        self._check_open()
+        deadline = time.monotonic() + timeout
+        self._begin_drain()
+        self._unpack_until(self._has_left, deadline)
+        self._take_what_is_here(deadline)
+        self._end_drain()
+
+    def _drain_one(self, subscription: Subscription, timeout: float) -> bool:
+        self._check_open()
+        if not subscription.active:
+            return True
+        deadline = time.monotonic() + timeout
+        self._begin_part(subscription)
+        has_parted = self._unpack_until(lambda: self._has_parted(subscription), deadline)
+        if self._streams is None:
+            self._take_what_is_here(deadline)
+        else:
+            self._deliver_rest(subscription)
+        self._end_part(subscription)
+        return has_parted
+
+    def _unpack_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
+        while not is_done():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._unpack_some(min(left, _SLICE))
+        return True
+
+    def _take_what_is_here(self, deadline: float) -> None:
+        # A plain publisher may be faster than this, so that there is always one more.
+        ends = max(deadline, time.monotonic() + PATIENCE)
+        with suppress(zmq.Again):
+            while time.monotonic() < ends:
+                self._ready.append(self._next(_NOBLOCK, ends))
+
+    def _deliver_rest(self, subscription: Subscription) -> None:
+        """Deliver what has come for a subscription; of what has come for others what stands before it."""
+        for message in self._rest_of(subscription):
+            if self._dispatch(message):
+                self._ready.append(message)
+
+    def _unpack_some(self, seconds: float) -> None:
+        """Wait so long at most for batches and answers, and take in those that are there."""
+        assert isinstance(self._inlet, RoutedInlet)
+        self._check_open()
+        with self._guard:
+            zmq.Socket.poll(self, ceil(seconds * 1000))
+        self._inlet.unpack(self)

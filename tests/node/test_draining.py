@@ -1,0 +1,174 @@
+"""A subscription of a node that drains: handlers handle what was on its way, and the group's others go on."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import oz
+import oz.asyncio
+from waiting import DEADLINE, Thread, until
+
+
+class Traffic:
+    """Publishes numbers until it is stopped."""
+
+    def __init__(self, node, subject):
+        self.count = 0
+        self._is_over = False
+        self._thread = Thread(lambda: self._run(node, subject))
+
+    def _run(self, node, subject):
+        while not self._is_over:
+            node.publish(subject, self.count)
+            self.count += 1
+            if not self.count % 10:
+                time.sleep(0.001)
+
+    def stop(self):
+        self._is_over = True
+        self._thread.outcome()
+
+
+def test_a_worker_that_drains_hands_over_and_every_job_is_done_once(make, met, gathered):
+    boss, leaving, staying = make("boss"), make("leaving"), make("staying")
+    mine, others = gathered(), gathered()
+
+    def work(message):
+        time.sleep(0.0001)
+        mine(message)
+
+    subscription = leaving.subscribe("job", group="workers", handler=work)
+    staying.subscribe("job", group="workers", handler=others)
+    met(boss, leaving, staying)
+    traffic = Traffic(boss, "job")
+    until(lambda: len(mine) > 200)
+    assert subscription.drain(timeout=DEADLINE)
+    done = len(mine)
+    has = len(others)
+    until(lambda: len(others) > has + 200)
+    traffic.stop()
+    boss.flush()
+    until(lambda: len(mine) + len(others) >= traffic.count)
+    assert len(mine) == done
+    assert sorted(mine + others) == list(range(traffic.count))
+    assert leaving.stats.lost == staying.stats.lost == 0
+    assert leaving.stats.handled >= done
+
+
+def test_what_came_for_one_without_a_handler_can_still_be_received(make, met):
+    one, two = make("one"), make("two")
+    subscription = two.subscribe("a")
+    met(one, two)
+    for number in range(100):
+        one.publish("a", number)
+    one.flush()
+    first = subscription.receive(timeout=DEADLINE)
+    assert subscription.drain(timeout=DEADLINE)
+    assert [first.payload, *(message.payload for message in subscription)] == list(range(100))
+    with pytest.raises(oz.ClosedError):
+        subscription.receive(timeout=DEADLINE)
+    assert subscription.drain()
+
+
+def test_a_handler_that_takes_longer_still_handles_what_has_come(make, met, gathered):
+    one, two = make("one"), make("two")
+    go, got = threading.Event(), gathered()
+
+    def slow(message):
+        go.wait(DEADLINE)
+        got(message)
+
+    subscription = two.subscribe("a", handler=slow)
+    met(one, two)
+    for number in range(20):
+        one.publish("a", number)
+    one.flush()
+    until(lambda: subscription.waiting)
+    assert not subscription.drain(timeout=0.1)
+    assert not subscription.active
+    go.set()
+    got.wait(20)
+    one.publish("a", 20)
+    two.close(timeout=DEADLINE)
+    assert got == list(range(20))
+
+
+def test_a_handler_may_drain_its_own_subscription(make, gathered):
+    node, got, answers = make("node"), gathered(), []
+
+    def handle(message):
+        got(message)
+        if len(got) == 3:
+            answers.append(subscription.drain(timeout=DEADLINE))
+
+    subscription = node.subscribe("a", handler=handle)
+    node.wait_ready(DEADLINE)
+    for number in range(100):
+        node.publish("a", number)
+    node.flush()
+    got.wait(100)
+    # What stood behind the message whose handler asked was not handled yet.
+    assert len(answers) == 1
+    node.publish("a", 100)
+    node.close(timeout=DEADLINE)
+    assert got == list(range(100))
+
+
+def test_advisories_drain_and_end_like_any_other(make, met, gathered):
+    node, heard = make("node"), gathered()
+    subscription = node.subscribe("_OZ.ADVISORY.>", handler=heard)
+    met(node, make("other"))
+    until(lambda: heard)
+    assert subscription.drain(timeout=DEADLINE)
+    before = len(heard)
+    met(node, make("third"))
+    assert len(heard) == before
+
+
+def test_a_closed_node_says_so(make):
+    node = make("node")
+    subscription = node.subscribe("a")
+    node.close()
+    with pytest.raises(oz.ClosedError):
+        subscription.drain()
+
+
+def test_asyncio_drains_alike(make, place):
+    boss = make("boss")
+
+    async def scenario():
+        async with (
+            oz.asyncio.Node("leaving", directory=place) as leaving,
+            oz.asyncio.Node("staying", directory=place) as staying,
+        ):
+            mine, others = [], []
+
+            async def work(message):
+                await asyncio.sleep(0)
+                mine.append(message.payload)
+
+            subscription = leaving.subscribe("job", group="workers", handler=work)
+            listed = leaving.subscribe("job")
+            staying.subscribe("job", group="workers", handler=lambda message: others.append(message.payload))
+            for node in (leaving, staying):
+                await node.wait_for_peers(2, timeout=DEADLINE)
+                await node.wait_ready(DEADLINE)
+            await asyncio.to_thread(boss.wait_ready, DEADLINE)
+            traffic = Traffic(boss, "job")
+            ends = time.monotonic() + DEADLINE
+            while len(mine) < 200 and time.monotonic() < ends:
+                await asyncio.sleep(0.001)
+            assert await subscription.drain(timeout=DEADLINE)
+            done = len(mine)
+            await asyncio.to_thread(traffic.stop)
+            while len(mine) + len(others) < traffic.count and time.monotonic() < ends:
+                await asyncio.sleep(0.01)
+            assert len(mine) == done
+            assert sorted(mine + others) == list(range(traffic.count))
+            assert await listed.drain(timeout=DEADLINE)
+            assert [message.payload async for message in listed] == list(range(traffic.count))
+            assert await listed.drain()
+
+    asyncio.run(asyncio.wait_for(scenario(), 50))

@@ -1,0 +1,249 @@
+"""A single subscription that drains: what was on its way comes, and the others of its subscriber go on."""
+
+import asyncio
+import gc
+
+import pytest
+
+import oz.asyncio
+from routed import Stage, finish, rest_of
+from waiting import DEADLINE, Thread, until
+
+
+@pytest.fixture
+def stage():
+    with Stage() as made:
+        yield made
+
+
+def numbers(messages):
+    return [int(message.payload) for message in messages]
+
+
+def publish(pub, count, subject="a.b"):
+    pub.publish_many((subject, b"%d" % number) for number in range(count))
+
+
+class Traffic:
+    """Publishes numbers until it is stopped."""
+
+    def __init__(self, pub, subject):
+        self.count = 0
+        self._is_over = False
+        self._thread = Thread(lambda: self._run(pub, subject))
+
+    def _run(self, pub, subject):
+        while not self._is_over:
+            pub.publish(subject, b"%d" % self.count)
+            self.count += 1
+
+    def stop(self):
+        self._is_over = True
+        self._thread.outcome()
+
+
+@pytest.mark.parametrize("others", [0, 1, 50], ids="beside {} others".format)
+def test_a_member_that_drains_hands_over_to_the_others_and_nothing_is_lost(stage, others):
+    pub = stage.pub()
+    leaving, staying = stage.sub(pub), stage.sub(pub)
+    subscription = leaving.subscribe("job.*", group="workers")
+    for number in range(others):
+        # In the same stream: what is left of its declarations is made anew.
+        leaving.subscribe(f"other.{number}", group="workers")
+    got = []
+    staying.subscribe("job.*", group="workers", handler=got.append)
+    staying.subscribe("zz.end")
+    for one in (leaving, staying):
+        one.wait_ready(timeout=DEADLINE)
+    traffic = Traffic(pub, "job.a")
+    mine = [leaving.receive(timeout=DEADLINE) for _ in range(500)]
+    assert subscription.drain(timeout=DEADLINE)
+    assert not subscription.active
+    mine += rest_of(leaving)
+    has = len(got)
+    until(lambda: staying.run(timeout=0.01) >= 0 and len(got) > has + 100)
+    traffic.stop()
+    finish([pub], staying)
+    assert rest_of(leaving) == []
+    assert sorted(numbers(mine) + numbers(got)) == list(range(traffic.count))
+    assert (leaving.stats.lost, staying.stats.lost) == (0, 0)
+
+
+def test_the_others_of_its_subscriber_go_on_in_order(stage):
+    pub = stage.pub()
+    sub, handled, every = stage.sub(pub), [], []
+    subscription = sub.subscribe("a.*", handler=handled.append)
+    sub.subscribe("a.b", handler=every.append)
+    sub.subscribe("b.*")
+    sub.subscribe("zz.end")
+    sub.wait_ready(timeout=DEADLINE)
+    for _ in range(3):
+        publish(pub, 100)
+        publish(pub, 100, "b.c")
+    assert subscription.drain(timeout=DEADLINE)
+    assert numbers(handled) == [*range(100)] * 3
+    publish(pub, 100)
+    publish(pub, 100, "b.c")
+    pub.flush()
+    pub.publish("zz.end")
+    received = [sub.receive(timeout=DEADLINE) for _ in range(401)]
+    assert received.pop().subject == "zz.end"
+    assert numbers(received) == [*range(100)] * 4
+    assert numbers(every) == [*range(100)] * 4
+    assert len(handled) == 300
+
+
+def test_what_is_held_back_for_it_is_given_and_what_is_held_back_for_others_is_not(stage):
+    pub = stage.pub()
+    sub, newest, oldest = stage.sub(pub), [], []
+    latest = sub.subscribe("a.*", keep="latest", handler=newest.append)
+    sub.subscribe("a.*", keep="drop_newest", max_waiting=3, handler=oldest.append)
+    sub.wait_ready(timeout=DEADLINE)
+    publish(pub, 100)
+    assert latest.drain(timeout=DEADLINE)
+    assert numbers(newest) == [99]
+    assert oldest == []
+    until(lambda: sub.run(timeout=0.01) >= 0 and len(oldest) == 3)
+    assert numbers(oldest) == [0, 1, 2]
+
+
+def test_a_subscription_made_while_another_drains_has_its_own(stage):
+    pub = stage.pub()
+    sub, first, second = stage.sub(pub), [], []
+    subscription = sub.subscribe("a.*", handler=first.append)
+    sub.wait_ready(timeout=DEADLINE)
+    publish(pub, 10)
+    assert subscription.drain(timeout=DEADLINE)
+    sub.subscribe("a.*", handler=second.append)
+    sub.wait_ready(timeout=DEADLINE)
+    publish(pub, 10)
+    until(lambda: sub.run(timeout=0.01) >= 0 and len(second) == 10)
+    assert numbers(first) == numbers(second) == list(range(10))
+
+
+def test_a_handler_may_drain_its_own_subscription(stage):
+    pub = stage.pub()
+    sub, got, answers = stage.sub(pub), [], []
+
+    def handle(message):
+        got.append(message)
+        if len(got) == 5:
+            answers.append(subscription.drain(timeout=DEADLINE))
+
+    subscription = sub.subscribe("a.*", handler=handle)
+    sub.wait_ready(timeout=DEADLINE)
+    publish(pub, 100)
+    until(lambda: sub.run(timeout=0.01) >= 0 and answers)
+    assert answers == [True]
+    assert numbers(got) == list(range(100))
+    assert not subscription.active
+
+
+def test_draining_ends_in_time_and_says_so_when_a_publisher_does_not_answer(stage):
+    pub = stage.pub()
+    sub = stage.sub(pub)
+    subscription = sub.subscribe("a.*")
+    sub.wait_ready(timeout=DEADLINE)
+    publish(pub, 3)
+    first = sub.receive(timeout=DEADLINE)
+    # Nobody takes its subscriptions in any more, nor answers them.
+    with pub._guard:
+        assert not subscription.drain(timeout=0.2)
+    assert not subscription.active
+    assert numbers([first, *rest_of(sub)]) == [0, 1, 2]
+
+
+def test_a_second_time_and_after_the_end_it_does_nothing(stage):
+    pub = stage.pub()
+    sub = stage.sub(pub)
+    once, twice = sub.subscribe("a.*"), sub.subscribe("b.*")
+    once.unsubscribe()
+    assert once.drain()
+    assert twice.drain(DEADLINE)
+    assert twice.drain(0)
+    twice.unsubscribe()
+    sub.close()
+    with pytest.raises(oz.ClosedError):
+        twice.drain()
+
+
+def test_a_subscription_of_a_subscriber_that_is_gone_has_nothing_to_drain(stage):
+    pub = stage.pub()
+    sub = oz.Subscriber(pub.endpoint, filtering="publisher")
+    subscription = sub.subscribe("a.*")
+    sub.close()
+    del sub
+    gc.collect()
+    assert subscription.drain()
+
+
+def test_a_plain_publisher_does_not_answer_and_what_is_here_counts(stage):
+    pub = stage.pub()
+    sub = stage.enter_context(oz.Subscriber(pub.endpoint))
+    subscription = sub.subscribe("a.*")
+    sub.subscribe("b.*")
+    for subject in ("a.b", "b.c"):
+        pub.wait_for_subscribers(subject=subject, timeout=DEADLINE)
+    publish(pub, 10)
+    publish(pub, 1, "b.c")
+    first = sub.receive(timeout=DEADLINE)
+    until(lambda: sub.poll(0))
+    assert subscription.drain()
+    assert not subscription.active
+    until(lambda: not pub.interest("a.b"))
+    assert pub.interest("b.c")
+    got = [first, sub.receive(timeout=DEADLINE)]
+    while got[-1].subject != "b.c":
+        got.append(sub.receive(timeout=DEADLINE))
+    mine = numbers(one for one in got if one.subject == "a.b")
+    assert mine == list(range(len(mine)))
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_asyncio_drains_alike(stage, filtering):
+    async def scenario(pub):
+        async with oz.asyncio.Subscriber(pub.endpoint, filtering=filtering) as sub:
+            awaited = []
+
+            async def handle(message):
+                await asyncio.sleep(0)
+                awaited.append(message)
+
+            subscription = sub.subscribe("a.*", handler=handle)
+            listed = sub.subscribe("b.*")
+            for subject in ("a.b", "b.c"):
+                await asyncio.to_thread(pub.wait_for_subscribers, subject=subject, timeout=DEADLINE)
+            if filtering == "publisher":
+                await sub.wait_ready(timeout=DEADLINE)
+            publish(pub, 100)
+            publish(pub, 100, "b.c")
+            first = await sub.receive(timeout=DEADLINE)
+            assert await subscription.drain(DEADLINE if filtering == "publisher" else 0.2)
+            assert numbers(awaited) == list(range(100))
+            rest = [await sub.receive(timeout=DEADLINE) for _ in range(99)]
+            assert numbers([first, *rest]) == list(range(100))
+            assert await listed.drain(DEADLINE if filtering == "publisher" else 0.2)
+            assert await listed.drain()
+            publish(pub, 100)
+            with pytest.raises(oz.Timeout):
+                await sub.receive(timeout=0.1)
+            assert len(awaited) == 100
+        return subscription
+
+    ended = asyncio.run(scenario(stage.pub()))
+    gc.collect()
+    assert asyncio.run(ended.drain())
+
+
+def test_asyncio_drains_of_a_plain_publisher_that_never_pauses(stage):
+    async def scenario(pub):
+        async with oz.asyncio.Subscriber(pub.endpoint) as sub:
+            sub.subscribe("a.*")
+            await asyncio.to_thread(pub.wait_for_subscribers, timeout=DEADLINE)
+            traffic = Traffic(pub, "a.b")
+            await sub.receive(timeout=DEADLINE)
+            async with asyncio.timeout(DEADLINE):
+                await sub.drain(timeout=0.1)
+            traffic.stop()
+
+    asyncio.run(scenario(stage.pub()))
