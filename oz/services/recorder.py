@@ -18,7 +18,7 @@ from oz.protocol.repeats import SINGLES, MessageId
 from oz.services.backlog import Backlog, Item
 from oz.services.columns import Loss, columns_of_loss, spanning, unpack_headers
 from oz.services.gathering import Gathering
-from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, parse
+from oz.subjects.pattern import Pattern, parse
 from oz.sync.subscriber import Subscriber
 
 _log = logging.getLogger("oz.recorder")
@@ -68,7 +68,6 @@ class Recorder:
         *,
         connect: Any = None,
         bind: Any = None,
-        dialect: str = DEFAULT_DIALECT,
         filtering: Filtering = "prefix",
         most_waiting: int = 64 << 20,
         commit_seconds: float = 0.01,
@@ -79,10 +78,9 @@ class Recorder:
 
         Args:
             directory: the journal; made if it is not there.
-            patterns: what to record, as `oz.parse` takes it.
+            patterns: what to record, as `oz.parse` takes it: "md.>", or "rv:MD.>" in another dialect.
             connect: an endpoint to connect to, or a list of them.
             bind: an endpoint to bind to, or a list of them.
-            dialect: the dialect of patterns that name none.
             filtering: as of `oz.Subscriber`: `"prefix"` for any ZeroMQ publisher, `"publisher"` for those of
                 oz: what is lost on the way is known then.
             most_waiting: bytes received and not written yet that are held in memory, beside one Arrow batch.
@@ -100,7 +98,7 @@ class Recorder:
         """
         if isinstance(patterns, (str, bytes, Pattern)):
             patterns = [patterns]
-        compiled = [one if isinstance(one, Pattern) else parse(one, dialect) for one in patterns]
+        compiled = [one if isinstance(one, Pattern) else parse(one) for one in patterns]
         if not compiled:
             raise ValueError("no pattern at all: nothing would be recorded")
         self._pattern = spanning(compiled)
@@ -124,7 +122,7 @@ class Recorder:
                 self._backlog.put(Loss(None, time.time_ns()))
             options: dict[str, Any] = {"on_gap": self._note_gap} if self._is_routed else {}
             options |= subscriber or {}
-            self.subscriber = Subscriber(connect, bind, dialect=dialect, filtering=filtering, **options)
+            self.subscriber = Subscriber(connect, bind, filtering=filtering, **options)
             opened.callback(self.subscriber.close)
             self.subscriber.subscribe(compiled)
             if options.get("dedupe"):
