@@ -264,7 +264,7 @@ class Node(Requesting):
         await self._sub._deliver_rest(subscription)
         self._sub._end_part(subscription)
         is_handled = await subscription.queue.drain(max(0.0, ends - time.monotonic()))
-        self._end_drained(subscription, is_handled=is_handled)
+        self._end_drained(subscription)
         return has_all and is_handled
 
     # presence --------------------------------------------------------------------------------------------
@@ -311,7 +311,8 @@ class Node(Requesting):
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for subscription in list(self._subscriptions):
             subscription.active = False
-            self._close_queue(subscription.queue)
+        for queue in self._queues():
+            self._close_queue(queue)
         await self._handlers.close(max(0.0, ends - time.monotonic()))
         # With a drain the goodbye has been said, and answered by those who are there.
         self._sub.close(0, timeout=0 if drain else None)
@@ -327,8 +328,8 @@ class Node(Requesting):
             self._sub._begin_drain()
             left = max(0.0, ends - time.monotonic())
             await self._wait(self._still_leaving, left)
-        for subscription in list(self._subscriptions):
-            await subscription.queue.drain(max(0.0, ends - time.monotonic()))
+        for queue in self._queues():
+            await queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():
             with suppress(ClosedError):
                 await publisher.flush()

@@ -20,7 +20,7 @@ class NodeStats:
     lost: int = 0
     """Messages known to have been lost on the way here."""
     handled: int = 0
-    """Messages that handlers have handled."""
+    """Messages that handlers have handled, or that were received of subscriptions without one."""
     failed: int = 0
     """Messages at which a handler raised."""
     dropped: int = 0

@@ -284,7 +284,7 @@ class Node(Requesting):
         self._call(lambda: self._sub._deliver_rest(subscription))
         self._call(lambda: self._sub._end_part(subscription))
         is_handled = subscription.queue.drain(max(0.0, ends - time.monotonic()))
-        self._call(lambda: self._end_drained(subscription, is_handled=is_handled))
+        self._call(lambda: self._end_drained(subscription))
         return has_all and is_handled
 
     # presence --------------------------------------------------------------------------------------------
@@ -353,7 +353,8 @@ class Node(Requesting):
         self._io.stop(max(0.1, ends - time.monotonic()))
         for subscription in list(self._subscriptions):
             subscription.active = False
-            self._close_queue(subscription.queue)
+        for queue in self._queues():
+            self._close_queue(queue)
         self._handlers.close(max(0.0, ends - time.monotonic()) if drain else 0)
         # With a drain the goodbye has been said, and answered by those who are there.
         self._sub.close(0, timeout=0 if drain else None)
@@ -368,8 +369,8 @@ class Node(Requesting):
         with suppress(ClosedError, Timeout):
             self._call(self._sub._begin_drain)
             self._wait(self._still_leaving, ends - time.monotonic())
-        for subscription in list(self._subscriptions):
-            subscription.queue.drain(max(0.0, ends - time.monotonic()))
+        for queue in self._queues():
+            queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():
             with suppress(ClosedError):
                 publisher.flush()

@@ -122,6 +122,11 @@ class HandledQueueBase(ABC):
         """Messages that wait; without those that are being handled."""
         return 0 if self._guard.is_foreign else len(self._lanes)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits and nothing is being handled."""
+        return not (self._busy or len(self._lanes))
+
     def put(self, message: Message) -> None:
         """Have a message handled. It never waits for a handler.
 

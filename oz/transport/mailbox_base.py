@@ -15,6 +15,8 @@ class MailboxBase(ABC):
     __slots__ = ("_dropped", "_is_closed", "_lane", "_lanes")
 
     failed = 0
+    is_idle = True
+    """Nobody handles anything by itself here."""
 
     def __init__(self, lanes: Lanes, dropped: Callable[[int, Message], None]) -> None:
         """Start empty.

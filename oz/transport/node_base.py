@@ -70,6 +70,7 @@ class NodeBase(Interested):
         self._tick_at = now + TICK
         frames = self._mesh.tick(now)
         self._send_parked(now)
+        self._settle_ended()
         self._count_losses()
         self._publish_notices(now)
         self._changed()
@@ -266,7 +267,7 @@ class NodeBase(Interested):
             return replace(self._stats)
         stats, sub = self._stats, self._sub.stats
         pubs = [one.stats for one in self._publishers()]
-        queues = [one.queue for one in list(self._subscriptions)]
+        queues = self._queues()
         return replace(
             stats,
             published=sum(one.published for one in pubs),

@@ -114,13 +114,11 @@ class Interested(Replying):
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         raise NotImplementedError
 
-    def _end_drained(self, subscription: NodeSubscription, *, is_handled: bool) -> None:
+    def _end_drained(self, subscription: NodeSubscription) -> None:
         """End a subscription that has had what came; on the I/O side."""
-        self._end_advising(subscription)
         if hasattr(subscription.queue, "end"):
             subscription.queue.end()
-        if is_handled:
-            self._end(subscription)
+        self._end(subscription)
 
     @staticmethod
     def _close_queue(queue: Any) -> None:
@@ -143,20 +141,26 @@ class Interested(Replying):
         assert isinstance(subscription, NodeSubscription)
         if subscription in self._subscriptions:
             del self._subscriptions[subscription]
-            # What it did is still counted.
-            self._stats.handled += subscription.queue.handled
-            self._stats.failed += subscription.queue.failed
-            self._stats.dropped += subscription.queue.dropped
-        self._end_advising(subscription)
+            self._ended[subscription] = None
+        for pattern in subscription.patterns:
+            self._advised.discard(pattern, subscription)
         subscription.active = False
         self._sub._cancel(subscription)
         if subscription.left != 0:
             # One that has had its last message is still to handle it.
             subscription.queue.close()
 
-    def _end_advising(self, subscription: NodeSubscription) -> None:
-        for pattern in subscription.patterns:
-            self._advised.discard(pattern, subscription)
+    def _settle_ended(self) -> None:
+        """Forget subscriptions that have ended and handled all; what they did is counted on."""
+        for subscription in [one for one in self._ended if one.queue.is_idle]:
+            del self._ended[subscription]
+            self._stats.handled += subscription.queue.handled
+            self._stats.failed += subscription.queue.failed
+            self._stats.dropped += subscription.queue.dropped
+
+    def _queues(self) -> list[Any]:
+        """Give the queues that messages wait in, of subscriptions that have ended too."""
+        return [one.queue for one in [*self._subscriptions, *self._ended]]
 
     @staticmethod
     def _check_terms(group: str | None, policy: Any, keep: Any, max_waiting: int | None) -> Terms:

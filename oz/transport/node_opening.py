@@ -141,6 +141,7 @@ class NodeOpening(Told):
         self._membership: Membership
         self._advised = distinguished.DistinguishedIndex()
         self._subscriptions: dict[NodeSubscription, None] = {}
+        self._ended: dict[NodeSubscription, None] = {}
         self._notices: deque[Advisory] = deque()
         self._throttle = Throttle()
         self._parked: deque[tuple[float, str, Any, Any]] = deque()

@@ -172,3 +172,71 @@ def test_asyncio_drains_alike(make, place):
             assert await listed.drain()
 
     asyncio.run(asyncio.wait_for(scenario(), 50))
+
+
+def test_closing_lets_one_that_has_had_its_last_message_handle_what_came(make, gathered):
+    node, got = make("node"), gathered()
+
+    def slow(message):
+        time.sleep(0.02)
+        got(message)
+
+    subscription = node.subscribe("a", handler=slow, max_messages=10)
+    node.wait_ready(DEADLINE)
+    for number in range(15):
+        node.publish("a", number)
+    node.flush()
+    until(lambda: not subscription.active)
+    node.close(timeout=DEADLINE)
+    assert got == list(range(10))
+
+
+def test_asyncio_closes_alike(place):
+    got, counts = [], []
+
+    async def slow(message):
+        await asyncio.sleep(0.01)
+        got.append(message.payload)
+
+    async def scenario():
+        async with oz.asyncio.Node("node", directory=place) as node:
+            subscription = node.subscribe("a", handler=slow, max_messages=10)
+            await node.wait_ready(DEADLINE)
+            for number in range(15):
+                await node.publish("a", number)
+            await node.flush()
+            ends = time.monotonic() + DEADLINE
+            while subscription.active and time.monotonic() < ends:
+                await asyncio.sleep(0.001)
+            await node.close(timeout=DEADLINE)
+            counts.append(node.stats.handled)
+
+    asyncio.run(asyncio.wait_for(scenario(), 50))
+    assert got == list(range(10))
+    assert counts == [10]
+
+
+def test_what_ended_subscriptions_handled_is_counted_to_the_last(make, gathered):
+    node, got = make("node"), gathered()
+    go = threading.Event()
+
+    def slow(message):
+        got(message)
+        go.wait(DEADLINE)
+
+    counted = node.subscribe("a", handler=slow, max_messages=3)
+    undone = node.subscribe("b", handler=slow)
+    node.wait_ready(DEADLINE)
+    for _ in range(5):
+        node.publish("a", "counted")
+        node.publish("b", "undone")
+    node.flush()
+    until(lambda: not counted.active and len(got) == 2)
+    undone.unsubscribe()
+    assert node.stats.handled == 0
+    go.set()
+    # Three of the one, and of the other that which was being handled.
+    until(lambda: node.stats.handled == 4)
+    assert sorted(got) == ["counted"] * 3 + ["undone"]
+    until(lambda: not node._ended)
+    assert node.stats.handled == 4
