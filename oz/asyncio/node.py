@@ -309,10 +309,7 @@ class Node(Requesting):
             if task is not asyncio.current_task():
                 task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for subscription in list(self._subscriptions):
-            subscription.active = False
-        for queue in self._queues():
-            self._close_queue(queue)
+        self._close_queues()
         await self._handlers.close(max(0.0, ends - time.monotonic()))
         # With a drain the goodbye has been said, and answered by those who are there.
         self._sub.close(0, timeout=0 if drain else None)

@@ -351,10 +351,7 @@ class Node(Requesting):
         with suppress(ClosedError):
             self._io.call(self._take_leave)
         self._io.stop(max(0.1, ends - time.monotonic()))
-        for subscription in list(self._subscriptions):
-            subscription.active = False
-        for queue in self._queues():
-            self._close_queue(queue)
+        self._close_queues()
         self._handlers.close(max(0.0, ends - time.monotonic()) if drain else 0)
         # With a drain the goodbye has been said, and answered by those who are there.
         self._sub.close(0, timeout=0 if drain else None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
@@ -17,6 +18,8 @@ from oz.transport.replying import Replying
 from oz.transport.subscribing import EVERYTHING
 from oz.transport.terms import check_count, check_terms
 from oz.wire.keys import Terms
+
+_log = logging.getLogger("oz.node")
 
 OnDropped = Callable[[int, Message], None]
 
@@ -120,10 +123,18 @@ class Interested(Replying):
             subscription.queue.end()
         self._end(subscription)
 
-    @staticmethod
-    def _close_queue(queue: Any) -> None:
-        """Have a queue end: what waits in a mailbox can still be received."""
-        (queue.end if hasattr(queue, "end") else queue.close)()
+    def _close_queues(self) -> None:
+        """Have all subscriptions end: what waits in a mailbox can still be received, the rest is let go."""
+        for subscription in list(self._subscriptions):
+            subscription.active = False
+        let_go = 0
+        for queue in self._queues():
+            if hasattr(queue, "end"):
+                queue.end()
+            else:
+                let_go += queue.close()
+        if let_go:
+            _log.warning("%s closed before its handlers had handled %d messages", self.name, let_go)
 
     def _begin(
         self, subscription: NodeSubscription, terms: Terms, *, last_value: bool, is_advisory: bool
