@@ -7,7 +7,10 @@ from hypothesis import HealthCheck, settings
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # HYPOTHESIS_PROFILE chooses one by name: "thorough" is for a hunt on a quiet machine.
-settings.register_profile("dev", deadline=None, max_examples=100)
+# Neither a deadline nor "too slow": what either of them finds is another process that keeps the machine busy.
+settings.register_profile(
+    "dev", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile(
     "ci",
     deadline=None,
@@ -16,5 +19,7 @@ settings.register_profile(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("thorough", deadline=None, max_examples=5_000)
+settings.register_profile(
+    "thorough", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))

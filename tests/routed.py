@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 
 import oz
-from waiting import DEADLINE
+from waiting import DEADLINE, until
 
 END = "zz.end"
 
@@ -48,8 +48,15 @@ def payloads(messages):
     return [message.payload for message in messages]
 
 
+def taken_until(is_all, sub):
+    """Take messages until they are all, and what may come behind them."""
+    taken = []
+    until(lambda: taken.extend(rest_of(sub, 0.02)) or is_all(taken))
+    return taken + rest_of(sub)
+
+
 def rest_of(sub, silence=0.2):
-    """Take messages until none has come for a while."""
+    """Take messages until none has come for a while: none that is on its way, on a machine that is busy."""
     taken = []
     try:
         while True:

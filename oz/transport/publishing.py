@@ -314,13 +314,15 @@ class PublisherBase(RawSends, Leaving):
         deadline = inf if self._full_timeout is None else time.monotonic() + self._full_timeout
         (_, wire, raw), payload, item = refused
         for pause in pauses():
-            if time.monotonic() >= deadline:
-                self._refuse(subject)
+            # Looked at before the attempt: whoever was not scheduled until the end still has one.
+            is_over = time.monotonic() >= deadline
             with self._guard:
                 self._check_open()
                 # Its route is looked up again: interests may have changed meanwhile.
                 if self._outlet.publish_any(self, self._route(wire, raw), payload, item) is None:
                     return
+            if is_over:
+                self._refuse(subject)
             yield pause
 
     def _refuse(self, subject: str | bytes) -> NoReturn:

@@ -18,7 +18,7 @@ sub = oz.Subscriber(
     endpoint, filtering="publisher", high_water_mark=10, on_gap=lambda gap: gaps.append(gap.count)
 )
 sub.subscribe(patterns)
-sub.wait_ready(timeout=30)
+sub.wait_ready(timeout=60)
 print("ready", flush=True)
 doubles = 0
 while True:
@@ -34,6 +34,6 @@ while True:
         if not line:
             break
         if line.strip() == "ready":
-            sub.wait_ready(timeout=30)
+            sub.wait_ready(timeout=60)
         answer = {"delivered": sub.stats.delivered, "lost": sub.stats.lost, "gaps": gaps, "shown": shown}
         print(json.dumps({**answer, "subjects": len(subjects), "doubles": doubles}), flush=True)

@@ -8,8 +8,7 @@ import zmq
 
 import oz
 import oz.asyncio
-
-DEADLINE = 10
+from waiting import DEADLINE
 
 
 @pytest.fixture

@@ -190,7 +190,8 @@ def test_the_senior_members_policy_counts(stage):
 
 
 def test_a_member_that_drains_under_traffic_loses_nothing_of_its_share(stage):
-    pub = stage.pub()
+    # Nobody reads meanwhile, and a busy machine may take its time.
+    pub = stage.pub(high_water_mark=0)
     stays, leaves = (stage.member(pub, group="g") for _ in range(2))
     sent = []
 
@@ -240,7 +241,8 @@ def test_what_a_killed_member_would_get_goes_to_the_others_at_once(stage, policy
                 pub.flush()
                 knows = sent
             if sent % 10 == 0:
-                time.sleep(0.0002)
+                # Nobody reads: until a busy machine tells of the end, more may come than there is room for.
+                time.sleep(0.02 if sent > 5_000 and knows is None else 0.0002)
         processed += map(int, victim.stdout.read().split())
     finish([pub], stays[0])
     lost = set(range(sent)) - set(numbers(stays[1])) - set(processed)

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 import oz.asyncio
-from routed import Stage, rest_of
+from routed import Stage, rest_of, taken_until
 from waiting import DEADLINE, Thread, until
 
 SUBJECTS = 10
@@ -58,13 +58,22 @@ def numbers(messages):
     return [int(message.payload) for message in messages]
 
 
+def newest_of(messages):
+    return {message.subject: int(message.payload) for message in messages}
+
+
+def counted(sub, sent):
+    """Take messages until all that was sent is accounted for."""
+    return taken_until(lambda got: len(got) + sub.stats.lost + sub.stats.dropped >= sent, sub)
+
+
 @pytest.mark.parametrize("on_full", ["drop", "block", "error"])
 def test_latest_gives_the_newest_of_each_subject_in_the_end_and_never_blocks(slow, on_full):
     pub, sub = slow(keep="latest", on_full=on_full)
     publish(pub)
-    got = rest_of(sub)
-    newest = {message.subject: int(message.payload) for message in got}
-    assert newest == {f"a.{at}": SENT - SUBJECTS + at for at in range(SUBJECTS)}
+    newest = {f"a.{at}": SENT - SUBJECTS + at for at in range(SUBJECTS)}
+    got = taken_until(lambda got: newest_of(got) == newest, sub)
+    assert newest_of(got) == newest
     for at in range(SUBJECTS):
         one = numbers(message for message in got if message.subject == f"a.{at}")
         assert one == sorted(set(one))
@@ -87,11 +96,9 @@ def test_latest_may_have_headers_and_be_large(tight, headers):
     for number in range(200):
         payload = b"%d" % number if number % 3 else b"%d".ljust(70_000) % number
         pub.publish(f"a.{number % 5}", payload, headers=headers)
-    got = rest_of(sub)
-    newest = {message.subject: message for message in got}
-    assert {subject: int(one.payload) for subject, one in newest.items()} == {
-        f"a.{n}": 195 + n for n in range(5)
-    }
+    newest = {f"a.{n}": 195 + n for n in range(5)}
+    got = taken_until(lambda got: newest_of(got) == newest, sub)
+    assert newest_of(got) == newest
     assert all(message.headers == (headers or {}) for message in got)
     assert (sub.stats.lost, pub.stats.missed) == (0, 0)
 
@@ -99,10 +106,10 @@ def test_latest_may_have_headers_and_be_large(tight, headers):
 def test_latest_beyond_its_bound_of_subjects_is_counted(slow):
     pub, sub = slow(keep="latest", max_waiting=20)
     publish(pub, 1_000, subjects=1_000)
-    got = rest_of(sub)
-    until(lambda: rest_of(sub, 0.05) == [] and sub.stats.lost == pub.stats.missed)
+    got = counted(sub, 1_000)
     assert len(got) <= 60
     assert len(got) + sub.stats.lost + sub.stats.dropped == 1_000
+    assert sub.stats.lost == pub.stats.missed
 
 
 @pytest.mark.parametrize("on_full", ["drop", "block", "error"])
@@ -110,10 +117,10 @@ def test_latest_beyond_its_bound_of_subjects_is_counted(slow):
 def test_what_is_dropped_is_counted_and_nobody_is_blocked(slow, keep, on_full):
     pub, sub = slow(keep=keep, max_waiting=50, on_full=on_full)
     publish(pub)
-    got = numbers(rest_of(sub))
-    until(lambda: rest_of(sub, 0.05) == [] and sub.stats.lost == pub.stats.missed)
+    got = numbers(counted(sub, SENT))
     assert got == sorted(set(got))
     stats = sub.stats
+    assert stats.lost == pub.stats.missed
     assert stats.delivered == len(got)
     assert stats.delivered + stats.dropped + stats.lost == SENT == pub.stats.published == pub.stats.sent
     if keep == "drop_oldest":
@@ -131,11 +138,11 @@ def test_drop_oldest_keeps_order_and_count_whatever_the_size(tight):
         pub.publish(
             "a.b", b"%d" % number if number % 3 else (b"%d" % number).ljust(70_000), headers={"n": number}
         )
-    got = [message.headers["n"] for message in rest_of(sub)]
-    until(lambda: rest_of(sub, 0.05) == [] and sub.stats.lost == pub.stats.missed)
+    got = [message.headers["n"] for message in counted(sub, 200)]
     assert got == sorted(set(got))
     assert got[-20:] == list(range(180, 200))
     assert len(got) + sub.stats.lost + sub.stats.dropped == 200
+    assert sub.stats.lost == pub.stats.missed
 
 
 @pytest.mark.parametrize("keep", ["latest", "drop_oldest", "drop_newest"])
@@ -146,8 +153,15 @@ def test_it_all_adds_up_under_traffic_that_is_read_now_and_then(tight, keep):
     while publishing.is_alive():
         got += rest_of(sub, 0.01)
     publishing.outcome()
-    got += rest_of(sub)
-    until(lambda: rest_of(sub, 0.05) == [] and sub.stats.lost == pub.stats.missed)
+    newest = {f"a.{at}": 20_000 - SUBJECTS + at for at in range(SUBJECTS)}
+
+    def is_all(rest):
+        if keep == "latest":
+            return newest_of(got + rest) == newest
+        return len(got + rest) + sub.stats.dropped + sub.stats.lost >= 20_000
+
+    got += taken_until(is_all, sub)
+    assert sub.stats.lost == pub.stats.missed
     for at in range(SUBJECTS):
         one = numbers(message for message in got if message.subject == f"a.{at}")
         assert one == sorted(set(one))

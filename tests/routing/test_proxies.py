@@ -3,7 +3,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 import oz
-from oz.protocol import declarations
+from oz.protocol import declarations, lifetimes
 from waiting import DEADLINE, until
 
 MANY = 10_000
@@ -88,7 +88,9 @@ def test_a_subscriber_of_whom_nothing_reached_a_late_publisher_is_found(proxy, o
     del early
 
 
-def test_a_proxy_that_was_killed_and_comes_back_loses_nothing_silently(proxy, opened, ledger):
+def test_a_proxy_that_was_killed_and_comes_back_loses_nothing_silently(proxy, opened, ledger, monkeypatch):
+    # However long it takes to start again.
+    monkeypatch.setattr(lifetimes, "GRACE", 3_600.0)
     pub = opened(oz.Publisher, connect=proxy.publishers)
     sub = opened(oz.Subscriber, proxy.subscribers, filtering="publisher", on_gap=ledger.note)
     sub.subscribe("n.*")
@@ -184,7 +186,7 @@ class Rig:
         until(arrives, LONG)
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("order", ["pxs", "psx", "xps", "xsp", "spx", "sxp"])
 def test_started_in_any_order_all_patterns_are_served(program, proxy, order):
     rig = Rig(program, proxy)
@@ -192,7 +194,7 @@ def test_started_in_any_order_all_patterns_are_served(program, proxy, order):
     rig.check()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("killed", ["p", "x", "s", "px", "xs", "ps", "pxs"])
 def test_whoever_is_killed_comes_back_and_all_patterns_are_served(program, proxy, killed):
     rig = Rig(program, proxy)

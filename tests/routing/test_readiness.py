@@ -43,7 +43,7 @@ def test_nothing_is_lost_from_a_hundred_fresh_publishers():
             check_at_once(pub, sub, number)
 
 
-@pytest.mark.timeout(3_600 if SOAK else 60)
+@pytest.mark.timeout(3_600 if SOAK else 180)
 @pytest.mark.parametrize("count", [1_000 if SOAK else 4])
 def test_nothing_is_lost_between_fresh_processes(program, count):
     for _ in range(count):
@@ -166,8 +166,13 @@ def test_one_of_two_publishers_that_is_missing_is_waited_for(free_port):
         oz.Subscriber([pub.endpoint, free_port], filtering="publisher") as sub,
     ):
         sub.subscribe("n.*")
-        with pytest.raises(oz.Timeout, match=r"^not ready within 0\.5 s: .*1 publisher"):
-            sub.wait_ready(timeout=0.5)
+
+        def why_not():
+            with pytest.raises(oz.Timeout, match=r"^not ready within 0\.2 s: ") as caught:
+                sub.wait_ready(timeout=0.2)
+            return str(caught.value)
+
+        until(lambda: "s: 1 publisher" in why_not())
         with oz.Publisher(free_port) as other:
             check_at_once(other, sub, 1)
 
@@ -203,7 +208,7 @@ def test_a_publisher_that_is_gone_for_long_makes_nobody_ready(monkeypatch):
         sub.subscribe("n.*")
         sub.wait_ready(timeout=DEADLINE)
     with sub, pytest.raises(oz.Timeout):
-        until(lambda: sub.wait_ready(timeout=0.5), timeout=5)
+        until(lambda: sub.wait_ready(timeout=0.5))
 
 
 def test_unsubscribing_leaves_nothing_to_wait_for():

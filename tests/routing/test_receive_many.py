@@ -6,8 +6,8 @@ import pytest
 import zmq
 
 import oz
+from waiting import DEADLINE
 
-DEADLINE = 20
 FILTERINGS = pytest.mark.parametrize("filtering", ["prefix", "publisher"])
 
 
