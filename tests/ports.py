@@ -1,21 +1,52 @@
-"""TCP ports for what is closed and comes back, or comes later than those who look for it."""
+"""Ports for what is closed and comes back, or comes later than those who look for it."""
 
+import itertools
 import random
 import socket
 from contextlib import suppress
+from functools import cache
 
 PLACES = range(20_000, 32_000)
 """Below the ports that the system gives out by itself: a connection of some other test could get one of these
 while it is free."""
 
+_SHARE = 100
+
+
+@cache
+def _own():
+    """Go round the ports that no other process of tests gets, as long as this one lives."""
+    shares = list(range(PLACES.start, PLACES.stop, _SHARE))
+    random.SystemRandom().shuffle(shares)  # not seeded: tests run in several processes
+    for start in shares:
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            # An abstract name of Linux, which goes with the process.
+            claim.bind(f"\0oz.tests.ports.{start}")
+        except OSError:
+            claim.close()
+            continue
+        return claim, itertools.cycle(range(start, start + _SHARE))
+    raise AssertionError("other processes have all the ports that are for tests")
+
+
+def _free(kind):
+    _, ports = _own()
+    for port in itertools.islice(ports, 2 * _SHARE):
+        with suppress(OSError), socket.socket(socket.AF_INET, kind) as probe:
+            probe.bind(("0.0.0.0", port))
+            return port
+    raise AssertionError("all the ports of this process are in use")
+
 
 def lasting_port():
-    """Find a port that nobody holds, and that nobody gets by chance."""
-    while True:
-        port = random.SystemRandom().choice(PLACES)  # not seeded: tests run in several processes
-        with suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
+    """Find a TCP port that nobody holds, and that nobody gets by chance."""
+    return _free(socket.SOCK_STREAM)
+
+
+def lasting_udp_port():
+    """The same for UDP, which is what multicast within it takes."""
+    return _free(socket.SOCK_DGRAM)
 
 
 def lasting_endpoint():

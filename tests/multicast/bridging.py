@@ -1,11 +1,11 @@
 """A gateway that runs in a thread of the test, and the applications around it."""
 
-import socket
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import oz
 from oz.services.gateway import Gateway
+from ports import lasting_udp_port
 from waiting import DEADLINE, Thread, until
 
 GROUP = "239.192.7.2"
@@ -16,9 +16,7 @@ PATIENT = replace(OPTIONS, stale_after=30.0)
 
 def free_endpoint():
     """Give a multicast endpoint on the loopback whose UDP port nobody has."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
-        found.bind(("127.0.0.1", 0))
-        return f"epgm://127.0.0.1;{GROUP}:{found.getsockname()[1]}"
+    return f"epgm://127.0.0.1;{GROUP}:{lasting_udp_port()}"
 
 
 class Bridge(ExitStack):

@@ -1,7 +1,5 @@
 """What tests of multicast need, and why they are skipped where it is missing."""
 
-import socket
-
 import network
 import pytest
 import zmq
@@ -22,10 +20,3 @@ pgm = pytest.mark.skipif(not zmq.has("pgm"), reason=_no_pgm() or "")
 
 _why = network.missing() if zmq.has("pgm") else None
 namespaces = pytest.mark.skipif(_why is not None, reason=_why or "")
-
-
-def free_port():
-    """Find a UDP port that nobody holds."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("0.0.0.0", 0))
-        return probe.getsockname()[1]

@@ -6,6 +6,7 @@ import sys
 import needs
 import pytest
 
+from ports import lasting_udp_port
 from scripts import ENVIRONMENT
 from waiting import DEADLINE
 
@@ -18,7 +19,7 @@ def oz(*arguments):
 
 @pytest.fixture
 def endpoint():
-    return f"epgm://lo;{GROUP}:{needs.free_port()}"
+    return f"epgm://lo;{GROUP}:{lasting_udp_port()}"
 
 
 @needs.pgm

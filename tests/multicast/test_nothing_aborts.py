@@ -14,6 +14,7 @@ import needs
 import pytest
 import zmq
 
+from ports import lasting_udp_port
 from scripts import ENVIRONMENT
 
 pytestmark = needs.pgm
@@ -135,7 +136,7 @@ HOLDERS = ["Publisher", "Subscriber", "reuse", "loopback", "any"]
 
 
 def given(kind, endpoint=ENDPOINTS[0], **more):
-    port = needs.free_port()
+    port = lasting_udp_port()
     return {"kind": kind, "endpoint": endpoint.format(port=port), "port": port, **more}
 
 

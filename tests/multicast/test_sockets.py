@@ -11,6 +11,7 @@ import zmq
 
 import oz
 import oz.asyncio
+from ports import lasting_udp_port
 from scripts import ENVIRONMENT
 from waiting import DEADLINE, until
 
@@ -23,7 +24,7 @@ FAST = oz.Multicast(rate_kbps=100_000, recovery=1.0, stale_after=30)
 
 @pytest.fixture
 def endpoint():
-    return f"epgm://lo;{GROUP}:{needs.free_port()}"
+    return f"epgm://lo;{GROUP}:{lasting_udp_port()}"
 
 
 @pytest.fixture
@@ -397,7 +398,7 @@ def test_a_publisher_refuses_what_multicast_cannot_do(endpoint):
         with pytest.raises(ValueError, match="hears nothing"):
             publisher.interest("md.x")
         with pytest.raises(ValueError, match="second endpoint"):
-            publisher.bind(f"epgm://lo;{GROUP}:{needs.free_port()}")
+            publisher.bind(f"epgm://lo;{GROUP}:{lasting_udp_port()}")
         with pytest.raises(ValueError, match="none of multicast"):
             publisher.bind("tcp://127.0.0.1:*")
         publisher.close(0)
