@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket as sockets
 from collections.abc import Iterable
@@ -171,13 +172,11 @@ class Group:
         """
         if endpoint.scheme != "epgm" or not hasattr(sockets, "AF_UNIX"):
             return
-        claim = self._claim(endpoint)
         if not self._is_publisher:
-            if claim is None and not endpoint.is_loopback:
+            if not endpoint.is_loopback and self._is_claimed(endpoint):
                 raise ValueError(f"{str(endpoint)!r}: {self._why(endpoint, 'a publisher holds')}")
-            if claim is not None:
-                claim.close()
             return
+        claim = self._claim(endpoint)
         if claim is None:
             raise ValueError(f"{str(endpoint)!r}: {self._why(endpoint, 'another publisher holds')}")
         if not endpoint.is_loopback and holders(endpoint.port):
@@ -193,11 +192,17 @@ class Group:
         """
         claim = sockets.socket(sockets.AF_UNIX, sockets.SOCK_DGRAM)
         try:
-            claim.bind(f"\0oz.multicast.publisher.{endpoint.port}")
+            claim.bind(_claim_on(endpoint))
         except OSError:
             claim.close()
             return None
         return claim
+
+    @staticmethod
+    def _is_claimed(endpoint: Endpoint) -> bool:
+        """Tell whether a publisher has a port; not by claiming it, which would have others refused."""
+        with sockets.socket(sockets.AF_UNIX, sockets.SOCK_DGRAM) as probe:
+            return probe.connect_ex(_claim_on(endpoint)) != errno.ECONNREFUSED
 
     @staticmethod
     def _why(endpoint: Endpoint, who: str) -> str:
@@ -237,6 +242,10 @@ class Group:
         while self._claims:
             self._claims.pop().close()
         self.endpoints.clear()
+
+
+def _claim_on(endpoint: Endpoint) -> str:
+    return f"\0oz.multicast.publisher.{endpoint.port}"
 
 
 def _name(option: int) -> str:
