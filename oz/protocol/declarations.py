@@ -23,8 +23,9 @@ SMALL = CHUNK_SIZE // 2
 MOST_SMALL = 64
 """Bytes of patterns below which a chunk is small, and how many of those may stand side by side."""
 
-FIRST_PATIENCE, LONGEST_PATIENCE = 0.5, 8.0
-"""Seconds for an answer before a chunk is declared again; doubled each time."""
+FIRST_PATIENCE, LONGEST_PATIENCE = 0.5, 64.0
+"""Seconds for an answer before a chunk is declared again; doubled each time. Then only answers to the new
+number count: a publisher that takes longer than the longest each time would never be done."""
 
 GREETING = 10.0
 """Seconds after which a stream shows itself again: of what it declared, a proxy may have passed on nothing

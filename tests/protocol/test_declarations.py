@@ -151,7 +151,7 @@ def test_what_stays_unanswered_is_declared_again_with_growing_patience(mine):
     add(mine, "a")
     add(mine, "b")
     now, pauses, last = 100.0, [], None
-    for _ in range(600):
+    for _ in range(1_500):
         wishes = mine.renew(list(mine.chunks), now)
         if wishes.wanted:
             (key,) = wishes.wanted
@@ -163,6 +163,19 @@ def test_what_stays_unanswered_is_declared_again_with_growing_patience(mine):
     assert pauses[0] == pytest.approx(FIRST_PATIENCE, abs=0.11)
     assert pauses == sorted(pauses)
     assert pauses[-1] == pytest.approx(LONGEST_PATIENCE, abs=0.25)
+
+
+def test_a_publisher_that_takes_half_a_minute_for_an_answer_is_not_asked_for_ever(mine):
+    add(mine, "a")
+    took, asked_at = 30.0, {}
+    for tenth in range(3_000):
+        now, answered = tenth / 10, {number for number, at in asked_at.items() if tenth / 10 - at >= took}
+        for number in mine.chunks:
+            asked_at.setdefault(number, now)
+        if mine.chunks.keys() <= answered:
+            return
+        mine.renew(mine.chunks.keys() - answered, now)
+    raise AssertionError("every answer was to what did not stand any more")
 
 
 def test_what_asked_for_last_values_is_not_declared_together_with_others(mine):
