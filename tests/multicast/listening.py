@@ -11,7 +11,7 @@ import zlib
 
 import oz
 
-LONGEST = 60
+LONGEST = 120
 SETTLES = 1.5
 
 

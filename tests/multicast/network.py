@@ -46,21 +46,21 @@ def missing():
     if os.geteuid() != 0:
         return "no network namespaces: building them needs root"
     name = f"oz{os.getpid()}try"
-    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, timeout=30)
+    made = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True, timeout=60)
     if made.returncode:
         return f"no network namespaces: {made.stderr.strip()}"
     veth = subprocess.run(
         ["ip", "-n", name, "link", "add", "name", "try0", "type", "veth", "peer", "name", "try1"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     _run("ip", "netns", "delete", name)
     return None if not veth.returncode else f"no network namespaces: {veth.stderr.strip()}"
 
 
 def _run(*command, text=None):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, input=text)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, input=text)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 
@@ -68,7 +68,7 @@ def _run(*command, text=None):
 def _remove_what_was_left():
     for name in re.findall(r"^oz\d+(?:n|try)\S*", _run("ip", "netns", "list"), re.MULTILINE):
         if not os.path.exists(f"/proc/{re.match('oz([0-9]+)', name)[1]}"):
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=30)
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=60)
 
 
 class Host:
@@ -152,7 +152,7 @@ class Network:
         atexit.unregister(self.remove)
         while self._namespaces:
             name = self._namespaces.pop()
-            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=30)
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=60)
 
     def __enter__(self):
         return self

@@ -12,7 +12,7 @@ from scripts import ENVIRONMENT
 from waiting import Thread
 
 HERE = Path(__file__).parent
-LONGEST = 90
+LONGEST = 180
 
 
 class Role:

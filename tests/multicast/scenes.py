@@ -92,13 +92,15 @@ def outages(network):
         ]
         publisher = stage.publisher(publisher_host, count=14_000, pace=PACE)
         publisher.go()
+        began = time.monotonic()
         time.sleep(1)
         for host in (short, patient, long):
             host.lose(100)
         time.sleep(2)
         short.lose(0)
         patient.lose(0)
-        time.sleep(8)
+        # Some seconds before the publisher is done, also where the commands that do this take their time.
+        time.sleep(max(3, began + 11 - time.monotonic()))
         long.lose(0)
         sent = publisher.result()
         return [

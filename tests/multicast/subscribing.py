@@ -67,7 +67,7 @@ def listen(expected):
         expected.append(json.loads(line))
 
 
-def main(endpoint, deadline=60, pattern="md.>", **options):
+def main(endpoint, deadline=150, pattern="md.>", **options):
     tally, expected = Tally(), []
     threading.Thread(target=listen, args=(expected,), daemon=True).start()
     started = time.monotonic()

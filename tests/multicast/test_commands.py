@@ -8,9 +8,11 @@ import pytest
 
 from ports import lasting_udp_port
 from scripts import ENVIRONMENT
-from waiting import DEADLINE
 
 GROUP = "239.192.7.3"
+LONGEST = 60
+
+pytestmark = [needs.pgm, pytest.mark.timeout(400)]
 
 
 def oz(*arguments):
@@ -22,7 +24,6 @@ def endpoint():
     return f"epgm://lo;{GROUP}:{lasting_udp_port()}"
 
 
-@needs.pgm
 def test_what_pub_multicasts_is_printed_by_sub(endpoint):
     listener = subprocess.Popen(
         oz("sub", "a.>", "--connect", endpoint, "--count", "1"),
@@ -40,18 +41,17 @@ def test_what_pub_multicasts_is_printed_by_sub(endpoint):
                 capture_output=True,
                 text=True,
                 env=ENVIRONMENT,
-                timeout=DEADLINE,
+                timeout=LONGEST,
             )
             assert (done.returncode, "Traceback" in done.stderr) == (0, False)
             if listener.poll() is not None:
                 break
-        assert listener.communicate(timeout=DEADLINE)[0] == "a.b hello\n"
+        assert listener.communicate(timeout=LONGEST)[0] == "a.b hello\n"
     finally:
         listener.kill()
         listener.communicate()
 
 
-@needs.pgm
 def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
     pytest.importorskip("pyarrow")
     from oz.journal import Writer
@@ -64,13 +64,12 @@ def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
         capture_output=True,
         text=True,
         env=ENVIRONMENT,
-        timeout=DEADLINE,
+        timeout=LONGEST,
     )
     assert done.returncode == 0, done.stderr
     assert "published 2 messages" in done.stderr
 
 
-@needs.pgm
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
@@ -82,7 +81,7 @@ def test_replay_multicasts_without_waiting_for_anybody(endpoint, tmp_path):
     ],
 )
 def test_what_multicast_cannot_is_wrong_usage_and_said_in_a_line(arguments, reason):
-    done = subprocess.run(oz(*arguments), capture_output=True, text=True, env=ENVIRONMENT, timeout=DEADLINE)
+    done = subprocess.run(oz(*arguments), capture_output=True, text=True, env=ENVIRONMENT, timeout=LONGEST)
     assert done.returncode == 2, done.stderr
     assert reason in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr

@@ -17,7 +17,7 @@ import zmq
 from ports import lasting_udp_port
 from scripts import ENVIRONMENT
 
-pytestmark = needs.pgm
+pytestmark = [needs.pgm, pytest.mark.timeout(300)]
 
 TRYING = Path(__file__).parent / "trying.py"
 KINDS = ("Publisher", "Subscriber")
@@ -197,7 +197,7 @@ def outcomes(cases, *arguments):
         input=text,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=280,
         env=ENVIRONMENT,
     )
     lines = done.stdout.splitlines()

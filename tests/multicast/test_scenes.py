@@ -10,7 +10,7 @@ import pytest
 import scenes
 from network import Network
 
-pytestmark = [needs.pgm, needs.namespaces, pytest.mark.timeout(170)]
+pytestmark = [needs.pgm, needs.namespaces, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

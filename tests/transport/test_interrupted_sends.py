@@ -5,6 +5,7 @@ import zmq
 
 import oz
 from oz.transport import frames, outlet
+from waiting import DEADLINE
 
 
 @pytest.fixture
@@ -36,7 +37,7 @@ def test_a_publisher_that_waits_for_room_can_be_interrupted(request, payload):
     ):
         sub.subscribe(b"")
         sub.connect("inproc://interrupted")
-        pub.wait_for_subscribers(timeout=5)
+        pub.wait_for_subscribers(timeout=DEADLINE)
         request.getfixturevalue("interrupted")
         with pytest.raises(KeyboardInterrupt):
             pub.publish("a", payload)
