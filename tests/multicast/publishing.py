@@ -1,10 +1,12 @@
 """Publish numbered messages whose payload can be checked: `publishing.py '{"endpoint": …}'`.
 
-Says `ready`, waits for a line, publishes and says what it did; waits for a line once more, and closes.
+Says `ready`, waits for a line, publishes and says what it did; waits for a line once more, and closes. With
+`goes_on` it publishes until another line comes, and `count` at least.
 """
 
 import json
 import random
+import select
 import struct
 import sys
 import time
@@ -18,13 +20,33 @@ def payload(number, size):
     return body + struct.pack(">I", zlib.crc32(body))
 
 
-def main(endpoint, count, pace, name="p", size=300, largest=0, on_full="drop", closing=0.0, **options):
+def numbers(count, goes_on):
+    number = 0
+    while number < count or (goes_on and not select.select([sys.stdin], [], [], 0)[0]):
+        yield number
+        number += 1
+    if goes_on:
+        sys.stdin.readline()
+
+
+def main(
+    endpoint,
+    count,
+    pace,
+    name="p",
+    size=300,
+    largest=0,
+    on_full="drop",
+    closing=0.0,
+    goes_on=False,
+    **options,
+):
     publisher = oz.Publisher(endpoint, multicast=oz.Multicast(**options), on_full=on_full)
     with publisher:
         print("ready", flush=True)
         sys.stdin.readline()
         started = time.monotonic()
-        for number in range(count):
+        for number in numbers(count, goes_on):
             due = started + number * pace - time.monotonic()
             if due > 0:
                 time.sleep(due)

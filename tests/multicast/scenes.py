@@ -90,18 +90,18 @@ def outages(network):
             ("10 s outage", long, stage.subscriber(long)),
             ("the same time, no outage", whole, stage.subscriber(whole)),
         ]
-        publisher = stage.publisher(publisher_host, count=14_000, pace=PACE)
+        publisher = stage.publisher(publisher_host, count=1_000, pace=PACE, goes_on=True)
         publisher.go()
-        began = time.monotonic()
         time.sleep(1)
         for host in (short, patient, long):
             host.lose(100)
         time.sleep(2)
         short.lose(0)
         patient.lose(0)
-        # Some seconds before the publisher is done, also where the commands that do this take their time.
-        time.sleep(max(3, began + 11 - time.monotonic()))
+        time.sleep(8)
         long.lose(0)
+        time.sleep(3)
+        publisher.go()
         sent = publisher.result()
         return [
             Row.of(what, [sent], stage.outcome(subscriber, [sent]), host)
@@ -117,12 +117,16 @@ def restarts(network):
     with scene(network) as stage:
         stays = stage.subscriber(whole)
         dies = stage.subscriber(restarted)
-        publisher = stage.publisher(publisher_host, count=8000, pace=PACE, name="one", closing=5.0)
+        publisher = stage.publisher(
+            publisher_host, count=1000, pace=PACE, name="one", closing=5.0, goes_on=True
+        )
         publisher.go()
         time.sleep(1.5)
         dies.kill()
         comes_late = stage.subscriber(late)
         comes_again = stage.subscriber(restarted)
+        time.sleep(4)
+        publisher.go()
         first = publisher.result()
         rows = [
             Row.of("late joiner, 2% loss", [first], stage.outcome(comes_late, [first]), late),

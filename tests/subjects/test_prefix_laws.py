@@ -152,6 +152,7 @@ PIECES = [
 ]  # fmt: skip
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     ("pieces", "longest", "count"),
     [(list(ALPHABET), 8, 20_000), (PIECES, 9, 25_000)],

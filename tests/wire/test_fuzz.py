@@ -41,7 +41,7 @@ from wire_frames import ALL_TERMS, NAME, ORIGIN, batch, batches, control, keys, 
 
 SOAK = bool(os.environ.get("OZ_SOAK"))
 ROUNDS = 1_000_000 if SOAK else 50_000
-pytestmark = pytest.mark.timeout(3600 if SOAK else 120)
+pytestmark = pytest.mark.timeout(3600 if SOAK else 600)
 
 GROWTH = 2_000_000
 """Bytes by which a loop may grow: caches and counters, not something for each frame."""
