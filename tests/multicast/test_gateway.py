@@ -15,7 +15,7 @@ from bridging import Bridge, free_endpoint
 
 import oz
 from oz.protocol.backoff import Backoff
-from oz.services import worker
+from oz.services import gateway, worker
 from oz.services.gateway import Gateway
 from oz.services.worker import WorkerFailed
 from oz.transport.capabilities import pgm_line
@@ -169,6 +169,8 @@ def test_a_sender_that_is_killed_costs_only_what_it_had_and_that_is_reported(bri
 
 
 def test_what_is_published_while_there_is_no_sender_waits_for_the_next(bridge, monkeypatch):
+    # However long a busy machine takes to start it.
+    monkeypatch.setattr(gateway, "HOLDS", 3_600.0)
     near, far = bridge.local_publisher(), bridge.far_subscriber()
     hello = bridge.connect_far(near, far)
     with without(bridge, "sender", monkeypatch):
