@@ -6,6 +6,8 @@ import oz
 from oz.protocol import declarations, lifetimes
 from waiting import DEADLINE, until
 
+pytestmark = pytest.mark.timeout(300)
+
 MANY = 10_000
 LONG = 3 * DEADLINE
 
@@ -186,7 +188,6 @@ class Rig:
         until(arrives, LONG)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("order", ["pxs", "psx", "xps", "xsp", "spx", "sxp"])
 def test_started_in_any_order_all_patterns_are_served(program, proxy, order):
     rig = Rig(program, proxy)
@@ -194,7 +195,6 @@ def test_started_in_any_order_all_patterns_are_served(program, proxy, order):
     rig.check()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("killed", ["p", "x", "s", "px", "xs", "ps", "pxs"])
 def test_whoever_is_killed_comes_back_and_all_patterns_are_served(program, proxy, killed):
     rig = Rig(program, proxy)
