@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DAEMONS = Path(__file__).with_name("cluster_daemons.py")
-START_SECONDS = 240.0
-JOB_SECONDS = 500.0
+START_SECONDS = 600.0
+JOB_SECONDS = 1_000.0
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executors in processes of their own, of one core and 1 GiB each, under a master in the driver."""
 
