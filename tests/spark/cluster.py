@@ -29,6 +29,7 @@ CONF = {
     "spark.executor.memory": "1g",
     "spark.sql.shuffle.partitions": 2,
     "spark.ui.enabled": False,
+    "spark.python.authenticate.socketTimeout": "300s",
     # The name of this machine need not lead to it.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",

@@ -17,6 +17,9 @@ SECONDS = 1_200
 """The limit of a test that says no other: it may be the one that starts the session or a cluster, which takes
 half a minute, and ten times that on a machine that is busy with something else."""
 
+CONF = {"spark.sql.shuffle.partitions": 2, "spark.python.authenticate.socketTimeout": "300s"}
+"""Spark gives Java and Python 15 s to find each other, unless told otherwise."""
+
 
 def group_of(nodeid):
     """Name the group of a test: that of the clusters, or its module."""
@@ -55,7 +58,7 @@ def spark():
     """Spark in this process, on two cores."""
     import oz.spark
 
-    session = oz.spark.session("local[2]", **{"spark.sql.shuffle.partitions": 2})
+    session = oz.spark.session("local[2]", **CONF)
     yield session
     session.stop()
 
