@@ -53,7 +53,8 @@ def archive_while_an_executor_is_killed(spark, journal, lake, step_rows):
     """
 
     def kill_when_it_writes():
-        os.kill(until(lambda: executor_that_writes(spark, f"{lake}.staging/"), KILL_SECONDS), signal.SIGKILL)
+        staging = os.path.realpath(f"{lake}.staging") + os.sep
+        os.kill(until(lambda: executor_that_writes(spark, staging), KILL_SECONDS), signal.SIGKILL)
 
     layout, rows = LakeLayout(step_rows=step_rows), 0
     killing = Thread(kill_when_it_writes)
