@@ -53,6 +53,8 @@ def standalone_cluster(directory):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        # What ends all tests at once, such as Ctrl-C, would have it leave its cluster behind.
+        start_new_session=True,
     )
     try:
         line = process.stdout.readline()
