@@ -33,7 +33,7 @@ class ProcessLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
-            self.release()
+            self._leave()
             raise refusal(holder or "unknown") from None
         with contextlib.suppress(OSError):  # a full disk: the number is for people only
             os.ftruncate(self._descriptor, 0)
@@ -42,6 +42,12 @@ class ProcessLock:
 
     def release(self) -> None:
         """Give it back; a second time does nothing."""
+        if self._descriptor is not None:
+            # Closing is not enough: what another thread starts has a copy until it runs its program.
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            self._leave()
+
+    def _leave(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -78,7 +84,7 @@ _held: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
 def _leave_it_to_the_parent() -> None:
     # A forked child has a copy of the descriptor, and the lock would outlive its holder in it.
     for lock in list(_held):
-        lock.release()
+        lock._leave()
 
 
 os.register_at_fork(after_in_child=_leave_it_to_the_parent)

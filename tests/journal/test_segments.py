@@ -4,6 +4,7 @@ import itertools
 import math
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -171,6 +172,15 @@ def test_the_lock_of_a_writer_that_was_killed_is_free(tmp_path):
         other.wait(waiting.DEADLINE)
         with Writer(tmp_path) as writer:
             assert writer.end_offset == 1
+
+
+def test_a_program_that_is_started_meanwhile_does_not_keep_the_lock(tmp_path):
+    writer = Writer(tmp_path)
+    # Each has copies of all descriptors for a moment; this one keeps that of the lock.
+    copies = [writer._lock._descriptor]
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=copies, stdout=subprocess.DEVNULL):
+        writer.close()
+        Writer(tmp_path).close()
 
 
 def test_a_forked_child_neither_writes_nor_keeps_the_lock(tmp_path):

@@ -3,12 +3,16 @@
 import os
 import signal
 import sys
-import threading
-import time
+from contextlib import suppress
 from pathlib import Path
+
+import archive_lakes
 
 import oz.spark
 from oz.spark import LakeLayout
+from waiting import Thread, until
+
+KILL_SECONDS = 1_000.0
 
 
 def executors_of(spark):
@@ -31,36 +35,36 @@ def executors_of(spark):
     return found
 
 
-def archive_while_executors_are_killed(spark, journal, lake, step_rows, kills):
-    """Archive; in each of the first steps an executor is killed with -9 once files are being staged."""
-    killed = []
-    staging = Path(f"{lake}.staging")
+def executor_that_writes(spark, staging):
+    """The process number of one that has a file of a lake open; None when no one has."""
+    for executor in executors_of(spark):
+        with suppress(OSError):  # it has ended, or has just closed one
+            for descriptor in Path(f"/proc/{executor}/fd").iterdir():
+                path = os.readlink(descriptor)
+                if path.startswith(staging) and path.endswith(".parquet"):
+                    return executor
+    return None
 
-    def kill_when_staged(before):
-        ends = time.monotonic() + 120
-        while time.monotonic() < ends:
-            if set(staging.glob("oz-*/_temporary/*/_temporary/*/*/*/*.parquet")) - before:
-                pids = executors_of(spark)
-                if pids:
-                    os.kill(pids[0], signal.SIGKILL)
-                    killed.append(pids[0])
-                return
-            time.sleep(0.001)
 
-    threads = []
+def archive_while_an_executor_is_killed(spark, journal, lake, step_rows):
+    """Archive; an executor is killed with -9 while it writes a file. Gives the records that were archived.
 
-    def on_progress(_done, _total, what):
-        if what != "done" and len(threads) < kills:
-            before = set(staging.glob("oz-*/_temporary/*/_temporary/*/*/*/*.parquet"))
-            threads.append(threading.Thread(target=kill_when_staged, args=(before,), daemon=True))
-            threads[-1].start()
+    Records are added for as long as no such moment was met.
+    """
 
-    done = oz.spark.archive(
-        spark, journal, lake, layout=LakeLayout(step_rows=step_rows), unsealed=True, on_progress=on_progress
-    )
-    for thread in threads:
-        thread.join(130)
-    return killed, done.rows
+    def kill_when_it_writes():
+        staging = os.path.realpath(f"{lake}.staging") + os.sep
+        os.kill(until(lambda: executor_that_writes(spark, staging), KILL_SECONDS), signal.SIGKILL)
+
+    layout, rows = LakeLayout(step_rows=step_rows), 0
+    killing = Thread(kill_when_it_writes)
+    while True:
+        is_met = not killing.is_alive()
+        rows += oz.spark.archive(spark, journal, lake, layout=layout, unsealed=True).rows
+        if is_met:
+            killing.outcome()
+            return rows
+        archive_lakes.write_journal(journal, [archive_lakes.numbered(rows, rows + step_rows)])
 
 
 def archive(spark, journal, lake, compact=False):

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DAEMONS = Path(__file__).with_name("cluster_daemons.py")
-START_SECONDS = 240.0
-JOB_SECONDS = 500.0
+START_SECONDS = 600.0
+JOB_SECONDS = 1_000.0
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
 """Two executors in processes of their own, of one core and 1 GiB each, under a master in the driver."""
 
@@ -29,6 +29,7 @@ CONF = {
     "spark.executor.memory": "1g",
     "spark.sql.shuffle.partitions": 2,
     "spark.ui.enabled": False,
+    "spark.python.authenticate.socketTimeout": "300s",
     # The name of this machine need not lead to it.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -52,6 +53,8 @@ def standalone_cluster(directory):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        # What ends all tests at once, such as Ctrl-C, would have it leave its cluster behind.
+        start_new_session=True,
     )
     try:
         line = process.stdout.readline()

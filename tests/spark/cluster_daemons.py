@@ -16,9 +16,10 @@ import sys
 import threading
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
-START_SECONDS = 180.0
+START_SECONDS = 500.0
 DEPLOY = "org.apache.spark.deploy"
 HERE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 
@@ -62,7 +63,8 @@ class Daemons:
         """Kill them and all that they started; nothing can be started any more."""
         self._lock.acquire()
         for process in self.processes:
-            os.killpg(process.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def wait(self, name, look):
@@ -83,8 +85,8 @@ def alive_workers(page):
 
 def run(daemons, workers, cores, memory):
     daemons.start("master", f"{DEPLOY}.master.Master", *HERE)
-    url = daemons.wait("master", re.compile(r"Starting Spark master at (spark://\S+)").search)[1]
-    port = daemons.wait("master", re.compile(r"MasterWebUI.* started at http://\S+:(\d+)").search)[1]
+    url = daemons.wait("master", re.compile(r"Starting Spark master at (spark://\S+)\s").search)[1]
+    port = daemons.wait("master", re.compile(r"MasterWebUI.* started at http://\S+:(\d+)\s").search)[1]
     page = f"http://127.0.0.1:{port}"
     for number in range(workers):
         options = ("--cores", str(cores), "--memory", memory)

@@ -7,6 +7,7 @@ from pyspark.sql import functions as F
 from source_journals import patiently, run_to_the_end
 
 import oz.spark
+from waiting import until
 
 SUBJECTS = ["flight.JFK.LAX.AA", "flight.EWR.ORD.UA", "flight.LGA.BOS.DL", "flight.JFK.LAX.B6", None]
 
@@ -19,6 +20,8 @@ def executors(spark):
 
 def places(spark):
     """Where Python workers run: their process's parents, and the programs."""
+    # Spark begins with whoever is there, and one may have been killed by the job before.
+    until(lambda: executors(spark) == 2, JOB_SECONDS / 2)
 
     @F.udf("string")
     def place(_):

@@ -13,8 +13,12 @@ HERE = Path(__file__).parent
 LONG = ("clusters", "test_flight_year", "test_sink_kills", "test_source_exactly_once")
 """Groups that begin first, since what takes long and comes last has all others wait for it."""
 
-SECONDS = 300
-"""The limit of a test that says no other: it may be the one that starts the session."""
+SECONDS = 1_200
+"""The limit of a test that says no other: it may be the one that starts the session or a cluster, which takes
+half a minute, and ten times that on a machine that is busy with something else."""
+
+CONF = {"spark.sql.shuffle.partitions": 2, "spark.python.authenticate.socketTimeout": "300s"}
+"""Spark gives Java and Python 15 s to find each other, unless told otherwise."""
 
 
 def group_of(nodeid):
@@ -54,7 +58,7 @@ def spark():
     """Spark in this process, on two cores."""
     import oz.spark
 
-    session = oz.spark.session("local[2]", **{"spark.sql.shuffle.partitions": 2})
+    session = oz.spark.session("local[2]", **CONF)
     yield session
     session.stop()
 

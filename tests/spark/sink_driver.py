@@ -15,7 +15,7 @@ def main(journal, checkpoint, endpoint, rows):
     source = spark.readStream.format("oz").option("journal", journal).option("maxRowsPerTrigger", rows)
     # Two partitions a batch; without the raw ones, subjects are text.
     frame = source.option("numPartitions", 2).load().select("subject", "payload")
-    sink = frame.writeStream.format("oz").option("endpoint", endpoint).option("timeout", 60)
+    sink = frame.writeStream.format("oz").option("endpoint", endpoint).option("timeout", 600)
     sink = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True)
     patiently(lambda: sink.start().awaitTermination())
 

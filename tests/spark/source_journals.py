@@ -1,11 +1,14 @@
 """Journals to read with Spark, and queries that end by themselves."""
 
+import time
+
 from pyspark.errors import StreamingQueryException
 
 from oz.journal import Writer
 from waiting import until
 
 SEGMENT = 20_000  # bytes: some hundreds of records
+START_SECONDS = 400.0
 
 
 def fill(directory, groups, **options):
@@ -29,7 +32,7 @@ def streamed(spark, directory, **options):
     return spark.readStream.format("oz").option("journal", str(directory)).options(**options).load()
 
 
-def run_to_the_end(frame, directory, timeout=100):
+def run_to_the_end(frame, directory, timeout=400):
     """Read what is there into Parquet under a directory; the query when it is over."""
     writing = frame.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
 
@@ -46,7 +49,7 @@ def begun(writing):
 
     def run():
         query = writing.start()
-        until(lambda: query.lastProgress or query.exception(), 100)
+        until(lambda: query.lastProgress or query.exception(), 400)
         if query.exception():
             raise query.exception()
         return query
@@ -56,13 +59,13 @@ def begun(writing):
 
 def patiently(run):
     """Try again where a busy machine took more than the 10 s that Spark gives its own process to start."""
-    for _ in range(4):
+    ends = time.monotonic() + START_SECONDS
+    while True:
         try:
             return run()
         except StreamingQueryException as error:
-            if "failed to connect back" not in str(error):
+            if "failed to connect back" not in str(error) or time.monotonic() > ends:
                 raise
-    return run()
 
 
 def rows_of(spark, directory, *columns):

@@ -7,6 +7,8 @@ the file `written` is in that directory and all is read.
 import sys
 from pathlib import Path
 
+from source_journals import patiently
+
 import oz.spark
 
 
@@ -15,12 +17,16 @@ def main(master, journal, directory, rows):
     source = spark.readStream.format("oz").option("journal", journal).option("subject", "number.*")
     frame = source.option("maxRowsPerTrigger", rows).option("numPartitions", 2).load()
     sink = frame.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")
-    query = sink.start(f"{directory}/rows")
-    while not Path(directory, "written").exists():
-        if query.awaitTermination(1):
-            raise SystemExit("the query has ended")
-    query.processAllAvailable()
-    query.stop()
+
+    def follow():
+        query = sink.start(f"{directory}/rows")
+        while not Path(directory, "written").exists():
+            if query.awaitTermination(1):
+                raise SystemExit("the query has ended")
+        query.processAllAvailable()
+        query.stop()
+
+    patiently(follow)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,6 @@ from click.testing import CliRunner
 
 from oz.cli import main
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def run(spark, monkeypatch, tmp_path):

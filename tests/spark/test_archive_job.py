@@ -18,7 +18,6 @@ from oz.journal import Journal, Kind, Writer
 from oz.spark import LakeLayout, archive, lake_files
 from oz.spark.jobs.archiving import manifest
 
-pytestmark = pytest.mark.timeout(300)
 DAY_NS = 86_400_000_000_000
 
 

@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 import oz.spark
 from oz.spark import LakeLayout, archive, lake_files
 
-pytestmark = pytest.mark.timeout(300)
 ROWS, GROUP = 60_000, 500
 
 

@@ -8,13 +8,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-pytestmark = pytest.mark.timeout(180)
-
 
 def oz(*arguments, before=""):
     program = f"import sys\n{before}\nfrom oz.cli import main; main(prog_name='oz')"
     command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=150, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=1_000, check=False)
 
 
 def test_the_column_spark_equals_what_was_delivered():

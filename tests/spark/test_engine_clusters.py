@@ -9,8 +9,6 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 import cluster_jobs as jobs
 from cluster import JobFailed
 
-pytestmark = pytest.mark.timeout(600)
-
 
 def test_work_is_done_by_two_executors_and_this_python(engine):
     found = engine.run(jobs.places)

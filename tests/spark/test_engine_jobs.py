@@ -14,8 +14,6 @@ from sink_listening import Listening
 
 from oz.journal import Journal, Record, Writer
 
-pytestmark = pytest.mark.timeout(600)
-
 COUNT = 3_000
 LOST_AT = 1_500
 START = 1_772_366_400_000_000_000

@@ -18,8 +18,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from oz.journal import Record, Writer
 from oz.spark.java_home import java_home
-
-pytestmark = pytest.mark.timeout(600)
+from waiting import until
 
 SUBMIT = Path(_find_spark_home()) / "bin" / "spark-submit"
 PROGRAM = """
@@ -61,22 +60,27 @@ def run(tmp_path, command, **environment):
         **environment,
     }
     ran = subprocess.run(
-        list(map(str, command)), env=whole, capture_output=True, text=True, timeout=500, check=False
+        list(map(str, command)), env=whole, capture_output=True, text=True, timeout=1_000, check=False
     )
     assert ran.returncode == 0, ran.stderr[-4000:]
     return ran.stdout
 
 
-def finished(standalone):
-    with urllib.request.urlopen(f"{standalone.page}/json/", timeout=60) as answer:
-        return {app["name"]: app["state"] for app in json.load(answer)["completedapps"]}
+def ending_of(name, standalone):
+    """How an application ended; the master may hear of it after its driver is gone."""
+
+    def ended():
+        with urllib.request.urlopen(f"{standalone.page}/json/", timeout=60) as answer:
+            return {app["name"]: app["state"] for app in json.load(answer)["completedapps"]}.get(name)
+
+    return until(ended, 60)
 
 
 def test_a_submitted_program_keeps_what_spark_submit_says(standalone, journal, tmp_path):
     (tmp_path / "nightly.py").write_text(PROGRAM)
     said = submit(tmp_path, standalone.url, tmp_path / "nightly.py", journal)
     assert f"found 100 {standalone.url} {tmp_path.name} 600m false 3\n" in said
-    assert finished(standalone)[tmp_path.name] == "FINISHED"
+    assert ending_of(tmp_path.name, standalone) == "FINISHED"
 
 
 def test_the_command_can_be_submitted(standalone, journal, tmp_path):
@@ -85,7 +89,7 @@ def test_the_command_can_be_submitted(standalone, journal, tmp_path):
     lake = tmp_path / "lake"
     submit(tmp_path, standalone.url, command, "spark", "archive", journal, lake, "--unsealed")
     assert sum(pq.ParquetFile(path).metadata.num_rows for path in lake.rglob("*.parquet")) == 1_000
-    assert finished(standalone)[tmp_path.name] == "FINISHED"  # it ran there, and not in local[2]
+    assert ending_of(tmp_path.name, standalone) == "FINISHED"  # it ran there, and not in local[2]
 
 
 def test_the_command_is_a_driver_of_a_cluster_by_itself(standalone, journal, tmp_path):
@@ -95,4 +99,4 @@ def test_the_command_is_a_driver_of_a_cluster_by_itself(standalone, journal, tmp
     run(tmp_path, [sys.executable, "-m", *explain, "--master", standalone.url, *settings])
     figures = json.loads((tmp_path / "costs.json").read_text())
     assert [one["matched"]["messages"] for one in figures["patterns"]] == [100, 1_000]
-    assert finished(standalone)[tmp_path.name] == "FINISHED"
+    assert ending_of(tmp_path.name, standalone) == "FINISHED"

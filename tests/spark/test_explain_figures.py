@@ -12,8 +12,6 @@ from recorded import as_dataframe, random_records, record_journal
 import oz
 import oz.spark
 
-pytestmark = pytest.mark.timeout(900)
-
 PATTERNS = [
     "a.*",
     ">",

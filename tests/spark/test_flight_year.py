@@ -21,6 +21,7 @@ TEXTS = {
     "flights-2013.csv.xz": "563db8f117faf6ffd76aa868099df37dfa78dc17b5ac6d3d9ea6476e051a0bc4",
     "weather-2013.csv.xz": "5d1ea2548a3941eac0b4a9ca70805daa9fa49bbb711a0c7557b2bba0bd7c3f64",
 }
+EXAMPLE_SECONDS = 1_800
 FLIGHTS = 336_776
 REPORTS = 26_115
 MARKS = 2  # the flight and the report that tell that time has passed
@@ -56,14 +57,17 @@ def sums_of_csv():
 def run_the_example():
     environment = {**os.environ, "PYTHONPATH": str(Path(oz.__file__).parents[1])}
     command = [sys.executable, str(EXAMPLE / "flight_year.py"), "--json"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=840, check=False)
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=EXAMPLE_SECONDS, check=False
+    )
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(2 * EXAMPLE_SECONDS)
 def test_the_year_comes_out_as_it_is_in_the_files():
     ran = run_the_example()
-    if "failed to connect back" in ran.stderr:  # a busy machine: Spark waits for 10 s
-        ran = run_the_example()
+    for _ in range(4):
+        if "failed to connect back" in ran.stderr:  # a busy machine: Spark waits for 10 s
+            ran = run_the_example()
     assert ran.returncode == 0, ran.stderr
     found = json.loads(ran.stdout)
     assert found["recorded"] == found["archived"] == FLIGHTS + REPORTS + MARKS

@@ -12,8 +12,6 @@ from recorded import as_dataframe, record_journal
 import oz.spark
 from oz.journal import Record
 
-pytestmark = pytest.mark.timeout(300)
-
 NUMBERED = "offset long, origin binary, sequence long"
 
 

@@ -10,8 +10,6 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import oz.spark
 
-pytestmark = pytest.mark.timeout(120)
-
 PATTERNS = [
     "a.*",
     "a.b",

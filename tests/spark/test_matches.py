@@ -17,8 +17,6 @@ import oz.spark
 from oz.spark.java import java_regex
 from oz.spark.parts import Unwritable
 
-pytestmark = pytest.mark.timeout(300)
-
 ATOMS = [
     *"aaabbk.é😀\n",
     r"\.",

@@ -17,8 +17,6 @@ import oz.spark
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string
 from oz.wire.codec import MsgpackCodec
 
-pytestmark = pytest.mark.timeout(300)
-
 QUOTE = pa.struct(
     [
         ("price", pa.float64()),

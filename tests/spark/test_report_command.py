@@ -13,8 +13,6 @@ from recorded import random_records, record_journal
 from oz.cli import main
 from oz.cli.spark import explain, report
 
-pytestmark = pytest.mark.timeout(900)
-
 
 @pytest.fixture
 def run(spark, monkeypatch):

@@ -17,8 +17,6 @@ from oz.spark.jobs.reporting.publishers import by_hour
 from oz.spark.jobs.reporting.rows import narrow_rows
 from oz.spark.jobs.reporting.steps import Steps
 
-pytestmark = pytest.mark.timeout(900)
-
 HOURS = Steps.spanning(START, START + 24 * HOUR, HOUR)
 
 

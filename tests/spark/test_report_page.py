@@ -13,8 +13,6 @@ import oz.spark
 from oz.spark.jobs.reporting import writing
 from oz.spark.jobs.reporting.charts import columns
 
-pytestmark = pytest.mark.timeout(900)
-
 VOID = {"meta", "link", "br", "line", "rect"}
 EVIL = "<script>alert(1)</script>.&\"'"
 

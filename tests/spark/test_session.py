@@ -38,7 +38,7 @@ def test_a_session_that_is_there_is_used_as_it_is(spark):
 def run(program, **environment):
     command = [sys.executable, "-W", "error", "-c", program]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=200, check=False, env={**os.environ, **environment}
+        command, capture_output=True, text=True, timeout=1_000, check=False, env={**os.environ, **environment}
     )
 
 

@@ -12,8 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from sink_listening import Listening
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def sub():

@@ -12,7 +12,6 @@ from sink_listening import Listening
 ROWS = 20_000
 
 
-@pytest.mark.timeout(900)
 def test_rows_of_a_cluster_arrive_once_and_in_order_though_tasks_fail_at_first(engine, tmp_path):
     with Listening(filtering="publisher") as sub:
         engine.run(publish_though_first_attempts_fail, sub.endpoint, str(tmp_path), ROWS)

@@ -14,6 +14,7 @@ from oz.spark.sink.columns import Intake, find_columns
 from oz.spark.sink.outbox import Outbox
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import SMALL, stage
+from oz.spark.sink.writers import StreamWriter
 
 SCHEMA = T.StructType([T.StructField("subject", T.StringType()), T.StructField("payload", T.BinaryType())])
 SETTINGS = read_settings({"endpoint": "tcp://hub:1"}, is_streaming=False)
@@ -118,6 +119,19 @@ def test_what_is_withdrawn_counts_no_more(tmp_path):
     outbox.withdraw(4)
     two = [staged(tmp_path, 2)]
     assert outbox.settle(4, two) == two
+
+
+@pytest.mark.parametrize("was_killed", [True, False])
+def test_rows_that_a_killed_run_may_have_published_stay_though_the_next_finds_nobody(tmp_path, was_killed):
+    options = {"endpoint": "tcp://127.0.0.1:1", "timeout": "0.1", "staging": str(tmp_path)}
+    writer = StreamWriter(read_settings(options, is_streaming=True), find_columns(SCHEMA))
+    outbox = Outbox(str(tmp_path), "q")
+    first, then = [staged(outbox.path(4), 10)], [staged(outbox.path(4), 7)]
+    if was_killed:
+        outbox.settle(4, first)
+    with pytest.raises(SinkError, match="0 of 1 subscriptions"):
+        writer.commit(first, 4)
+    assert outbox.settle(4, then) == (first if was_killed else then)
 
 
 def test_a_crash_while_it_is_written_down_leaves_the_batch_open(tmp_path, monkeypatch):

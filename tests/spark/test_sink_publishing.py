@@ -48,7 +48,7 @@ def part(partition, subjects, payloads=None, headers=None, keys=None):
 
 def settings(batch=0, **options):
     return read_settings(
-        {"timeout": "20", **{name: str(text) for name, text in options.items()}}, is_streaming=False
+        {"timeout": "60", **{name: str(text) for name, text in options.items()}}, is_streaming=False
     )
 
 
@@ -127,6 +127,20 @@ def test_with_subscribers_0_rows_go_into_the_void():
     assert deliver(PARTS, endpoint="tcp://127.0.0.1:1", subscribers=0).published == 504
 
 
+@pytest.fixture
+def _somebody_is_there(monkeypatch):
+    """Have the time that the options give begin when a first subscriber is there."""
+    whole = Delivery._opened
+
+    def opened(delivery):
+        publisher = whole(delivery)
+        publisher.wait_for_subscribers(timeout=60)
+        return publisher
+
+    monkeypatch.setattr(Delivery, "_opened", opened)
+
+
+@pytest.mark.usefixtures("_somebody_is_there")
 def test_it_waits_for_as_many_as_it_was_told():
     with Listening() as sub, pytest.raises(SinkError, match=r"1 of 2 subscriptions came within 0\.5 s"):
         deliver(PARTS, endpoint=sub.endpoint, subscribers=2, timeout=0.5)
@@ -134,8 +148,11 @@ def test_it_waits_for_as_many_as_it_was_told():
         deliver(PARTS, endpoint=sub.endpoint, subscribers=2)
 
 
-def test_who_was_there_at_the_batch_before_is_waited_for():
+def test_who_was_there_at_the_batch_before_is_waited_for(monkeypatch):
     endpoint = lasting_endpoint()
+    monkeypatch.setattr(
+        publishing, "_RETURN", 60.0
+    )  # the slow one takes up to 1 s, and more on a busy machine
     quick, slow = (Listening(bind=None, connect=endpoint, interval=each) for each in (50, 500))
     with quick, slow:
         deliver(PARTS, bind=endpoint, subscribers=2)
@@ -187,6 +204,7 @@ def deaf():
 @pytest.mark.parametrize(
     ("rows", "said"), [(120_000, "at its high-water mark for 1 s"), (20_000, "not all of a batch went out")]
 )
+@pytest.mark.usefixtures("_somebody_is_there")
 def test_a_subscriber_that_does_not_read_is_an_error_in_time(rows, said):
     many = part(0, [b"a"] * rows, [b"x" * 500] * rows)
     with deaf() as (_, endpoint), pytest.raises(SinkError) as raised:

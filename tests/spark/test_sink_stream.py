@@ -13,8 +13,6 @@ from sink_listening import Listening
 from oz.spark.sink.publishing import series_of
 from waiting import until
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture
 def files(spark, tmp_path):

@@ -17,8 +17,6 @@ from oz.journal import Journal, Record, Writer
 ORIGIN = bytes(range(16))
 NOW = 1_772_366_400_123_456_789
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory):

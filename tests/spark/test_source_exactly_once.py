@@ -104,7 +104,7 @@ def await_work(directory, running):
     until(lambda: running.has_ended or batches(directory) > before, SECONDS)
 
 
-@pytest.mark.timeout(7200 if IS_SOAK else 900)
+@pytest.mark.timeout(7200 if IS_SOAK else 3600)
 def test_each_message_is_in_parquet_once_though_driver_and_executors_are_killed(spark, tmp_path):
     seed = int(os.environ.get("OZ_SEED", random.randrange(1 << 32)))
     chance, began = random.Random(seed), time.monotonic()
@@ -112,7 +112,7 @@ def test_each_message_is_in_parquet_once_though_driver_and_executors_are_killed(
     log, killed = tmp_path / "log", {"driver": 0, "executor": 0}
     enough = [ROWS // (KILLS + 2)]
     writing = Thread(lambda: write(tmp_path / "journal", enough))
-    until(lambda: (tmp_path / "journal" / "acknowledged").exists())
+    until(lambda: (tmp_path / "journal" / "acknowledged").exists(), SECONDS)
     running = Running(tmp_path, log)
     try:
         for at in range(KILLS):

@@ -11,8 +11,6 @@ import oz.spark
 
 FLAG = "spark.sql.python.filterPushdown.enabled"
 
-pytestmark = pytest.mark.timeout(180)
-
 
 @pytest.fixture(scope="module")
 def by_letter(tmp_path_factory):

@@ -18,8 +18,6 @@ from oz.journal import Writer
 from oz.spark.source.options import read_options
 from oz.spark.source.stream import JournalStreamReader
 
-pytestmark = pytest.mark.timeout(240)
-
 
 def reader(directory, **options):
     return JournalStreamReader(read_options({"journal": str(directory), **options}), SCHEMA)

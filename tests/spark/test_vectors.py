@@ -20,8 +20,6 @@ MATRICES = [
     ("amqp", "amqp"),
 ]
 
-pytestmark = pytest.mark.timeout(300)
-
 
 def compiled(family, row):
     return oz.compile(text_of(row, "pattern"), RAIMS[row["op"]] if row.get("op") else row["dialect"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -61,7 +62,8 @@ class Outbox:
             pass
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         body: bytes = msgpack.packb([asdict(one) for one in staged])
-        begun = path.with_suffix(".begun")
+        # A name of its own: the process of a driver that was killed may be at the same.
+        begun = path.with_name(f"{_MANIFEST}.{uuid.uuid4().hex}")
         with open(begun, "wb") as file:
             file.write(_MAGIC + crc32(body).to_bytes(4, "big") + body)
             file.flush()
@@ -71,17 +73,20 @@ class Outbox:
             sync_directory(str(directory))
         return list(staged)
 
+    def is_settled(self, batch: int) -> bool:
+        """Tell whether it is written down what a batch holds: some of it may have been published."""
+        return os.path.exists(os.path.join(self.path(batch), _MANIFEST))
+
     def withdraw(self, batch: int) -> None:
         """Forget what a batch holds, of which nothing was published: what its next run stages counts."""
         remove_file(os.path.join(self.path(batch), _MANIFEST))
 
     def discard(self, batch: int, staged: Sequence[Staged]) -> None:
         """Remove what was staged in vain, unless it was written down as what is to be published."""
-        directory = self.path(batch)
-        if not os.path.exists(os.path.join(directory, _MANIFEST)):
+        if not self.is_settled(batch):
             for one in staged:
                 if one.name is not None:
-                    remove_file(os.path.join(directory, one.name))
+                    remove_file(os.path.join(self.path(batch), one.name))
 
     def forget_before(self, batch: int) -> None:
         """Remove all batches before one: Spark starts it only when it has noted that they are done."""

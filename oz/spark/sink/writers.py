@@ -153,13 +153,15 @@ def _stage(
 
 def _publish(outbox: Outbox, settings: SinkSettings, batch: int, staged: list[Staged]) -> None:
     started = time.monotonic()
+    runs_again = outbox.is_settled(batch)
     chosen = outbox.settle(batch, staged)
     delivery, report = Delivery(settings, batch, outbox.path(batch)), Report(settings.report, batch, chosen)
     try:
         if any(one.rows for one in chosen):
             delivery.publish(chosen, report.progress)
     except BaseException:
-        if not delivery.published:
+        # An earlier run that was killed may have published some of it.
+        if not delivery.published and not runs_again:
             outbox.withdraw(batch)
         raise
     report.progress(delivery.published, is_done=True)

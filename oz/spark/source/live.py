@@ -18,7 +18,7 @@ _log = logging.getLogger("oz.spark.source")
 _TAKEOVER = 20.0  # seconds that the process of a query which ended may take to end too
 _LOOK = 0.05
 _START = 60.0
-_STOP = 5.0
+_STOP = 30.0
 
 
 class LiveRecorder:
