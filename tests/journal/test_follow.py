@@ -12,6 +12,8 @@ import waiting
 from oz.journal import Journal, Record, Writer
 from oz.journal.selection import Selection
 
+pytestmark = pytest.mark.timeout(180)
+
 
 def take(iterator, count):
     return waiting.Thread(lambda: list(itertools.islice(iterator, count))).outcome()

@@ -12,6 +12,8 @@ from oz.services.recorder import Recorder
 
 FILTERINGS = ["prefix", "publisher"]
 
+pytestmark = pytest.mark.timeout(180)
+
 
 @pytest.mark.parametrize("filtering", FILTERINGS)
 def test_what_matches_is_recorded_as_it_was_published(recording, publisher, filtering, met):

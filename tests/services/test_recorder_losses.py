@@ -21,6 +21,8 @@ from ports import lasting_endpoint
 HERE = Path(__file__).parent
 FLOOD = HERE / "flooding.py"
 
+pytestmark = pytest.mark.timeout(180)
+
 
 def end_of(directory):
     """How far a journal goes that may not have been begun yet."""
@@ -124,7 +126,6 @@ def test_a_full_disk_is_said_once_and_what_waits_at_the_end_is_an_error(recordin
     assert [line for line in caplog.messages if "No space left" in line] == caplog.messages[:1]
 
 
-@pytest.mark.timeout(180)
 def test_a_disk_without_room_in_earnest(tmp_path):
     """RLIMIT_FSIZE: segments stop growing at 60 kB, until the limit is lifted."""
     result = scripts.run(HERE / "limited.py", tmp_path / "recorded")

@@ -13,6 +13,8 @@ from oz.services.replayer import Control, ReplayStats, replay
 
 SECOND = 10**9
 
+pytestmark = pytest.mark.timeout(180)
+
 
 @pytest.fixture
 def journal(tmp_path):
