@@ -128,7 +128,7 @@ def test_a_full_disk_is_said_once_and_what_waits_at_the_end_is_an_error(recordin
 
 def test_a_disk_without_room_in_earnest(tmp_path):
     """RLIMIT_FSIZE: segments stop growing at 60 kB, until the limit is lifted."""
-    result = scripts.run(HERE / "limited.py", tmp_path / "recorded")
+    result = scripts.run(HERE / "limited.py", tmp_path / "recorded", timeout=150)
     recorded, lost = map(int, result.split())
     records = list(Journal(tmp_path / "recorded").read(gaps=True))
     assert accounted(records) == (recorded, lost)
