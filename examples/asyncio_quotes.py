@@ -31,11 +31,11 @@ async def main() -> None:
             watch("all", endpoint, ">", 5),
         )
         # One subscription for each of the two, seen at a subject that both want.
-        await publisher.wait_for_subscribers(2, subject="md.xetra.sap", timeout=3)
+        await publisher.wait_for_subscribers(2, subject="md.xetra.sap", timeout=10)
         for subject, price in QUOTES:
             await publisher.publish(subject, {"price": price})
             await asyncio.sleep(0.01)
-        await asyncio.wait_for(watchers, timeout=3)
+        await asyncio.wait_for(watchers, timeout=10)
     print("done")
 
 

@@ -25,13 +25,13 @@ with oz.Publisher(bind="tcp://127.0.0.1:*", dialect="redis") as publisher:
         subscriber.subscribe(pattern)
         subscriber.subscribe("end")  # asked for last, so whoever is seen there is ready
         subscribers.append((pattern, subscriber))
-    publisher.wait_for_subscribers(len(PATTERNS), subject="end", timeout=3)
+    publisher.wait_for_subscribers(len(PATTERNS), subject="end", timeout=10)
 
     publisher.publish_many([(subject, b"") for subject in SUBJECTS] + [("end", b"")])
 
     for pattern, subscriber in subscribers:
         delivered = []
-        while (message := subscriber.receive(timeout=3)).subject != "end":
+        while (message := subscriber.receive(timeout=10)).subject != "end":
             delivered.append(message.subject)
         prefixes = ", ".join(prefix.decode() for prefix in pattern.prefixes)
         print(f"{pattern.dialect:<11} {pattern.text:<24} {prefixes:<24} {'  '.join(delivered)}")

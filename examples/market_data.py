@@ -23,12 +23,12 @@ with (
     # One subscription may have several patterns. A message that more than one matches comes once.
     alarms = subscriber.subscribe(["alarm.>", "*.xetra.halt"], handler=on_alarm)
     subscriber.subscribe("day.end")
-    publisher.wait_for_subscribers(subject="day.end", timeout=3)
+    publisher.wait_for_subscribers(subject="day.end", timeout=10)
 
     def play(*messages: tuple[str, object]) -> None:
         """Publish, then receive up to the marker; handlers run while we receive."""
         publisher.publish_many([*messages, ("day.end", None)])
-        while (message := subscriber.receive(timeout=3)).subject != "day.end":
+        while (message := subscriber.receive(timeout=10)).subject != "day.end":
             print("order:", message.subject, message.payload)
 
     play(

@@ -11,14 +11,14 @@ with (
     print("prefixes ", subscription.prefixes)
 
     # A subscription takes a moment to reach the publisher. What is published before that is lost.
-    publisher.wait_for_subscribers(1, timeout=3)
+    publisher.wait_for_subscribers(1, timeout=10)
     publisher.publish("time.us.east", b"12:00")
     publisher.publish("time.us.west", b"09:00")
     publisher.publish("time.eu.east", b"18:00")
     publisher.publish("price.us.east", b"101.5")
 
     for _ in range(2):
-        message = subscriber.receive(timeout=3)
+        message = subscriber.receive(timeout=10)
         print("delivered", message.subject, message.payload.decode())
     try:
         subscriber.receive(timeout=0.2)

@@ -6,8 +6,8 @@ import threading
 import oz
 from waiting import until
 
-DEADLINE = 30.0
-ANSWER = ("--wait", "30", "--timeout", "30")  # of `oz request`: as long as a slow machine may take
+DEADLINE = 60.0
+ANSWER = ("--wait", "60", "--timeout", "60")  # of `oz request`: as long as a slow machine may take
 
 
 def on_bus(directory, *arguments):

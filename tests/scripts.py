@@ -28,14 +28,14 @@ def started(*arguments):
         process.communicate()
 
 
-def finished(process, send=None):
+def finished(process, send=None, timeout=DEADLINE * 2):
     """Wait for its end; what it wrote, if it ended well."""
-    out, err = process.communicate(send, timeout=DEADLINE * 2)
+    out, err = process.communicate(send, timeout=timeout)
     assert process.returncode == 0, err
     assert not err
     return out
 
 
-def run(*arguments):
+def run(*arguments, timeout=DEADLINE * 2):
     with started(*arguments) as process:
-        return finished(process)
+        return finished(process, timeout=timeout)

@@ -15,6 +15,7 @@ import zmq
 
 import oz
 from oz.cli.options import DEFAULT_ENDPOINT
+from oz.cli.signals import interruptible
 
 FAILED = 1
 USAGE = 2
@@ -46,7 +47,7 @@ class TidyGroup(click.Group):
         try:
             if sys.stdout is None:  # as after `>&-`
                 raise OSError(errno.EBADF, "there is no standard output to write to")
-            with _warnings_in_one_line(ctx):
+            with interruptible(), _warnings_in_one_line(ctx):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)

@@ -29,7 +29,7 @@ from oz.transport.multicast_group import Group, group_for
 from oz.transport.outlet import Outlet, Refused
 from oz.transport.raw_sends import RawSends
 from oz.transport.routes import Route
-from oz.transport.socket import backend_recv, backend_set, check_delimiter
+from oz.transport.socket import backend_get, backend_recv, backend_set, check_delimiter
 from oz.transport.terms import check_count, check_seconds
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
@@ -46,7 +46,9 @@ MAX_SUBSCRIPTION = 131_072
 MAX_DELAY = 0.0005
 """Seconds for which a message waits for others at most, unless said otherwise."""
 
+_EVENTS = int(zmq.EVENTS)
 _NOBLOCK = int(zmq.NOBLOCK)
+_POLLIN = int(zmq.POLLIN)
 _SUBSCRIBE = int(zmq.SUBSCRIBE)
 _UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
 
@@ -235,17 +237,16 @@ class PublisherBase(RawSends, Leaving):
             if self.closed:
                 return False
             router, now = self._router, time.monotonic()
-            try:
-                while True:
-                    frame = backend_recv(self, _NOBLOCK)
-                    wanted, dropped = router.learn(frame, now)
-                    # ZeroMQ applies these to the connection that the frame came from.
-                    for key in wanted:
-                        backend_set(self, _SUBSCRIBE, key)
-                    for key in dropped:
-                        backend_set(self, _UNSUBSCRIBE, key)
-            except zmq.Again:
-                pass
+            # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
+            # drops what a signal handler raises while it raises that itself.
+            while int(backend_get(self, _EVENTS)) & _POLLIN:
+                frame = backend_recv(self, _NOBLOCK)
+                wanted, dropped = router.learn(frame, now)
+                # ZeroMQ applies these to the connection that the frame came from.
+                for key in wanted:
+                    backend_set(self, _SUBSCRIBE, key)
+                for key in dropped:
+                    backend_set(self, _UNSUBSCRIBE, key)
             has_changed, router.has_changed = router.has_changed, False
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.

@@ -8,13 +8,22 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from oz.cli import main
 
-DEADLINE = 30.0
+DEADLINE = 60.0  # seconds; it ends what hangs, also on a machine that is ten times slower for a while
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items):
+    """Give tests with processes in them more time than others."""
+    for item in items:
+        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(180))
 
 
 @dataclass

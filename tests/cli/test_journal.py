@@ -160,7 +160,7 @@ def test_a_directory_without_a_journal_is_said_in_one_line(oz, tmp_path, command
 def test_a_reader_of_stdout_that_goes_away_ends_it_quietly(oz_start, directory):
     running = oz_start("journal", "export", str(directory), stdout=subprocess.PIPE)
     running.process.stdout.close()
-    assert running.process.wait(30) == 0
+    assert running.process.wait(60) == 0
 
 
 def test_without_pyarrow_the_line_to_install_is_said(directory):
@@ -169,7 +169,7 @@ def test_without_pyarrow_the_line_to_install_is_said(directory):
         [sys.executable, "-c", script, "journal", "info", str(directory)],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert ran.returncode == 1

@@ -64,7 +64,7 @@ def test_help_needs_no_rich():
         "import runpy; runpy.run_module('oz', run_name='__main__')"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert ran.stdout.splitlines()[-1] == "False"
 
@@ -74,7 +74,7 @@ def test_a_closed_stdout_is_said_in_one_line():
         ["sh", "-c", f"{sys.executable} -m oz explain a >&-"],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
         check=False,
     )
     assert ran.returncode == 1

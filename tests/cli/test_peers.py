@@ -32,7 +32,7 @@ def dead():
 
 def test_it_shows_the_nodes_of_this_host(oz_run, directory):
     with library.Node("b\u00e4r", directory=directory), library.Node("ann", directory=directory):
-        ended = oz_run("peers", *on_bus(directory, "--timeout", "30"))
+        ended = oz_run("peers", *on_bus(directory, "--timeout", "60"))
     assert ended.code == 0
     head, *rows = (line.split() for line in ended.lines)
     assert head == ["name", "host", "pid", "age", "where"]
@@ -44,7 +44,7 @@ def test_it_shows_the_nodes_of_this_host(oz_run, directory):
 
 def test_json_has_all_that_is_known(oz_run, directory):
     with library.Node("ann", bus="b", directory=directory) as node:
-        ended = oz_run("peers", *on_bus(directory, "--json", "--bus", "b", "--timeout", "30"))
+        ended = oz_run("peers", *on_bus(directory, "--json", "--bus", "b", "--timeout", "60"))
         (shown,) = json.loads(ended.stdout)
     known = node.announcement
     assert shown.pop("age") >= 0
@@ -68,13 +68,13 @@ def test_a_name_server_is_asked_without_joining(oz, nameserver, directory):
         library.Node("one", bus="a", on_peer=lambda *told: seen.put(told), **place) as one,
         library.Node("two", bus="b", **place),
     ):
-        result = oz("peers", "--nameserver", nameserver.endpoint, "--bus", "a", "--json", "--timeout", "30")
+        result = oz("peers", "--nameserver", nameserver.endpoint, "--bus", "a", "--json", "--timeout", "60")
         assert result.exit_code == 0
         assert result.stderr == ""
         assert [shown["endpoints"] for shown in json.loads(result.stdout)] == [
             list(one.announcement.endpoints)
         ]
-        result = oz("peers", "--nameserver", nameserver.endpoint, "--all", "--timeout", "30")
+        result = oz("peers", "--nameserver", nameserver.endpoint, "--all", "--timeout", "60")
         assert [line.split()[:2] for line in result.stdout.splitlines()] == [
             ["bus", "name"],
             ["a", "one"],
@@ -86,7 +86,7 @@ def test_a_name_server_is_asked_without_joining(oz, nameserver, directory):
 def test_one_name_server_that_answers_is_enough(oz, nameserver, dead, directory):
     with library.Node("one", nameserver=nameserver.endpoint, directory=directory):
         places = ("--nameserver", dead, "--nameserver", nameserver.endpoint)
-        result = oz("peers", *places, "--timeout", "3")
+        result = oz("peers", *places, "--timeout", "6")
     assert (result.exit_code, len(result.stdout.splitlines())) == (0, 2)
     assert result.stderr == f"oz peers: warning: the name server at {dead} does not answer\n"
 

@@ -21,14 +21,14 @@ def node(directory):
 
 
 def publish(oz_run, directory, *arguments, stdin=None):
-    return oz_run("pub", *on_bus(directory, *arguments, "--wait", "30"), stdin=stdin)
+    return oz_run("pub", *on_bus(directory, *arguments, "--wait", "60"), stdin=stdin)
 
 
 def test_they_meet_without_an_endpoint(oz_start, oz_run, directory, monkeypatch):
     monkeypatch.setenv("OZ_DIRECTORY", directory)
     subscriber = oz_start("sub", "*.b", "--count", "1000", "--bus")
     assert subscriber.ready_line().endswith(" on bus default, 0 peers")
-    ended = oz_run("pub", "a.b", "x y", "--count", "1000", "--wait", "30", "--bus", "default")
+    ended = oz_run("pub", "a.b", "x y", "--count", "1000", "--wait", "60", "--bus", "default")
     assert (ended.code, len(ended.stderr.splitlines())) == (0, 1)
     assert subscriber.end().lines == ["a.b x y"] * 1000
 
@@ -141,7 +141,7 @@ def test_a_signal_ends_the_subscriber_with_a_goodbye(oz_start, directory, signal
 
 def test_a_signal_ends_the_publisher_with_a_goodbye(node, oz_start, directory):
     subscription = node.subscribe("a")
-    publisher = oz_start("pub", *on_bus(directory, "a", "--wait", "30"), stdin=subprocess.PIPE)
+    publisher = oz_start("pub", *on_bus(directory, "a", "--wait", "60"), stdin=subprocess.PIPE)
     publisher.process.stdin.write(b"1\n")
     assert subscription.receive(DEADLINE).payload == "1"
     publisher.terminate()

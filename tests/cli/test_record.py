@@ -158,7 +158,7 @@ def test_a_full_disk_is_said_once_and_left_with_an_error(publisher, tmp_path):
         publisher.publish("a.1", bytes(5000))
         process.send_signal(signal.SIGINT)
         lines = process.stderr.read().decode().splitlines()
-        assert process.wait(20) == 1
+        assert process.wait(60) == 1
     assert "could not be recorded" in lines[0]
     assert "make room" in lines[1]
     assert len(lines) == 2
@@ -179,7 +179,7 @@ def test_on_a_terminal_it_shows_how_it_goes(publisher, tmp_path):
 
         waiting.until(shown)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0
     os.close(controller)
 
 
@@ -187,7 +187,7 @@ def test_without_pyarrow_the_line_to_install_is_said(tmp_path):
     script = "import sys; sys.modules['pyarrow'] = None; sys.argv[0] = 'oz'; from oz.cli import main; main()"
     for command in (("record", "a", "--journal", "x"), ("replay", "x")):
         ran = subprocess.run(
-            [sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=30,
+            [sys.executable, "-c", script, *command], capture_output=True, text=True, timeout=60,
             cwd=tmp_path, check=False,
         )  # fmt: skip
         assert ran.returncode == 1

@@ -92,7 +92,7 @@ def test_a_command_that_hangs_is_killed_and_the_service_goes_on(service, node):
 def test_requests_are_answered_at_the_same_time_on_request(service, node, tmp_path):
     met = f"until test -e {tmp_path}/1 -a -e {tmp_path}/2; do sleep 0.05; done; echo met"
     command = f'touch {tmp_path}/"$OZ_HEADER_ME"; {met}'
-    service("a", "--command", command, "--concurrency", "2", "--timeout", "30")
+    service("a", "--command", command, "--concurrency", "2", "--timeout", "60")
     asked = [Thread(lambda me=me: answered(node, "a", headers={"me": me})) for me in (1, 2)]
     assert [one.outcome(DEADLINE * 2) for one in asked] == ["met", "met"]
 
@@ -153,13 +153,13 @@ def test_it_exits_3_at_once_when_nobody_would_answer(node, oz_run, directory):
 
 def test_it_exits_4_when_nobody_answers_in_time(node, oz_run, directory):
     node.subscribe("a", handler=lambda message: None)
-    ended = oz_run("request", *on_bus(directory, "a", "--wait", "30", "--timeout", "0.3"))
+    ended = oz_run("request", *on_bus(directory, "a", "--wait", "60", "--timeout", "0.3"))
     assert (ended.code, ended.stderr.splitlines()[1]) == (4, "oz request: no answer to a within 0.3 s")
 
 
 def test_fewer_answers_than_were_waited_for_are_no_failure(node, oz_run, directory):
     node.subscribe("a", handler=lambda message: message.reply("one"))
-    waits = ("--wait", "30", "--timeout", "3", "--many", "3")
+    waits = ("--wait", "60", "--timeout", "6", "--many", "3")
     ended = oz_run("request", *on_bus(directory, "a", *waits))
     assert (ended.code, ended.lines) == (0, ["one"])
 

@@ -24,7 +24,7 @@ def on_terminal():
         os.close(theirs)
         with os.fdopen(ours, "rb", buffering=0) as screen:
             shown = read_all(screen)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
     return run

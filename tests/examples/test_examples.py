@@ -10,7 +10,9 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
-DEADLINE = 50.0  # seconds; an example takes one or two on a quiet machine
+DEADLINE = 100.0  # seconds; an example takes one or two on a quiet machine
+
+pytestmark = pytest.mark.timeout(120)
 
 # Lines that must be in the output, and lines that must not.
 TELLING = {

@@ -12,6 +12,8 @@ from oz.transport.capabilities import pgm_line
 PROGRAM = Path(__file__).parents[2] / "examples" / "multicast" / "ticker.py"
 DEADLINE = 50.0
 
+pytestmark = pytest.mark.timeout(180)
+
 
 def run(directory):
     return subprocess.run(

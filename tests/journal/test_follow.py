@@ -12,6 +12,8 @@ import waiting
 from oz.journal import Journal, Record, Writer
 from oz.journal.selection import Selection
 
+pytestmark = pytest.mark.timeout(180)
+
 
 def take(iterator, count):
     return waiting.Thread(lambda: list(itertools.islice(iterator, count))).outcome()
@@ -31,9 +33,9 @@ def test_following_yields_what_is_appended_later(tmp_path):
 
 
 def test_following_ends_at_an_offset_or_when_its_time_has_come(tmp_path):
-    soon = datetime.now(UTC) + timedelta(seconds=0.3)
     with Writer(tmp_path) as writer:
         writer.append([("a", b"0"), ("a", b"1"), ("a", b"2")])
+        soon = datetime.now(UTC) + timedelta(seconds=0.3)
         assert len(take(Journal(tmp_path).read(follow=True, end=2), 9)) == 2
         assert len(take(Journal(tmp_path).read(follow=True, end=soon), 9)) == 3
         following = waiting.Thread(lambda: list(Journal(tmp_path).read(follow=True, start=4, end=5)))

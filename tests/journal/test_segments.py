@@ -14,6 +14,8 @@ import scripts
 import waiting
 from oz.journal import Journal, Record, Writer
 
+pytestmark = pytest.mark.timeout(180)
+
 
 def names(directory, pattern="*.arrow*"):
     return sorted(path.name for path in directory.glob(pattern))

@@ -16,7 +16,7 @@ COUNT = 50_000
 
 
 def until(condition):
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.005)
@@ -35,7 +35,7 @@ def main(directory):
         stats = recorder.stats
         working = threading.Thread(target=recorder.run)
         working.start()
-        pub.wait_for_subscribers(timeout=30)
+        pub.wait_for_subscribers(timeout=60)
         for at in range(COUNT // 2):
             pub.publish("a.1", b"%012d" % at)
         pub.flush()

@@ -14,6 +14,8 @@ from waiting import DEADLINE, Thread, until
 
 COMMAND = "import sys; from oz.cli import main; main(sys.argv[1:], 'oz')"
 
+pytestmark = pytest.mark.timeout(180)
+
 
 @pytest.fixture
 def stage():

@@ -102,7 +102,7 @@ def test_a_goodbye_is_heard_by_the_others(server, make):
 
 
 def test_a_node_that_ends_without_a_goodbye_is_lost(make):
-    with serving(beacon=0.1, expiry=1.0) as server:
+    with serving(beacon=0.1, expiry=4.0) as server:
         stays, dies = nodes = make(server, 2)
         all_enrolled(nodes)
         all_heard(nodes)

@@ -21,6 +21,8 @@ from ports import lasting_endpoint
 HERE = Path(__file__).parent
 FLOOD = HERE / "flooding.py"
 
+pytestmark = pytest.mark.timeout(180)
+
 
 def end_of(directory):
     """How far a journal goes that may not have been begun yet."""
@@ -57,7 +59,7 @@ def test_what_a_publisher_dropped_is_a_gap_between_the_messages_around_it(record
     )
     met(pub)
     real, gate = one.recorder._commit, threading.Event()
-    one.recorder._commit = lambda items: (gate.wait(20), real(items))
+    one.recorder._commit = lambda items: (gate.wait(100), real(items))
     payload = bytes(2000)
     count = 0
     while pub.stats.missed < 1000:
@@ -126,7 +128,7 @@ def test_a_full_disk_is_said_once_and_what_waits_at_the_end_is_an_error(recordin
 
 def test_a_disk_without_room_in_earnest(tmp_path):
     """RLIMIT_FSIZE: segments stop growing at 60 kB, until the limit is lifted."""
-    result = scripts.run(HERE / "limited.py", tmp_path / "recorded")
+    result = scripts.run(HERE / "limited.py", tmp_path / "recorded", timeout=150)
     recorded, lost = map(int, result.split())
     records = list(Journal(tmp_path / "recorded").read(gaps=True))
     assert accounted(records) == (recorded, lost)
@@ -135,6 +137,7 @@ def test_a_disk_without_room_in_earnest(tmp_path):
     assert Journal(tmp_path / "recorded").verify().ok
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])
 def test_a_recorder_that_is_killed_under_traffic_keeps_what_was_durable(tmp_path, filtering):
     """Three times; the journal goes on each time, with a gap in between."""
@@ -145,15 +148,15 @@ def test_a_recorder_that_is_killed_under_traffic_keeps_what_was_durable(tmp_path
         before = 0
         for _ in range(3):
             with scripts.started(*arguments, "--filtering", filtering, "--segment-bytes", "300K") as recorder:
-                waiting.until(lambda past=before + 2000: end_of(directory) > past)
+                waiting.until(lambda past=before + 2000: end_of(directory) > past, 60)
                 durable = Journal(directory).end_offset
                 recorder.send_signal(signal.SIGKILL)
-                recorder.wait(20)
+                recorder.wait(60)
             before = durable
         with scripts.started(*arguments, "--filtering", filtering) as recorder:
-            waiting.until(lambda: end_of(directory) > before + 2000)
+            waiting.until(lambda: end_of(directory) > before + 2000, 60)
             recorder.send_signal(signal.SIGINT)
-            assert recorder.wait(20) == 0
+            assert recorder.wait(60) == 0
         flood.stdin.write("\n")
         flood.stdin.flush()
     journal = Journal(directory)
@@ -165,24 +168,25 @@ def test_a_recorder_that_is_killed_under_traffic_keeps_what_was_durable(tmp_path
     assert journal.verify().ok
 
 
+@pytest.mark.timeout(300)
 def test_a_recorder_that_was_suspended_accounts_for_everything(tmp_path):
     directory = tmp_path / "recorded"
     with scripts.started(FLOOD, "--drop") as flood:
         endpoint = flood.stdout.readline().strip()
         arguments = ("record", "a.>", "--journal", directory, "--connect", endpoint)
         with scripts.started("-m", "oz", *arguments, "--filtering", "publisher") as recorder:
-            waiting.until(lambda: end_of(directory) > 1000)
+            waiting.until(lambda: end_of(directory) > 1000, 60)
             os.kill(recorder.pid, signal.SIGSTOP)
             time.sleep(1.0)  # not to wait for anything: for as long as that it is away
             os.kill(recorder.pid, signal.SIGCONT)
             end = Journal(directory).end_offset
-            waiting.until(lambda: Journal(directory).end_offset > end + 1000)
+            waiting.until(lambda: Journal(directory).end_offset > end + 1000, 60)
             flood.stdin.write("\n")
             flood.stdin.flush()
             count = int(flood.stdout.readline())
-            waiting.until(lambda: sum(accounted(Journal(directory).read(gaps=True))) == count)
+            waiting.until(lambda: sum(accounted(Journal(directory).read(gaps=True))) == count, 60)
             recorder.send_signal(signal.SIGTERM)
-            _, said = recorder.communicate(timeout=20)
+            _, said = recorder.communicate(timeout=60)
     assert recorder.returncode == 0
     got, lost = accounted(Journal(directory).read(gaps=True))
     assert f"recorded {got} messages" in said

@@ -13,6 +13,8 @@ from oz.services.replayer import Control, ReplayStats, replay
 
 SECOND = 10**9
 
+pytestmark = pytest.mark.timeout(180)
+
 
 @pytest.fixture
 def journal(tmp_path):
@@ -81,7 +83,7 @@ def test_pattern_and_bounds_say_what_is_published(journal, listener):
     assert [one.payload for one in received(sub, stats.published)] == [b"6", b"8", b"10", b"12", b"14"]
 
 
-@pytest.mark.parametrize("speed", [1.0, 10.0])
+@pytest.mark.parametrize("speed", [1.0, 10_000.0])
 def test_the_time_between_messages_is_kept_at_any_speed(journal, listener, speed):
     pub, sub = listener
     step = round(0.1 * speed * SECOND)
@@ -91,23 +93,23 @@ def test_the_time_between_messages_is_kept_at_any_speed(journal, listener, speed
     times = [(received(sub, 1), time.monotonic() - began)[1] for _ in range(5)]
     working.outcome()
     assert all(at * 0.1 - 0.02 < passed for at, passed in enumerate(times)), times
-    assert times[4] < 2
+    assert times[4] < waiting.DEADLINE
 
 
 def test_times_that_go_back_are_not_waited_for(journal, listener):
     pub, _ = listener
     found = journal(
-        [Record("a", b"", time_ns) for time_ns in (100 * SECOND, 1, 5 * SECOND, 100 * SECOND + 1)]
+        [Record("a", b"", time_ns) for time_ns in (1000 * SECOND, 1, 500 * SECOND, 1000 * SECOND + 1)]
     )
     began = time.monotonic()
     assert replay(found, pub).published == 4
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 100
 
 
 @pytest.mark.parametrize("speed", [100.0, None])
 def test_a_pause_stops_it_and_what_follows_keeps_its_distance(journal, listener, speed):
     pub, _ = listener
-    found = journal([Record("a", b"%d" % at, at * SECOND) for at in range(3000)])
+    found = journal([Record("a", b"%d" % at, at * SECOND) for at in range(10_000)])
     control, stats = Control(), ReplayStats()
     working = waiting.Thread(lambda: replay(found, pub, speed=speed, control=control, stats=stats))
     control.pause()
@@ -121,13 +123,13 @@ def test_a_pause_stops_it_and_what_follows_keeps_its_distance(journal, listener,
     if speed is not None:
         waiting.until(rests)
         before = stats.published
-        assert before < 3000
+        assert before < 10_000
         control.toggle()
         waiting.until(lambda: stats.published > before + 3)
-        assert stats.published < 1000, "what was missed during the pause is not hurried after"
+        assert stats.published < 5000, "what was missed during the pause is not hurried after"
     control.resume()
     control.stop()
-    assert working.outcome().published <= 3000
+    assert working.outcome().published <= 10_000
 
 
 def test_after_it_was_held_up_the_rest_is_put_off_and_not_hurried(journal, listener, monkeypatch):
@@ -135,28 +137,27 @@ def test_after_it_was_held_up_the_rest_is_put_off_and_not_hurried(journal, liste
     found = journal([Record("a", b"%d" % at, at * SECOND) for at in range(100)])
     held = threading.Event()
     monkeypatch.setattr(
-        "oz.services.replayer._publish", lambda *_, **__: held.is_set() or (held.set(), time.sleep(1.2))
+        "oz.services.replayer._publish", lambda *_, **__: held.is_set() or (held.set(), time.sleep(3))
     )
-    control = Control()
-    times = []
-    working = waiting.Thread(
-        lambda: replay(
-            found, pub, speed=20.0, control=control, on_look=lambda: times.append(time.monotonic())
-        )
-    )
-    waiting.until(lambda: len(times) > 3)
-    control.stop()
-    assert working.outcome().passed < 20, "24 were due when it went on"
+    control, looks = Control(), []
+
+    def look():
+        looks.append(1)
+        if len(looks) > 3:
+            control.stop()
+
+    working = waiting.Thread(lambda: replay(found, pub, speed=20.0, control=control, on_look=look))
+    assert working.outcome().passed < 40, "60 were due when it went on"
 
 
 def test_it_can_be_stopped_and_says_how_far_it_was(journal, listener):
     pub, _ = listener
-    found = journal([Record("a", b"", at * SECOND) for at in range(100)])
+    found = journal([Record("a", b"", at * SECOND) for at in range(10_000)])
     control, stats = Control(), ReplayStats()
     working = waiting.Thread(lambda: replay(found, pub, speed=50.0, control=control, stats=stats))
     waiting.until(lambda: stats.published > 2)
     control.stop()
-    assert 2 < working.outcome().passed < 100
+    assert 2 < working.outcome().passed < 10_000
 
 
 class Doing:
