@@ -53,7 +53,7 @@ class Thread(threading.Thread):
         try:
             with open(f"/proc/self/task/{self.native_id}/stat") as stat:
                 return stat.read().rpartition(")")[2].split()[0] == "S"
-        except FileNotFoundError:
+        except OSError:
             return sys.platform != "linux"
 
     def outcome(self, timeout=DEADLINE):
