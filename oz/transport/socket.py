@@ -244,13 +244,19 @@ class BaseSocket(zmq.Socket[Any]):
                 self._group.release()
         return self._own_context
 
-    def _end_context(self, timeout: float) -> None:
-        end_context(self.context, timeout)
+    def _end_context(self, timeout: float, closed_at: float | None = None) -> None:
+        end_context(self.context, timeout, closed_at)
 
 
-def end_context(context: zmq.Context[Any], timeout: float) -> None:
-    """Wait until all is sent or the linger is over: ending the context is the only way to know."""
-    started = time.monotonic()
+def end_context(context: zmq.Context[Any], timeout: float, closed_at: float | None = None) -> None:
+    """Wait until all is sent or the linger is over: ending the context is the only way to know.
+
+    Args:
+        context: its sockets are closed, or it closes them.
+        timeout: seconds of linger that are left.
+        closed_at: when closing began, by the monotonic clock; None is now.
+    """
+    started = time.monotonic() if closed_at is None else closed_at
     if sys.is_finalizing():
         # Python 3.11 would wait for ever for a thread to start, and later ones start none.
         context.destroy()
@@ -266,6 +272,7 @@ def end_context(context: zmq.Context[Any], timeout: float) -> None:
         return
     ending.join(timeout + _PATIENCE if timeout < _LONGEST_JOIN else None)
     if ending.is_alive():
-        _log.warning("closed, but ZeroMQ has not ended its context %g s after its time", _PATIENCE)
+        text = "closed, but ZeroMQ has not ended its context %g s after its time; messages may be unsent"
+        _log.warning(text, _PATIENCE)
     elif 0 < timeout <= time.monotonic() - started:
         _log.warning("closed after %g s with messages still unsent", timeout)
