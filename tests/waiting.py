@@ -4,7 +4,8 @@ import sys
 import threading
 import time
 
-DEADLINE = 20.0
+DEADLINE = 40.0
+"""Seconds. It only ends what hangs: a machine that has much else to do may take long."""
 
 
 def until(condition, timeout=DEADLINE):

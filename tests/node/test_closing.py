@@ -179,7 +179,7 @@ node.publish("b", 1)
         "",
         "del node",
         "import threading; threading.Thread(target=lambda: node.publish('b')).start()",
-        "import time; node.subscribe('c', handler=lambda _: time.sleep(30)); node.publish('c'); node.flush()",
+        "import time; node.subscribe('c', handler=lambda _: time.sleep(99)); node.publish('c'); node.flush()",
         "sys.exit()",
     ],
 )
