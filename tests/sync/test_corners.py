@@ -36,6 +36,20 @@ def has_ended(socket):
     return False
 
 
+class ClosesMeanwhile(oz.Publisher):
+    """A publisher that another thread closes between a look for subscribers and the wait for more."""
+
+    def _enough(self, wanted, subject):
+        enough = super()._enough(wanted, subject)
+        Thread(self.close).outcome()
+        return enough
+
+
+def test_who_waits_for_subscribers_while_another_thread_closes_is_told_so():
+    with pytest.raises(oz.ClosedError):
+        ClosesMeanwhile(LOOPBACK).wait_for_subscribers(timeout=DEADLINE)
+
+
 @pytest.mark.parametrize("kind", [oz.Subscriber, oz.Publisher, oz.asyncio.Subscriber, oz.asyncio.Publisher])
 def test_a_socket_closes_after_its_context_was_ended(kind):
     context = zmq.Context()
