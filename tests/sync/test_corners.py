@@ -36,6 +36,28 @@ def has_ended(socket):
     return False
 
 
+@pytest.mark.parametrize("linger", [None, 700])
+def test_no_listener_lingers_for_peers_that_have_left(monkeypatch, linger):
+    """It would hold up the end of the context when one leaves just as the socket closes, 3 times in 400."""
+    seen = []
+
+    def bind(self, addr, original=zmq.Socket.bind):
+        seen.append(self.getsockopt(zmq.LINGER))
+        return original(self, addr)
+
+    monkeypatch.setattr(zmq.Socket, "bind", bind)
+    with oz.Publisher() as pub, oz.Subscriber() as sub:
+        for one in (pub, sub):
+            if linger is not None:
+                one.setsockopt(zmq.LINGER, linger)
+            before = one.getsockopt(zmq.LINGER)
+            one.bind(LOOPBACK)
+            with pytest.raises(zmq.ZMQError):
+                one.bind(one.endpoint.replace("127.0.0.1", "192.0.2.1"))
+            assert one.getsockopt(zmq.LINGER) == before != 0
+    assert seen == [0] * 4
+
+
 class ClosesMeanwhile(oz.Publisher):
     """A publisher that another thread closes between a look for subscribers and the wait for more."""
 
