@@ -178,7 +178,7 @@ class Publisher(PublisherBase):
         In the child of a fork it does nothing.
         """
         if self._ticker is not None and not self._guard.is_foreign:
-            self._ticker.stop()
+            self._ticker.stop(waits=not self._guard.is_mine)
         closed_at = time.monotonic()
         if self._close_socket(linger, timeout):
             seconds = timeout if timeout is not None else CLOSE_TIMEOUT
