@@ -31,7 +31,9 @@ def server_process():
         manager = started("-c", SERVER, endpoint)
         process = manager.__enter__()
         running.append(manager)
-        assert process.stdout.readline() == "ready\n"
+        if process.stdout.readline() != "ready\n":
+            process.kill()
+            raise AssertionError(process.communicate()[1])
         return process
 
     yield start
