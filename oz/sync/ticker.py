@@ -62,7 +62,7 @@ class Ticker:
         with suppress(OSError):
             self._ringer.send(b"!")
 
-    def stop(self, *, waits: bool) -> None:
+    def stop(self, *, waits: bool = True) -> None:
         """End the thread.
 
         Args:
