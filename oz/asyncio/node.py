@@ -315,10 +315,10 @@ class Node(Requesting):
         self._sub.close(0, timeout=0 if drain else None)
         for dealer in self._servers.values():
             dealer.close(500)
+        closed_at = time.monotonic()
         for publisher in self._publishers():
             await publisher.close(timeout=max(0.0, ends - time.monotonic()))
-        left = max(0.0, ends - time.monotonic())
-        await in_thread(lambda: self._end_context(left))
+        await in_thread(lambda: self._end_context(max(0.0, ends - closed_at), closed_at))
 
     async def _drain(self, ends: float) -> None:
         with suppress(ClosedError, Timeout):

@@ -234,9 +234,10 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         await finish()
 
     def _finish(self, linger: int | None, timeout: float | None, ends_at: float) -> Closing:
+        closed_at = time.monotonic()
         if not self._close_socket(linger, timeout):
             return Closing()
-        return Closing(partial(self._end_context, max(0.0, ends_at - time.monotonic())))
+        return Closing(partial(self._end_context, max(0.0, ends_at - closed_at), closed_at))
 
     def _send_rest(self, seconds: float) -> None:
         # Within a loop, what there is no room for had its time already.

@@ -53,7 +53,7 @@ class Requesting(NodeBase):
         ends = None if timeout is None else time.monotonic() + timeout
         await self._await_responders(subject, timeout)
         replies: asyncio.Queue[Message] = asyncio.Queue()
-        inbox = self._requests.begin(replies.put_nowait)
+        inbox = self._requests.begin(replies.put_nowait, replies.qsize)
         self._stats.requests += 1
         count = 0
         try:
@@ -73,7 +73,7 @@ class Requesting(NodeBase):
                 count += 1
                 yield reply
         finally:
-            self._requests.end(inbox, replies.qsize())
+            self._requests.end(inbox)
 
     async def _await_responders(self, subject: Any, timeout: float | None) -> None:
         if self._publisher_for(subject).interest(subject):

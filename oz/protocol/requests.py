@@ -10,6 +10,7 @@ from oz.message import Message
 from oz.protocol.distinguished import INBOX
 
 OnReply = Callable[[Message], Any]
+Unread = Callable[[], int]
 
 
 class Requests:
@@ -27,7 +28,7 @@ class Requests:
         self.prefix = f"{INBOX}{uuid.hex()}."
         self.late = 0
         self._numbers = count(1)
-        self._waiting: dict[str, OnReply] = {}
+        self._waiting: dict[str, tuple[OnReply, Unread]] = {}
 
     def __len__(self) -> int:
         """Count those that wait."""
@@ -38,33 +39,43 @@ class Requests:
         """The one standing subscription, in the nats dialect."""
         return f"{self.prefix}*"
 
-    def begin(self, on_reply: OnReply) -> str:
+    def begin(self, on_reply: OnReply, unread: Unread) -> str:
         """Begin to wait; gives the subject to answer on.
 
         Args:
             on_reply: called with each reply until `end`, wherever messages are received.
+            unread: called at the end, takes out the replies that nobody has read, and counts them.
         """
         inbox = f"{self.prefix}{next(self._numbers)}"
-        self._waiting[inbox] = on_reply
+        self._waiting[inbox] = on_reply, unread
         return inbox
 
-    def end(self, inbox: str, unread: int = 0) -> None:
-        """Stop waiting: what still comes is late.
+    def end(self, inbox: str) -> None:
+        """Stop waiting: what was not read, and what still comes, is late.
 
         Args:
             inbox: what `begin` gave.
-            unread: replies that have come, and that nobody waits for either.
         """
-        self.late += unread
-        self._waiting.pop(inbox, None)
+        ended = self._waiting.pop(inbox, None)
+        if ended is not None:
+            self._count_late(ended[1]())
 
     def take(self, message: Message) -> None:
         """Give a reply to whoever waits for it."""
-        on_reply = self._waiting.get(str(message.subject))
-        if on_reply is None:
-            self.late += 1
-        else:
-            on_reply(message)
+        inbox = str(message.subject)
+        waiting = self._waiting.get(inbox)
+        if waiting is None:
+            self._count_late(1)
+            return
+        on_reply, unread = waiting
+        on_reply(message)
+        if inbox not in self._waiting:
+            # Another thread has ended it meanwhile, and may have counted before this one came.
+            self._count_late(unread())
+
+    def _count_late(self, count: int) -> None:
+        # In one step, with no call in between: threads do it at the same time.
+        self.late += count
 
 
 def owner(inbox: str | bytes) -> bytes | None:

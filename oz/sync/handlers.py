@@ -52,6 +52,8 @@ class Handlers(HandlersBase):
         self._leaving = self._started = 0
         self._line: SimpleQueue[Work | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
+        # Those that have nothing more to do than to end.
+        self._last: set[threading.Thread] = set()
         self._ended = threading.Condition(self._guard)  # type: ignore[arg-type]
 
     def is_worker(self, one: object) -> bool:
@@ -96,6 +98,7 @@ class Handlers(HandlersBase):
             for _ in range(len(self._threads) - self._leaving):
                 self._dismiss()
             threads = set(self._threads)
+            over = set(self._last)
         self._wake_all()
         ends = None if timeout is None else monotonic() + timeout
         with self.stand_still() as is_worker, self._ended:
@@ -104,8 +107,7 @@ class Handlers(HandlersBase):
                 if left == 0:
                     return False
                 self._ended.wait(left)
-        for thread in threads - self._threads:
-            # It has nothing more to do than to end.
+        for thread in over | (threads - self._threads):
             thread.join(_left(ends))
         return True
 
@@ -190,7 +192,9 @@ class Handlers(HandlersBase):
                 self.free += 1
         with self._ended:
             self._leaving -= 1
-            self._threads.discard(threading.current_thread())
+            me = threading.current_thread()
+            self._threads.discard(me)
+            self._last = {one for one in self._last if one.is_alive()} | {me}
             self._ended.notify_all()
 
     def _forget(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +32,12 @@ from oz.wire.naming import Announcement
 
 OnPeer = Callable[[Announcement, str], Any]
 
+_log = logging.getLogger("oz.node")
+
 _SLICE = 0.05
+
+_LAST_TURN = 5.0
+"""Seconds that the I/O thread has at least to end its turn: nobody may close its sockets under it."""
 
 
 class NodePublisher(NodePublishing, Publisher):
@@ -350,17 +356,24 @@ class Node(Requesting):
         self._closed = True
         with suppress(ClosedError):
             self._io.call(self._take_leave)
-        self._io.stop(max(0.1, ends - time.monotonic()))
+        has_ended = self._io.stop(max(_LAST_TURN, ends - time.monotonic()))
         self._close_queues()
         self._handlers.close(max(0.0, ends - time.monotonic()) if drain else 0)
+        if has_ended:
+            self._close_sockets(ends, drain=drain)
+        else:
+            _log.warning("closed, but the thread of node %s is still busy; its sockets stay open", self.name)
+        self._changed()
+
+    def _close_sockets(self, ends: float, *, drain: bool) -> None:
         # With a drain the goodbye has been said, and answered by those who are there.
         self._sub.close(0, timeout=0 if drain else None)
         for dealer in self._servers.values():
             dealer.close()
+        closed_at = time.monotonic()
         for publisher in self._publishers():
             publisher.close(timeout=max(0.0, ends - time.monotonic()))
-        self._end_context(max(0.0, ends - time.monotonic()))
-        self._changed()
+        self._end_context(max(0.0, ends - closed_at), closed_at)
 
     def _drain(self, ends: float) -> None:
         with suppress(ClosedError, Timeout):

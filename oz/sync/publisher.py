@@ -156,8 +156,13 @@ class Publisher(PublisherBase):
 
         It is edge-triggered: a thread that publishes may take the edge, hence only a slice of time.
         """
+        with self._guard:
+            if self.closed:
+                # By another thread, just now.
+                return
+            descriptor = self.fileno()
         poller = select.poll()
-        poller.register(self.fileno(), select.POLLIN)
+        poller.register(descriptor, select.POLLIN)
         poller.poll(seconds * 1000)
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
@@ -173,7 +178,8 @@ class Publisher(PublisherBase):
         In the child of a fork it does nothing.
         """
         if self._ticker is not None and not self._guard.is_foreign:
-            self._ticker.stop()
+            self._ticker.stop(waits=not self._guard.is_mine)
+        closed_at = time.monotonic()
         if self._close_socket(linger, timeout):
             seconds = timeout if timeout is not None else CLOSE_TIMEOUT
-            self._end_context(seconds if linger is None else linger / 1000)
+            self._end_context(seconds if linger is None else linger / 1000, closed_at)

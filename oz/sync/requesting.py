@@ -6,6 +6,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
 
@@ -86,7 +87,7 @@ class Requesting(NodeBase):
         ends = None if timeout is None else time.monotonic() + timeout
         self._await_responders(subject, timeout)
         replies: SimpleQueue[Message] = SimpleQueue()
-        inbox = self._requests.begin(replies.put)
+        inbox = self._requests.begin(replies.put, partial(_empty, replies))
         self._stats.requests += 1
         try:
             publisher: Any = self._publisher_for(subject)
@@ -124,7 +125,7 @@ class Requesting(NodeBase):
                 count += 1
                 yield reply
         finally:
-            self._requests.end(inbox, replies.qsize())
+            self._requests.end(inbox)
 
     def _await_responders(self, subject: Any, timeout: float | None) -> None:
         if self._publisher_for(subject).interest(subject):
@@ -134,3 +135,13 @@ class Requesting(NodeBase):
             self._wait(lambda: None if self._has_responders(subject) is not None else "peers", timeout)
         if not self._publisher_for(subject).interest(subject):
             raise self._no_responders(subject)
+
+
+def _empty(replies: SimpleQueue[Message]) -> int:
+    """Take out what is there; tell how much it was."""
+    count = 0
+    with suppress(Empty):
+        while True:
+            replies.get_nowait()
+            count += 1
+    return count

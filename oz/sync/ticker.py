@@ -62,14 +62,18 @@ class Ticker:
         with suppress(OSError):
             self._ringer.send(b"!")
 
-    def stop(self) -> None:
-        """End the thread, and wait for that."""
+    def stop(self, *, waits: bool = True) -> None:
+        """End the thread.
+
+        Args:
+            waits: wait for that; False for whoever has the publisher's guard, which the thread may wait for.
+        """
         if self._is_stopped:
             return
         self._is_stopped = True
         self._stop.set()
         self.wake()
-        if threading.current_thread() is not self._thread:
+        if waits and threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self, descriptor: int) -> None:

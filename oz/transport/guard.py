@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
         def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
         def release(self) -> None: ...
+        def _is_owned(self) -> bool: ...
         def __enter__(self) -> bool: ...
         def __exit__(self, *_: object) -> None: ...
 else:
@@ -62,6 +63,12 @@ class Guard(_Lock):
         super().__init__()
         self.when_disowned: Callable[[], None] | None = None
         _guards.add(self)
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread has it: a signal handler may run in the middle of what it guards."""
+        # What threading.Condition asks too.
+        return self._is_owned()
 
     def disown(self) -> None:
         """Refuse everything from now on, and see to it that no short way leads past."""

@@ -104,6 +104,9 @@ class NodeBase(Interested):
         self._tell_peer(peer, kind.removeprefix("peer_"))
 
     def _server_changed(self, endpoint: str, *, is_there: bool) -> None:
+        if self._closed:
+            # It was this node that took its leave.
+            return
         if is_there:
             self._advise(advise("nameserver_found", f"the name server at {endpoint} answers", about=endpoint))
         else:
@@ -255,10 +258,10 @@ class NodeBase(Interested):
     def _publishers(self) -> list[Any]:
         return [one for one in (self._wide, self._near) if one is not None]
 
-    def _end_context(self, timeout: float) -> None:
+    def _end_context(self, timeout: float, closed_at: float) -> None:
         if self._nearby is not None:
             self._nearby.remove()
-        end_context(self._context, timeout)
+        end_context(self._context, timeout, closed_at)
 
     def _count_stats(self) -> NodeStats:
         """Count what its parts count."""

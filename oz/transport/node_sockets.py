@@ -211,6 +211,8 @@ class NodeSubscribing(SubscriberBase):
         """Make one that is not connected yet; see `oz.Subscriber`."""
         super().__init__(filtering="publisher", **options)
         keep_alive(self)
+        # Whom it hangs up on may read no more; closing gives its own time.
+        self.set(zmq.LINGER, 0)
         # A connection begins with all that is asked for at the time, in order, and not with what was when it
         # was first tried; and nothing is held for those who are not there.
         self.set(zmq.IMMEDIATE, 1)

@@ -25,7 +25,8 @@ _log = logging.getLogger("oz.socket")
 HIGH_WATER_MARK = 100_000
 """Messages that may wait on each side for one peer, unless said otherwise; ZeroMQ's own is 1,000."""
 
-_PATIENCE = 1.0
+_PATIENCE = 3.0
+"""Seconds that libzmq's threads have at least to end, on a machine with much else to do."""
 _LONGEST_JOIN = 1e6
 
 CLOSE_TIMEOUT = 5.0
@@ -138,12 +139,28 @@ class BaseSocket(zmq.Socket[Any]):
             zmq.ZMQError: the address is in use, or not one of this host.
         """
         addr = self._admit_endpoint(addr)
-        with self._guard:
+        with self._guard, self._no_linger_of_listeners():
             manager = super().bind(addr)
             last = backend_get(self, zmq.LAST_ENDPOINT)
         self._endpoints.append(last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr)
         self._endpoints_changed()
         return manager
+
+    @contextmanager
+    def _no_linger_of_listeners(self) -> Iterator[None]:
+        """Have what is bound meanwhile not wait for peers that are gone.
+
+        A listener copies LINGER when it is made, and goes by its copy for a peer that leaves by itself. One
+        that does so just as the socket closes then held up the end of the context for all that time, which
+        is for ever unless LINGER was set: nobody reads what is still queued for it. What closing waits for
+        is LINGER at that time. Seen with libzmq 4.3.5; see own_t::process_term_req there.
+        """
+        linger = backend_get(self, zmq.LINGER)
+        backend_set(self, zmq.LINGER, 0)
+        try:
+            yield
+        finally:
+            backend_set(self, zmq.LINGER, linger)
 
     def connect(self, addr: str) -> Any:
         """Connect to an endpoint, as `zmq.Socket.connect` does; the peer may come later.
@@ -244,18 +261,24 @@ class BaseSocket(zmq.Socket[Any]):
                 self._group.release()
         return self._own_context
 
-    def _end_context(self, timeout: float) -> None:
-        end_context(self.context, timeout)
+    def _end_context(self, timeout: float, closed_at: float | None = None) -> None:
+        end_context(self.context, timeout, closed_at)
 
 
-def end_context(context: zmq.Context[Any], timeout: float) -> None:
-    """Wait until all is sent or the linger is over: ending the context is the only way to know."""
-    started = time.monotonic()
+def end_context(context: zmq.Context[Any], timeout: float, closed_at: float | None = None) -> None:
+    """Wait until all is sent or the linger is over: ending the context is the only way to know.
+
+    Args:
+        context: its sockets are closed, or it closes them.
+        timeout: seconds of linger that are left.
+        closed_at: when closing began, by the monotonic clock; None is now.
+    """
+    started = time.monotonic() if closed_at is None else closed_at
     if sys.is_finalizing():
         # Python 3.11 would wait for ever for a thread to start, and later ones start none.
         context.destroy()
         return
-    # In a thread: libzmq can wait there for ever when a peer has left in the wrong moment. It also closes
+    # In a thread: term() takes no timeout, and whatever libzmq waits for, closing has an end. It also closes
     # a monitor that was left open, for which term() would wait for ever.
     ending = threading.Thread(target=context.destroy, name="oz-ending", daemon=True)
     try:
@@ -266,6 +289,7 @@ def end_context(context: zmq.Context[Any], timeout: float) -> None:
         return
     ending.join(timeout + _PATIENCE if timeout < _LONGEST_JOIN else None)
     if ending.is_alive():
-        _log.warning("closed, but ZeroMQ has not ended its context %g s after its time", _PATIENCE)
+        text = "closed, but ZeroMQ has not ended its context %g s after its time; messages may be unsent"
+        _log.warning(text, _PATIENCE)
     elif 0 < timeout <= time.monotonic() - started:
         _log.warning("closed after %g s with messages still unsent", timeout)

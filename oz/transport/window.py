@@ -151,11 +151,12 @@ class Window:
 
     def _send(self, socket: Any) -> None:
         messages = self.messages
-        length = min(len(messages), _MOST)
+        # Counted only now: a signal handler that closes has sent what there was.
+        taken = messages[:_MOST]
+        length = len(taken)
         if not length:
             return
         with self._counting():
-            taken = messages[:length]
             del messages[:length]
             self._stats.sent += length // STEP - self._counted
             self._counted = 0

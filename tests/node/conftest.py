@@ -42,7 +42,7 @@ def make(place):
     with ExitStack() as stack:
 
         def make(name=None, *, kind=oz.Node, **options):
-            node = kind(name, **{"directory": place, **options})
+            node = kind(name, **{"directory": place, "join_timeout": DEADLINE, **options})
             stack.callback(node.close, timeout=1.0)
             return node
 
@@ -55,7 +55,8 @@ def spawn(place):
     with ExitStack() as stack:
 
         def spawn(name, *words, **options):
-            process = Process(stack.enter_context(started(PEER, name, repr({"directory": place, **options}))))
+            options = {"directory": place, "join_timeout": DEADLINE, **options}
+            process = Process(stack.enter_context(started(PEER, name, repr(options))))
             process.ask("ready")
             for word in words:
                 process.ask(word)

@@ -25,7 +25,7 @@ def main(name, options):
 
 
 def ready(node, got):
-    node.wait_ready(20)
+    node.wait_ready(60)
     return "ready"
 
 
@@ -52,7 +52,7 @@ def publish(node, got, subject, count):
 
 def ask(node, got, subject):
     try:
-        return node.request(subject, timeout=10.0).payload
+        return node.request(subject, timeout=60.0).payload
     except oz.OzError as error:
         return type(error).__name__
 

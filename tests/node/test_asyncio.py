@@ -9,9 +9,13 @@ import pytest
 
 import oz
 import oz.asyncio
+import waiting
 from waiting import DEADLINE
 
 Node = oz.asyncio.Node
+
+LONG_ENOUGH = 3.0
+"""Seconds in which answers come, also on a machine that has others to serve."""
 
 
 async def until(condition, timeout=DEADLINE):
@@ -33,7 +37,8 @@ def run(main):
     """Run it; nothing is left of it."""
     threads = threading.active_count()
     asyncio.run(asyncio.wait_for(main(), 50))
-    assert threading.active_count() <= threads
+    # ZeroMQ may take longer to end its context than a close that has little time waits for.
+    waiting.until(lambda: threading.active_count() <= threads)
 
 
 def test_nodes_of_a_loop_and_of_threads_speak_with_each_other(make, place):
@@ -74,7 +79,7 @@ def test_request_many_and_late_replies(place):
             got = [one.payload async for one in a.request_many("svc", timeout=DEADLINE, limit=2)]
             assert got == [0, 1]
             await until(lambda: a.stats.late_replies == 1)
-            assert [one.payload async for one in a.request_many("svc", timeout=0.3)] == [0, 1, 2]
+            assert [one.payload async for one in a.request_many("svc", timeout=LONG_ENOUGH)] == [0, 1, 2]
             assert not len(a._requests)
 
     run(main)
@@ -215,7 +220,7 @@ def test_a_node_whose_tasks_are_cancelled_closes_in_time(place):
             await asyncio.sleep(0)
             began = time.monotonic()
             await node.close(timeout=1.0)
-            assert time.monotonic() - began < 4
+            assert time.monotonic() - began < DEADLINE
 
     run(main)
 

@@ -13,8 +13,8 @@ import oz
 from scripts import finished, started
 from waiting import DEADLINE, Thread, until
 
-SLACK = 3.0
-"""Seconds by which a close may be late on a busy machine; it may never take for ever."""
+SLACK = 15.0
+"""Seconds by which a close may be late on a busy machine; less than any handler here would hold it up."""
 
 
 def timed(work):
@@ -167,7 +167,7 @@ EXITS = """
 import sys, oz
 node = oz.Node("node", directory=sys.argv[1])
 node.subscribe("a", handler=print)
-node.wait_ready(10)
+node.wait_ready(60)
 node.publish("b", 1)
 {end}
 """
@@ -179,7 +179,7 @@ node.publish("b", 1)
         "",
         "del node",
         "import threading; threading.Thread(target=lambda: node.publish('b')).start()",
-        "import time; node.subscribe('c', handler=lambda _: time.sleep(30)); node.publish('c'); node.flush()",
+        "import time; node.subscribe('c', handler=lambda _: time.sleep(99)); node.publish('c'); node.flush()",
         "sys.exit()",
     ],
 )
@@ -201,7 +201,7 @@ def test_an_error_at_the_start_leaves_nothing(place):
     ):
         with pytest.raises((oz.OzError, ValueError, TypeError, OSError, zmq.ZMQError)):
             oz.Node("node", directory=place, **options)
-    until(lambda: threading.active_count() == before[0])
+    until(lambda: threading.active_count() <= before[0])
     until(lambda: len(os.listdir("/proc/self/fd")) <= before[1])
     assert not os.path.exists(place) or os.listdir(place) == []
 

@@ -85,7 +85,8 @@ def test_a_handler_that_takes_longer_still_handles_what_has_come(make, met, gath
     for number in range(20):
         one.publish("a", number)
     one.flush()
-    until(lambda: subscription.waiting)
+    # All have come, and the first is being handled.
+    until(lambda: subscription.waiting == 19)
     assert not subscription.drain(timeout=0.1)
     assert not subscription.active
     go.set()
@@ -97,10 +98,12 @@ def test_a_handler_that_takes_longer_still_handles_what_has_come(make, met, gath
 
 def test_a_handler_may_drain_its_own_subscription(make, gathered):
     node, got, answers = make("node"), gathered(), []
+    sent = threading.Event()
 
     def handle(message):
         got(message)
         if len(got) == 3:
+            sent.wait(DEADLINE)
             answers.append(subscription.drain(timeout=DEADLINE))
 
     subscription = node.subscribe("a", handler=handle)
@@ -108,6 +111,7 @@ def test_a_handler_may_drain_its_own_subscription(make, gathered):
     for number in range(100):
         node.publish("a", number)
     node.flush()
+    sent.set()
     got.wait(100)
     # What stood behind the message whose handler asked was not handled yet.
     assert len(answers) == 1

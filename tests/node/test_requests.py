@@ -10,6 +10,9 @@ import oz
 import oz.asyncio
 from waiting import DEADLINE, Thread, until
 
+LONG_ENOUGH = 3.0
+"""Seconds in which answers come, also on a machine that has others to serve."""
+
 
 @pytest.fixture
 def pair(make, met):
@@ -104,8 +107,8 @@ def test_request_many_ends_with_the_time(pair):
     asks, answers = pair
     serve(answers, "svc", lambda message: (message.reply(1), message.reply(2)))
     began = time.monotonic()
-    assert [reply.payload for reply in asks.request_many("svc", timeout=0.5)] == [1, 2]
-    assert time.monotonic() - began >= 0.4
+    assert [reply.payload for reply in asks.request_many("svc", timeout=LONG_ENOUGH)] == [1, 2]
+    assert time.monotonic() - began >= LONG_ENOUGH - 0.1
 
 
 def test_a_second_reply_to_a_plain_request_is_late(pair):
@@ -133,7 +136,7 @@ def test_one_of_a_group_answers(make, met):
     met(*nodes)
     names = [asks.request("svc", timeout=DEADLINE).payload for _ in range(30)]
     assert set(names) == {"n1", "n2", "n3"}
-    assert len(list(asks.request_many("svc", timeout=0.3))) == 1
+    assert len(list(asks.request_many("svc", timeout=LONG_ENOUGH))) == 1
 
 
 def test_what_is_no_request_cannot_be_answered(pair):
@@ -201,17 +204,18 @@ def test_a_requester_that_has_only_just_joined_gets_its_answer(make, spawn):
 
 def test_a_requester_that_leaves_meanwhile_harms_nobody(make, met):
     asks, answers, other = make("asks"), make("answers"), make("other")
-    go = threading.Event()
+    go, begun = threading.Event(), threading.Event()
 
     def answer(message):
         if message.payload == "slow":
+            begun.set()
             go.wait(DEADLINE)
         message.reply(message.payload)
 
     answers.subscribe("svc", handler=answer)
     met(asks, answers, other)
     asking = Thread(lambda: asks.request("svc", "slow", timeout=DEADLINE))
-    until(lambda: answers.stats.received)
+    assert begun.wait(DEADLINE)
     asks.close(timeout=1.0)
     with pytest.raises(oz.ClosedError):
         asking.outcome()

@@ -18,7 +18,7 @@ PROCESSES, EACH = 3, 10
 CROWD = textwrap.dedent("""
     import sys, oz
     nameserver, directory, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    nodes = [oz.Node(nameserver=nameserver, directory=directory, join_timeout=30.0) for _ in range(count)]
+    nodes = [oz.Node(nameserver=nameserver, directory=directory, join_timeout=90.0) for _ in range(count)]
     for node in nodes:
         node.subscribe("a.>", handler=lambda _: None)
     print("ready", flush=True)

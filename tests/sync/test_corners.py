@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import multiprocessing
 import pickle
+import random
+import signal
 import threading
 import weakref
 
@@ -34,6 +37,75 @@ def has_ended(socket):
     except zmq.ContextTerminated:
         return True
     return False
+
+
+@pytest.mark.parametrize("linger", [None, 700])
+def test_no_listener_lingers_for_peers_that_have_left(monkeypatch, linger):
+    """It would hold up the end of the context when one leaves just as the socket closes, 3 times in 400."""
+    seen = []
+
+    def bind(self, addr, original=zmq.Socket.bind):
+        seen.append(self.getsockopt(zmq.LINGER))
+        return original(self, addr)
+
+    monkeypatch.setattr(zmq.Socket, "bind", bind)
+    with oz.Publisher() as pub, oz.Subscriber() as sub:
+        for one in (pub, sub):
+            if linger is not None:
+                one.setsockopt(zmq.LINGER, linger)
+            before = one.getsockopt(zmq.LINGER)
+            one.bind(LOOPBACK)
+            with pytest.raises(zmq.ZMQError):
+                one.bind(one.endpoint.replace("127.0.0.1", "192.0.2.1"))
+            assert one.getsockopt(zmq.LINGER) == before != 0
+    assert seen == [0] * 4
+
+
+def test_a_signal_handler_may_close_the_publisher_that_publishes():
+    """Also in the middle of sending."""
+    rng = random.Random(1)
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        for _ in range(20):
+            pub = oz.Publisher(LOOPBACK)
+            with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
+                sub.subscribe("a.b")
+                sub.wait_ready(timeout=DEADLINE)
+                signal.signal(signal.SIGALRM, lambda *_, pub=pub: pub.close(0))
+                signal.setitimer(signal.ITIMER_REAL, rng.uniform(0.001, 0.02))
+                with pytest.raises(oz.ClosedError):
+                    pub.publish_many(("a.b", b"x" * 100) for _ in itertools.count())
+                sub.close(timeout=0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_closing_in_the_middle_of_publishing_does_not_wait_for_the_publishers_thread():
+    """As a signal handler does: the thread may wait for what is held in the middle."""
+    pub = oz.Publisher(LOOPBACK)
+
+    def close():
+        with pub._guard:
+            pub._ticker.wake()
+            until(lambda: pub._ticker.is_awake)
+            pub.close(0)
+
+    Thread(close).outcome()
+
+
+class ClosesMeanwhile(oz.Publisher):
+    """A publisher that another thread closes between a look for subscribers and the wait for more."""
+
+    def _enough(self, wanted, subject):
+        enough = super()._enough(wanted, subject)
+        Thread(self.close).outcome()
+        return enough
+
+
+def test_who_waits_for_subscribers_while_another_thread_closes_is_told_so():
+    with pytest.raises(oz.ClosedError):
+        ClosesMeanwhile(LOOPBACK).wait_for_subscribers(timeout=DEADLINE)
 
 
 @pytest.mark.parametrize("kind", [oz.Subscriber, oz.Publisher, oz.asyncio.Subscriber, oz.asyncio.Publisher])

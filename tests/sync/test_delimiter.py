@@ -8,8 +8,8 @@ import pytest
 import zmq
 
 import oz
+from waiting import DEADLINE
 
-DEADLINE = 10
 LOOPBACK = "tcp://127.0.0.1:*"
 
 

@@ -89,7 +89,7 @@ def test_a_timeout_is_in_milliseconds_and_unwanted_messages_do_not_shorten_it(pa
         two.pub.publish("a.b.d", b"x")
     started = time.monotonic()
     assert poller.poll(300) == []
-    assert 0.29 < time.monotonic() - started < 10
+    assert 0.29 < time.monotonic() - started < DEADLINE
 
 
 @pytest.mark.parametrize("timeout", [None, -1])

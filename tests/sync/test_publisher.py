@@ -300,7 +300,7 @@ def test_a_stalled_subscriber_holds_up_closing_no_longer_than_the_timeout(stalle
     caplog.set_level(logging.WARNING, "oz.socket")
     started = time.monotonic()
     pub.close(timeout=0.5)
-    assert 0.4 < time.monotonic() - started < DEADLINE / 2
+    assert 0.4 < time.monotonic() - started < DEADLINE
     assert "unsent" in caplog.text
 
 
@@ -308,10 +308,10 @@ def test_closing_without_subscribers_is_quick_and_may_be_repeated():
     pub = oz.Publisher("tcp://127.0.0.1:*")
     pub.publish("a", b"x")
     started = time.monotonic()
-    pub.close()
+    pub.close(timeout=2 * DEADLINE)
     pub.close()
     pub.close(0)
-    assert time.monotonic() - started < 4
+    assert time.monotonic() - started < DEADLINE
     assert pub.closed
 
 
@@ -345,7 +345,7 @@ def test_use_after_close_is_a_clear_error():
 def test_a_monitor_left_open_does_not_hold_up_closing(context, own_context):
     pub = oz.Publisher("tcp://127.0.0.1:*", context=None if own_context else context)
     monitor = pub.get_monitor_socket()
-    Thread(pub.close).outcome(10)
+    Thread(pub.close).outcome()
     monitor.close(0)
 
 
@@ -488,7 +488,7 @@ import oz
 with oz.Publisher("tcp://127.0.0.1:*", on_full="block", high_water_mark=2) as pub:
     with oz.Subscriber(pub.endpoint, high_water_mark=2) as sub:
         sub.subscribe("a")
-        pub.wait_for_subscribers(timeout=20)
+        pub.wait_for_subscribers(timeout=60)
         try:
             print("ready", flush=True)
             WAIT

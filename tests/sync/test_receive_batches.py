@@ -7,6 +7,7 @@ import zmq
 
 import oz
 from oz.message import Message, MessageBatch, PlainBatch
+from waiting import DEADLINE
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def take(sub, count):
     """Receive until so many messages have come."""
     taken = []
     while sum(len(one) if isinstance(one, MessageBatch) else 1 for one in taken) < count:
-        taken += sub.receive_batches(timeout=10)
+        taken += sub.receive_batches(timeout=DEADLINE)
     return taken
 
 
@@ -36,7 +37,7 @@ def expanded(taken):
 def test_a_batch_comes_as_columns_that_say_what_its_messages_would(pair):
     pub, sub = pair
     subscription = sub.subscribe("md.>")
-    sub.wait_ready(10)
+    sub.wait_ready(DEADLINE)
     with pub.batch():
         for number in range(100):
             pub.publish(f"md.{number % 7}", b"%d" % number)
@@ -56,7 +57,7 @@ def test_a_batch_comes_as_columns_that_say_what_its_messages_would(pair):
 def test_messages_with_headers_come_one_by_one_and_in_their_place(pair):
     pub, sub = pair
     sub.subscribe("a")
-    sub.wait_ready(10)
+    sub.wait_ready(DEADLINE)
     for number in range(30):
         pub.publish("a", b"%d" % number, headers={"n": number} if number == 15 else None)
         pub.flush()
@@ -70,7 +71,7 @@ def test_a_subscription_with_a_handler_keeps_getting_single_messages(pair):
     handled = []
     sub.subscribe("a", handler=handled.append)
     sub.subscribe("b")
-    sub.wait_ready(10)
+    sub.wait_ready(DEADLINE)
     with pub.batch():
         pub.publish("a", b"1")
         pub.publish("b", b"2")
@@ -82,25 +83,25 @@ def test_a_subscription_with_a_handler_keeps_getting_single_messages(pair):
 def test_receive_gives_messages_again_afterwards(pair):
     pub, sub = pair
     sub.subscribe("a")
-    sub.wait_ready(10)
+    sub.wait_ready(DEADLINE)
     for number in range(2):
         with pub.batch():
             pub.publish("a", b"x")
             pub.publish("a", b"y")
         if number == 0:
             assert isinstance(take(sub, 2)[0], MessageBatch)
-    assert [sub.receive(10).payload, sub.receive(10).payload] == [b"x", b"y"]
+    assert [sub.receive(DEADLINE).payload, sub.receive(DEADLINE).payload] == [b"x", b"y"]
 
 
 def test_the_limit_is_of_messages(pair):
     pub, sub = pair
     sub.subscribe("a")
-    sub.wait_ready(10)
+    sub.wait_ready(DEADLINE)
     for number in range(3):
         with pub.batch():
             pub.publish("a", b"%d" % number)
             pub.publish("a", b"%d" % number)
-    first = sub.receive_batches(1, timeout=10)
+    first = sub.receive_batches(1, timeout=DEADLINE)
     assert [one.payload for one in expanded(first)] == [b"0", b"0"]
     assert [one.payload for one in expanded(take(sub, 4))] == [b"1", b"1", b"2", b"2"]
 
@@ -118,7 +119,7 @@ def plain(context):
 def met(pub, count):
     """Wait until so many subscriptions have arrived at a plain socket."""
     for _ in range(count):
-        assert pub.poll(10_000)
+        assert pub.poll(1000 * DEADLINE)
         pub.recv()
 
 
@@ -126,7 +127,7 @@ def received(sub, count):
     """Receive so many messages, and what they came in."""
     taken, rows = [], 0
     while rows < count:
-        some = sub.receive_batches(timeout=10)
+        some = sub.receive_batches(timeout=DEADLINE)
         rows += sum(len(one) if isinstance(one, PlainBatch) else 1 for one in some)
         taken += some
     messages = [
@@ -176,11 +177,11 @@ def test_of_a_plain_publisher_no_more_is_taken_than_the_limit(plain):
     met(pub, 1)
     for at in range(5):
         pub.send_multipart([b"a", b"%d" % at])
-    first = sub.receive(10)
+    first = sub.receive(DEADLINE)
     assert first.payload == b"0"
     taken = []
     while len(taken) < 4:
-        [batch] = sub.receive_batches(2, timeout=10)
+        [batch] = sub.receive_batches(2, timeout=DEADLINE)
         assert len(batch) <= 2
         taken += batch.payloads
     assert taken == [b"1", b"2", b"3", b"4"]
@@ -196,12 +197,12 @@ def test_plain_messages_to_which_something_is_to_be_done_come_one_by_one(context
     ):
         sub.subscribe("a", **options)
         sub.subscribe("b")
-        pub.wait_for_subscribers(2, timeout=10)
+        pub.wait_for_subscribers(2, timeout=DEADLINE)
         for subject in "aab":
             pub.publish(subject, 7)
         messages = []
         while not messages or messages[-1].subject != "b":
-            messages += sub.receive_batches(timeout=10)
+            messages += sub.receive_batches(timeout=DEADLINE)
         assert {type(message) for message in messages} == {Message}
         assert [message.subject for message in messages] == (["b"] if what == "handler" else ["a", "a", "b"])
         assert messages[-1].payload == (7 if what == "codec" else b"\x07")

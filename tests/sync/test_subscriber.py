@@ -125,7 +125,7 @@ def test_a_hostile_pattern_costs_one_counted_drop_and_no_stall(pair, caplog):
     started = time.monotonic()
     got = [two.sub.receive(timeout=DEADLINE).subject for _ in range(2_999)]
     assert got == [f"ok.{number}" for number in range(3_000) if number != 1_000]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < DEADLINE
     assert two.sub.stats.timed_out == 1
     assert "(a|aa)+$" in caplog.text
 
@@ -252,6 +252,7 @@ def test_a_handler_may_subscribe_and_receive_and_end_itself(pair):
     two.pub.wait_for_subscribers(3, timeout=DEADLINE)
     publish_all(two.pub, "a.1", "end")
     two.pub.wait_for_subscribers(1, timeout=DEADLINE)
+    assert two.sub.poll(DEADLINE * 1000)
     with pytest.raises(oz.Timeout):
         two.sub.receive(timeout=0.2)
     assert got == ["end"]
@@ -403,7 +404,7 @@ def test_a_timeout_is_kept_and_zero_does_not_wait(pair):
         started = time.monotonic()
         with pytest.raises(oz.Timeout):
             two.sub.receive(timeout=timeout)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < DEADLINE
 
 
 @pytest.mark.parametrize("is_handled", [False, True])
@@ -429,7 +430,7 @@ def test_a_timeout_is_kept_under_a_flood_of_messages_for_others(pair, is_handled
             started = time.monotonic()
             with pytest.raises(oz.Timeout):
                 wait()
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < DEADLINE
     finally:
         stop.set()
         two.sub.close()
@@ -507,7 +508,7 @@ def test_use_after_close_is_a_clear_error(pair):
 def test_a_monitor_left_open_does_not_hold_up_closing(context, own_context):
     sub = oz.Subscriber("tcp://127.0.0.1:1", context=None if own_context else context)
     monitor = sub.get_monitor_socket()
-    Thread(sub.close).outcome(10)
+    Thread(sub.close).outcome()
     monitor.close(0)
 
 
@@ -515,7 +516,7 @@ def test_closing_does_not_wait_for_a_publisher_that_never_came():
     sub = oz.Subscriber("tcp://127.0.0.1:1")
     for number in range(1_000):
         sub.subscribe(f"a.{number}")
-    Thread(sub.close).outcome(10)
+    Thread(sub.close).outcome()
 
 
 @pytest.mark.parametrize(
@@ -583,7 +584,8 @@ def test_a_signal_handler_may_close_the_subscriber_that_waits(pair):
     two = pair("a")
     before = signal.signal(signal.SIGALRM, lambda *_: two.sub.close())
     try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        # Again and again: Python does not see one that comes just before a wait in C begins.
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
         with pytest.raises(oz.ClosedError):
             two.sub.receive()
     finally:
