@@ -56,14 +56,8 @@ class Draining(SubscriberBase):
         has_parted = await self._unpack_until(lambda: self._has_parted(subscription), deadline)
         if self._streams is None:
             await self._take_what_is_here(deadline)
-        else:
-            await self._deliver_rest(subscription)
-        self._end_part(subscription)
+        await self._end_with_rest(subscription)
         return has_parted
-
-    @staticmethod
-    async def _nothing_to_drain() -> bool:
-        return True
 
     async def _unpack_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
         while not is_done():
@@ -85,12 +79,13 @@ class Draining(SubscriberBase):
         finally:
             self._ready.extendleft(reversed(kept))
 
-    async def _deliver_rest(self, subscription: Subscription) -> None:
+    async def _end_with_rest(self, subscription: Subscription) -> None:
         for message in self._rest_of(subscription):
             if message.route.is_listed and self._still_wanted(message):
                 # Kept before anything is awaited, as in `receive`.
                 self._ready.append(message)
             await self._dispatch(message)
+        self._end_part(subscription)
 
     async def _unpack_some(self, seconds: float) -> None:
         assert isinstance(self._inlet, RoutedInlet)

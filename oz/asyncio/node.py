@@ -261,8 +261,7 @@ class Node(Requesting):
             await self._wait(lambda: self._still_parting(subscription), timeout)
         except Timeout:
             has_all = False
-        await self._sub._deliver_rest(subscription)
-        self._sub._end_part(subscription)
+        await self._sub._end_with_rest(subscription)
         is_handled = await subscription.queue.drain(max(0.0, ends - time.monotonic()))
         self._end_drained(subscription)
         return has_all and is_handled

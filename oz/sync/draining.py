@@ -62,9 +62,7 @@ class Draining(SubscriberBase):
         has_parted = self._unpack_until(lambda: self._has_parted(subscription), deadline)
         if self._streams is None:
             self._take_what_is_here(deadline)
-        else:
-            self._deliver_rest(subscription)
-        self._end_part(subscription)
+        self._end_with_rest(subscription)
         return has_parted
 
     def _unpack_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
@@ -82,11 +80,12 @@ class Draining(SubscriberBase):
             while time.monotonic() < ends:
                 self._ready.append(self._next(_NOBLOCK, ends))
 
-    def _deliver_rest(self, subscription: Subscription) -> None:
-        """Deliver what has come for a subscription; of what has come for others what stands before it."""
+    def _end_with_rest(self, subscription: Subscription) -> None:
+        """Deliver what has come for a subscription, and what stands before that; then end it."""
         for message in self._rest_of(subscription):
             if self._dispatch(message):
                 self._ready.append(message)
+        self._end_part(subscription)
 
     def _unpack_some(self, seconds: float) -> None:
         """Wait so long at most for batches and answers, and take in those that are there."""

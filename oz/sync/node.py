@@ -287,8 +287,7 @@ class Node(Requesting):
             self._wait(lambda: self._still_parting(subscription), timeout)
         except Timeout:
             has_all = False
-        self._call(lambda: self._sub._deliver_rest(subscription))
-        self._call(lambda: self._sub._end_part(subscription))
+        self._call(lambda: self._sub._end_with_rest(subscription))
         is_handled = subscription.queue.drain(max(0.0, ends - time.monotonic()))
         self._call(lambda: self._end_drained(subscription))
         return has_all and is_handled

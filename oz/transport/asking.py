@@ -136,11 +136,6 @@ class Asking(BaseSocket):
         """End a subscription."""
         raise NotImplementedError
 
-    @staticmethod
-    def _nothing_to_drain() -> Any:
-        """Give what draining gives when nothing is to be waited for."""
-        return True
-
     def _drain_one(self, subscription: Subscription, timeout: float) -> Any:
         """End a subscription when it has had what is on its way; see `Subscription.drain`."""
         raise NotImplementedError

@@ -11,7 +11,7 @@ from typing import Any
 
 import zmq
 
-from oz.errors import PatternError
+from oz.errors import ClosedError, PatternError
 from oz.message import Message
 from oz.protocol.declarations import Wishes
 from oz.protocol.intake import Intake
@@ -49,6 +49,10 @@ EVERYTHING = compile(b"", "zmq")
 
 ROUTED_HIGH_WATER_MARK = 1_000
 """Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
+
+
+def _refuse_to_drain(subscription: Subscription, timeout: float) -> Any:
+    raise ClosedError(f"the subscriber of {subscription!r} is gone: nothing can be had of it any more")
 
 
 class SubscriberBase(Asking):
@@ -231,13 +235,13 @@ class SubscriberBase(Asking):
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         # A message knows its subscriptions: one that is kept must not keep the socket.
-        me, cancel, nothing = weakref.ref(self), weakref.WeakMethod(self._cancel), self._nothing_to_drain
+        cancel, drain = weakref.WeakMethod(self._cancel), weakref.WeakMethod(self._drain_one)
         subscription = Subscription(
             patterns,
             handler,
             lambda one: (method := cancel()) and method(one),
             max_messages,
-            lambda one, timeout: nothing() if (self := me()) is None else self._drain_one(one, timeout),
+            lambda one, timeout: (drain() or _refuse_to_drain)(one, timeout),
         )
         self._begin(subscription, terms, last_value=last_value)
         return subscription

@@ -8,27 +8,8 @@ import pytest
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE, Thread, until
-
-
-class Traffic:
-    """Publishes numbers until it is stopped."""
-
-    def __init__(self, node, subject):
-        self.count = 0
-        self._is_over = False
-        self._thread = Thread(lambda: self._run(node, subject))
-
-    def _run(self, node, subject):
-        while not self._is_over:
-            node.publish(subject, self.count)
-            self.count += 1
-            if not self.count % 10:
-                time.sleep(0.001)
-
-    def stop(self):
-        self._is_over = True
-        self._thread.outcome()
+from traffic import Traffic
+from waiting import DEADLINE, until
 
 
 def test_a_worker_that_drains_hands_over_and_every_job_is_done_once(make, met, gathered):
@@ -42,7 +23,7 @@ def test_a_worker_that_drains_hands_over_and_every_job_is_done_once(make, met, g
     subscription = leaving.subscribe("job", group="workers", handler=work)
     staying.subscribe("job", group="workers", handler=others)
     met(boss, leaving, staying)
-    traffic = Traffic(boss, "job")
+    traffic = Traffic(boss, "job", pause=0.001)
     until(lambda: len(mine) > 200)
     assert subscription.drain(timeout=DEADLINE)
     done = len(mine)
@@ -160,7 +141,7 @@ def test_asyncio_drains_alike(make, place):
                 await node.wait_for_peers(2, timeout=DEADLINE)
                 await node.wait_ready(DEADLINE)
             await asyncio.to_thread(boss.wait_ready, DEADLINE)
-            traffic = Traffic(boss, "job")
+            traffic = Traffic(boss, "job", pause=0.001)
             ends = time.monotonic() + DEADLINE
             while len(mine) < 200 and time.monotonic() < ends:
                 await asyncio.sleep(0.001)
