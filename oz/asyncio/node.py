@@ -17,7 +17,7 @@ from oz.asyncio.mailbox import Mailbox
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.requesting import Requesting
 from oz.asyncio.subscriber import Subscriber
-from oz.errors import ClosedError, NameserverUnavailable, Timeout
+from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.protocol.lanes import LIMIT, Lanes
 from oz.protocol.node_stats import NodeStats
@@ -29,6 +29,9 @@ from oz.transport.terms import Keep, Policy, closing_time
 from oz.wire.naming import Announcement
 
 _SLICE = 0.05
+
+_PATIENCE = 5.0
+"""Seconds beyond its own time for which another loop waits for a node's own to close it."""
 
 
 class NodePublisher(NodePublishing, Publisher):  # type: ignore[misc]
@@ -100,6 +103,7 @@ class Node(Requesting):
         if self._has_started:
             return self
         self._has_started = True
+        self._loop = asyncio.get_running_loop()
         self._handlers = Handlers(self.configuration.threads)
         self._stirred = asyncio.Event()
         self._news = asyncio.Condition()
@@ -169,6 +173,8 @@ class Node(Requesting):
     async def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
         """Wait until nothing is missing."""
         ends = None if timeout is None else time.monotonic() + timeout
+        if self._has_started:
+            self._check_loop()
         while (missing := what_is_missing()) is not None:
             self._check_owner()
             self._check_open()
@@ -178,6 +184,12 @@ class Node(Requesting):
             with suppress(TimeoutError):
                 async with asyncio.timeout(_SLICE if left is None else min(_SLICE, left)), self._news:
                     await self._news.wait()
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise OwnershipError(
+                f"the node {self.name} belongs to the loop that started it; make one in this loop"
+            )
 
     def _check_open(self) -> None:
         if not self._has_started:
@@ -293,11 +305,23 @@ class Node(Requesting):
     # closing ---------------------------------------------------------------------------------------------
 
     async def close(self, drain: bool = True, timeout: float | None = 5.0) -> None:
-        """Leave the bus; see `oz.Node.close`."""
+        """Leave the bus; see `oz.Node.close`.
+
+        Another loop may close it too. Once its own has ended nobody is there to handle what has come, and it
+        leaves at once.
+        """
         if self._is_closing or not self._has_started or self._near._guard.is_foreign:
             return
-        ends = time.monotonic() + closing_time(timeout)
+        seconds = closing_time(timeout)
+        ends = time.monotonic() + seconds
+        is_own = asyncio.get_running_loop() is self._loop
+        if not is_own and self._loop.is_running():
+            with suppress(TimeoutError):
+                there = asyncio.run_coroutine_threadsafe(self.close(drain, timeout), self._loop)
+                await asyncio.wait_for(asyncio.wrap_future(there), seconds + _PATIENCE)
+            return
         self._is_closing = True
+        drain = drain and is_own
         if drain:
             await self._drain(ends)
         self._closed = True
@@ -305,11 +329,15 @@ class Node(Requesting):
             with suppress(zmq.ZMQError):
                 self._say(endpoint, frame)
         for task in self._tasks:
-            if task is not asyncio.current_task():
+            if task is not asyncio.current_task() and not self._loop.is_closed():
                 task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if is_own:
+            await asyncio.gather(*self._tasks, return_exceptions=True)
         self._close_queues()
-        await self._handlers.close(max(0.0, ends - time.monotonic()))
+        if is_own:
+            await self._handlers.close(max(0.0, ends - time.monotonic()))
+        else:
+            self._handlers.cancel()
         # With a drain the goodbye has been said, and answered by those who are there.
         self._sub.close(0, timeout=0 if drain else None)
         for dealer in self._servers.values():

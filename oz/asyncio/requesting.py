@@ -21,6 +21,10 @@ class Requesting(NodeBase):
         """Wait until nothing is missing."""
         raise NotImplementedError
 
+    def _check_loop(self) -> None:
+        """Refuse another loop than the node's: what comes would never be told there."""
+        raise NotImplementedError
+
     async def request(
         self,
         subject: str | bytes,
@@ -52,6 +56,7 @@ class Requesting(NodeBase):
             check_count("limit", limit, 1, 2**63)
         ends = None if timeout is None else time.monotonic() + timeout
         await self._await_responders(subject, timeout)
+        self._check_loop()
         replies: asyncio.Queue[Message] = asyncio.Queue()
         inbox = self._requests.begin(replies.put_nowait, replies.qsize)
         self._stats.requests += 1

@@ -41,7 +41,13 @@ class BusPublisher:
 
 @contextmanager
 def bus_publisher(
-    ctx: click.Context, given: Mapping[str, Any], form: Form, *, dialect: str, parting: float
+    ctx: click.Context,
+    given: Mapping[str, Any],
+    form: Form,
+    *,
+    dialect: str,
+    last_value: bool,
+    parting: float,
 ) -> Iterator[BusPublisher]:
     """Join, and say so; leave when all is sent, or within `parting` seconds on Ctrl-C."""
     options: dict[str, Any] = {
@@ -49,6 +55,7 @@ def bus_publisher(
         "codec": form.codec,
         "echo": False,
         "on_full": "block",
+        "last_value": last_value,
     }
     with joined(ctx, given, **options) as node:
         say_ready(ctx, node)

@@ -116,7 +116,7 @@ def pub(
     is_bus = is_on_bus(joining)
     if is_bus:
         dialect = dialect_on_bus(ctx, dialect)
-        _check_bus(connect, last_value=last_value)
+        _check_bus(connect)
         Form(form).read(_as_bytes(payload or "null"))
     elif form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
@@ -127,7 +127,14 @@ def pub(
         # A bad subject is told before anything is bound or waited for.
         oz.validate_subject(_as_bytes(subject), dialect)
     with (
-        bus_publisher(ctx, joining | {"bind": bind}, Form(form), dialect=dialect, parting=_PARTING)
+        bus_publisher(
+            ctx,
+            joining | {"bind": bind},
+            Form(form),
+            dialect=dialect,
+            last_value=last_value,
+            parting=_PARTING,
+        )
         if is_bus
         else _publisher(ctx, bind, connect, dialect, last_value=last_value)
     ) as publisher:
@@ -161,11 +168,9 @@ def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
         ctx.exit(USAGE if isinstance(error, BadPayload) else exit_code(error))
 
 
-def _check_bus(connect: list[str], *, last_value: bool) -> None:
+def _check_bus(connect: list[str]) -> None:
     if connect:
         raise click.UsageError("--connect does not go with --bus: a node finds its peers; --peers names one")
-    if last_value:
-        raise click.UsageError("--last-value does not go with --bus: nodes keep nothing")
 
 
 @contextmanager

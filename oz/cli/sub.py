@@ -134,8 +134,6 @@ def _on_bus(
 ) -> Iterator[_Ready]:
     if given["connect"]:
         raise click.UsageError("--connect does not go with --bus: a node finds its peers; --peers names one")
-    if terms.get("last_value"):
-        raise click.UsageError("--last-value does not go with --bus: nodes keep nothing")
     with joined(ctx, given, dialect=dialect, codec=form.codec) as node:
         subscriber = BusSubscriber(ctx, node, form)
         subscriber.subscribe(patterns, terms)

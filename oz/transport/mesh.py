@@ -179,9 +179,7 @@ class Mesh:
 
     def tick(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due; give the frames that are to be sent to name servers, by endpoint."""
-        if self._is_stale:
-            self._is_stale = False
-            self._look_at_links(now)
+        self.look_at_links(now)
         self._do(self.membership.tick(now), now)
         self._scan(now)
         for endpoint in [one for one, at in self._leaving.items() if now >= at]:
@@ -194,7 +192,11 @@ class Mesh:
         self._look_at_servers(now)
         return [(endpoint, frame) for endpoint, one in self.enrolments.items() for frame in one.tick(now)]
 
-    def _look_at_links(self, now: float) -> None:
+    def look_at_links(self, now: float) -> None:
+        """See which links stand, if any may have come or gone since this was asked last."""
+        if not self._is_stale:
+            return
+        self._is_stale = False
         publishers = [self._near] if self._wide is None else [self._near, self._wide]
         linked: list[list[Announcement]] = []
         cut: set[bytes] = set()

@@ -204,8 +204,17 @@ class NodeBase(Interested):
 
     # presence --------------------------------------------------------------------------------------------
 
+    @property
+    def endpoint(self) -> str | None:
+        """Where nodes connect to it that are told so by `peers=`, with its port; the first of several.
+
+        None for a node that binds no endpoint, as those that meet in a directory, before it has joined, and
+        once it is closed. Not the bound address where that is all of the host's: then one that others see.
+        """
+        return None if self._closed else self._endpoint
+
     def _missing(self, wanted: int | str | Iterable[str]) -> Callable[[], str | None]:
-        """Make what says which peers are missing.
+        """Make what says which peers are missing: one whose link is down is, also before it counts as lost.
 
         Raises:
             TypeError: it is neither a number nor names.
@@ -214,7 +223,7 @@ class NodeBase(Interested):
             count = wanted
 
             def too_few() -> str | None:
-                up = len(self._membership.up)
+                up = len(self._linked())
                 return None if up >= count else f"{up} of {count} peers are up"
 
             return too_few
@@ -225,10 +234,17 @@ class NodeBase(Interested):
             raise TypeError(f"wait for a number of peers, for a name, or for several, not for {wanted!r}")
 
         def absent() -> str | None:
-            missing = names - {one.name for one in self._membership.up}
+            missing = names - {one.name for one in self._linked()}
             return f"{', '.join(sorted(missing))} are not up" if missing else None
 
         return absent
+
+    def _linked(self) -> list[Announcement]:
+        """Give the peers whose link stands as far as is known now; on the I/O side."""
+        for publisher in self._publishers():
+            publisher._listen()
+        self._mesh.look_at_links(time.monotonic())
+        return [one for one in self._membership.up if self._membership.is_linked(one.uuid)]
 
     def _check_owner(self) -> None:
         if self._near._guard.is_foreign:

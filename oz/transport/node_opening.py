@@ -136,6 +136,7 @@ class NodeOpening(Told):
         self._echo = echo
         self._advertise = advertise
         self._closed = False
+        self._endpoint: str | None = None
         self._stats = NodeStats()
         self._requests = Requests(self.uuid)
         self._membership: Membership
@@ -215,6 +216,7 @@ class NodeOpening(Told):
             if endpoint not in far:
                 # Nobody but processes of this host can come there.
                 self._near.bind(endpoint)
+                self._endpoint = self._endpoint or self._near._endpoints[-1]
         if not far and is_near:
             return None
         wide = self._make_publisher(wide_origin(self.uuid), options)
@@ -241,6 +243,8 @@ class NodeOpening(Told):
             version=_version(),
             started_ns=time.time_ns(),
         )
+        if self.announcement.endpoints:
+            self._endpoint = self.announcement.endpoints[0]
         self._nearby = nearby
         self._sub.introduce(compile(f"_OZ.NAMING.{self.uuid.hex()}", "nats"), self._hear_of)
         self._sub.introduce(herald(self.announcement), _ignore)

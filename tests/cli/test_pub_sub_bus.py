@@ -33,6 +33,18 @@ def test_they_meet_without_an_endpoint(oz_start, oz_run, directory, monkeypatch)
     assert subscriber.end().lines == ["a.b x y"] * 1000
 
 
+def test_the_last_values_come_first_to_whoever_asks(node, oz_start, oz_run, directory):
+    first = node.subscribe("a.*")
+    options = on_bus(directory, "-", "--last-value", "--wait", "60")
+    feeder = oz_start("pub", *options, stdin=subprocess.PIPE)
+    feeder.process.stdin.write(b"a.x 1\na.x 2\na.y 3\n")
+    assert [first.receive(DEADLINE).payload for _ in range(3)] == ["1", "2", "3"]
+    late = oz_run("sub", *on_bus(directory, "a.*", "--last-value", "--count", "2", "--timeout", "60"))
+    assert late.lines == ["a.x 2", "a.y 3"]
+    feeder.process.stdin.close()
+    assert feeder.process.wait(60) == 0
+
+
 @pytest.mark.parametrize(
     ("options", "line"),
     [
@@ -170,12 +182,10 @@ def test_losses_in_words(capsys, kind, about, count, said):
     "arguments",
     [
         ("pub", "a", "b", "--connect", "tcp://127.0.0.1:1", "--bus"),
-        ("pub", "a", "b", "--last-value", "--bus"),
         ("pub", "a", "b", "--payload", "json"),
         ("pub", "a", "{", "--payload", "json", "--bus"),
         ("pub", "_OZ.a", "b", "--bus"),
         ("sub", "a", "--connect", "tcp://127.0.0.1:1", "--bus"),
-        ("sub", "a", "--last-value", "--bus"),
         ("sub", "a", "--filtering", "prefix", "--bus"),
         ("sub", "a", "--payload", "json"),
         ("sub", "a", "--name", "", "--bus"),

@@ -255,9 +255,54 @@ def test_joining_that_is_cancelled_leaves_nothing(place):
     run(main)
 
 
+async def start(place):
+    node = await Node("a", directory=place).start()
+    node.subscribe("a", handler=lambda message: None)
+    await node.publish("a")
+    return node
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_another_loop_closes_a_node_whose_own_has_ended(place, is_closed):
+    loop = asyncio.new_event_loop()
+    node = loop.run_until_complete(start(place))
+    if is_closed:
+        # As `asyncio.run` ends.
+        for task in node._tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*node._tasks, return_exceptions=True))
+        loop.close()
+
+    async def main():
+        for call in (node.wait_ready(DEADLINE), node.request("a", timeout=DEADLINE)):
+            with pytest.raises(oz.OwnershipError, match="belongs to the loop that started it"):
+                await call
+        await node.close()
+        assert os.listdir(place) == []
+        with pytest.raises(oz.ClosedError):
+            await node.publish("a")
+
+    asyncio.run(main())
+    if not is_closed:
+        loop.run_until_complete(asyncio.gather(*node._tasks, return_exceptions=True))
+        loop.close()
+
+
+def test_a_node_is_closed_by_another_loop_while_its_own_runs(place):
+    loop = asyncio.new_event_loop()
+    thread = waiting.Thread(loop.run_forever)
+    node = asyncio.run_coroutine_threadsafe(start(place), loop).result(DEADLINE)
+    asyncio.run(node.close())
+    assert os.listdir(place) == []
+    loop.call_soon_threadsafe(loop.stop)
+    thread.outcome()
+    loop.close()
+
+
 def test_before_it_has_joined_a_node_says_so(place):
     async def main():
         node = Node("a", directory=place)
+        assert node.endpoint is None
         with pytest.raises(oz.ClosedError, match="has not joined yet"):
             await node.publish("a")
         with pytest.raises(oz.ClosedError, match="has not joined yet"):

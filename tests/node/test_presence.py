@@ -68,6 +68,37 @@ def test_wait_for_peers_counts_or_names_them(make):
     node.wait_for_peers(2, timeout=0)
 
 
+def test_waiting_for_a_peer_passes_by_what_is_left_of_a_killed_one(make, spawn):
+    asks = make("asks", lost_after=DEADLINE)
+    first = spawn("answers", "serve svc")
+    asks.wait_for_peers("answers", timeout=DEADLINE)
+    first.kill()
+
+    def are_missing(wanted):
+        try:
+            asks.wait_for_peers(wanted, timeout=0)
+        except oz.Timeout:
+            return True
+        return False
+
+    until(lambda: are_missing("answers") and are_missing(1))
+    assert [peer.name for peer in asks.peers] == ["answers"]
+    spawn("answers", "serve svc")
+    asks.wait_for_peers("answers", timeout=DEADLINE)
+    assert asks.request("svc", 1, timeout=DEADLINE).payload == ["answers", 1]
+
+
+def test_a_node_says_at_which_endpoint_others_find_it(make, met, place):
+    bound = make("bound", bind="tcp://127.0.0.1:*")
+    assert bound.endpoint.removeprefix("tcp://127.0.0.1:").isdecimal()
+    other = make("other", peers=bound.endpoint, directory=f"{place}.other")
+    met(bound, other)
+    assert make("local", bind=f"ipc://{place}.socket").endpoint == f"ipc://{place}.socket"
+    assert make("neither").endpoint is None
+    bound.close()
+    assert bound.endpoint is None
+
+
 def test_a_node_alone_is_ready(make):
     make("node").wait_ready(timeout=DEADLINE)
 
