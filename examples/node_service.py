@@ -8,7 +8,7 @@ LIMITS = {"rates": 100, "credit": 20}
 
 def on_limit(message: oz.Message) -> None:
     """Say whether a desk may trade so much; who asks gets exactly this answer."""
-    desk = str(message.subject).rpartition(".")[2]
+    desk = message.subject.rpartition(".")[2]
     message.reply({"desk": desk, "allowed": message.payload["size"] <= LIMITS[desk]})
 
 

@@ -45,7 +45,8 @@ class Message:
     """One message as it was delivered.
 
     Attributes:
-        subject: text; `bytes` when the subject is not UTF-8.
+        subject: text. Bytes that are not UTF-8 come by `surrogateescape`, as in file names, and go back the
+            same way when it is published or matched; `subject_bytes` are the bytes themselves.
         payload: the frame behind the subject, or the value that the codec made of it. A message that
             was sent with no payload at all has `b""`.
         frames: subject and payload as they came: every ZeroMQ frame, the subject's first.
@@ -69,7 +70,7 @@ class Message:
     gap: int = 0
 
     def __init__(
-        self, subject: str | bytes, payload: Any, frames: list[bytes], route: Delivery, time_ns: int
+        self, subject: str, payload: Any, frames: list[bytes], route: Delivery, time_ns: int
     ) -> None:
         """Put a message together; subscribers do."""
         self.subject = subject
@@ -81,6 +82,11 @@ class Message:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what came, not whom it was for: subscriptions belong to a socket."""
         return Message, (self.subject, self.payload, self.frames, DELIVERED, self.time_ns)
+
+    @property
+    def subject_bytes(self) -> bytes:
+        """The subject as it was on the wire."""
+        return _as_bytes(self.subject)
 
     @property
     def subscriptions(self) -> tuple[Any, ...]:
@@ -151,7 +157,7 @@ class LoneMessage(Message):
     sequence: int
 
     def __init__(
-        self, subject: str | bytes, payload: Any, route: Delivery, origin: bytes, sequence: int, time_ns: int
+        self, subject: str, payload: Any, route: Delivery, origin: bytes, sequence: int, time_ns: int
     ) -> None:
         """Put a message together."""
         self.subject = subject
@@ -177,9 +183,7 @@ class RoutedMessage(Message):
 
     __slots__ = ("_place", "arrival")
 
-    def __init__(
-        self, subject: str | bytes, payload: Any, route: Delivery, arrival: Arrival, place: int
-    ) -> None:
+    def __init__(self, subject: str, payload: Any, route: Delivery, arrival: Arrival, place: int) -> None:
         """Put a message together.
 
         Args:
@@ -249,8 +253,8 @@ class RichMessage(RoutedMessage):
         return [subject, *self.body] if type(self.body) is list else [subject, self.body]
 
 
-def _as_bytes(subject: str | bytes) -> bytes:
-    return subject.encode() if isinstance(subject, str) else subject
+def _as_bytes(subject: str) -> bytes:
+    return subject.encode(errors="surrogateescape")
 
 
 def _remake(subject: Any, payload: Any, body: Any, arrived: tuple[Any, ...], extras: tuple[Any, ...]) -> Any:
@@ -295,7 +299,7 @@ class PlainBatch:
 
     def __init__(self) -> None:
         """Begin with none; for subscribers."""
-        self.subjects: list[str | bytes] = []
+        self.subjects: list[str] = []
         self.payloads: list[bytes] = []
         self.times: list[int] = []
 

@@ -16,7 +16,7 @@ with oz.Node("dashboard", bus="market-example", on_peer=on_peer) as node:
     while shown < QUOTES:
         # It may have to wait for the others to start. Only the newest price of each pair waits for it.
         message = prices.receive(timeout=60)
-        pair = str(message.subject).removeprefix("price.")
+        pair = message.subject.removeprefix("price.")
         try:
             quote = node.request(f"quote.{pair}", {"size": 5}, timeout=10).payload
         except oz.NoResponders:

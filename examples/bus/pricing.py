@@ -11,12 +11,12 @@ mids: dict[str, float] = {}
 
 def on_price(message: oz.Message) -> None:
     """Remember the newest price."""
-    mids[str(message.subject).removeprefix("price.")] = message.payload["mid"]
+    mids[message.subject.removeprefix("price.")] = message.payload["mid"]
 
 
 def on_quote(message: oz.Message) -> None:
     """Answer with a price that is the wider, the more somebody wants."""
-    pair = str(message.subject).removeprefix("quote.")
+    pair = message.subject.removeprefix("quote.")
     if pair not in mids:
         message.reply({"error": f"no price of {pair} yet"})
         return

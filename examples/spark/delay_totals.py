@@ -45,7 +45,7 @@ class Listener:
                     return
                 continue
             self.received += 1
-            route = str(message.subject).removeprefix("stats.delay.")
+            route = message.subject.removeprefix("stats.delay.")
             numbers = json.loads(message.payload)
             del numbers["week"]
             self.totals.setdefault(route, Counter()).update(numbers)

@@ -71,7 +71,7 @@ def bus_publisher(
 class Shown(NamedTuple):
     """A message of the bus, in the form in which `oz sub` prints messages."""
 
-    subject: str | bytes
+    subject: str
     payload: Any
     frames: list[bytes]
     headers: Mapping[str, Any]
@@ -97,8 +97,7 @@ class BusSubscriber:
             Timeout: none came in so many seconds.
         """
         message = self._subscription.receive(timeout)
-        subject = message.subject if isinstance(message.subject, bytes) else message.subject.encode()
-        frames = [subject, self._form.write(message.payload)]
+        frames = [message.subject_bytes, self._form.write(message.payload)]
         return Shown(message.subject, message.payload, frames, message.headers)
 
     def wait_ready(self, seconds: float) -> None:

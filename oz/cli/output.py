@@ -47,19 +47,28 @@ def write_json(value: Any) -> None:
 def printable(value: str | bytes) -> str:
     r"""Return text that is one line and does nothing to a terminal.
 
-    Control characters become escapes such as `\n`, and so do bytes that are not UTF-8, such as `\xff`.
+    Control characters become escapes such as `\n`, and so do bytes that are not UTF-8, such as `\xff`, also
+    in text to which they came by `surrogateescape`.
     """
-    text = value if isinstance(value, str) else value.decode(errors="backslashreplace")
+    text = (_raw(value) if isinstance(value, str) else value).decode(errors="backslashreplace")
     return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def json_field(name: str, value: str | bytes) -> dict[str, str]:
-    """Return `{name: text}`, or `{name_base64: …}` for bytes that are not UTF-8."""
+    """Return `{name: text}`, or `{name_base64: …}` for what is not UTF-8, also text by `surrogateescape`."""
+    raw = _raw(value) if isinstance(value, str) else value
     try:
-        return {name: value if isinstance(value, str) else value.decode()}
+        return {name: raw.decode()}
     except UnicodeDecodeError:
-        assert isinstance(value, bytes)
-        return {f"{name}_base64": base64.b64encode(value).decode()}
+        return {f"{name}_base64": base64.b64encode(raw).decode()}
+
+
+def _raw(text: str) -> bytes:
+    try:
+        return text.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        # Surrogates that stand for no byte; JSON can bring them.
+        return text.encode(errors="backslashreplace")
 
 
 def plain_table(rows: Iterable[Sequence[str]]) -> str:

@@ -133,7 +133,7 @@ class ShellCommand:
         return CommandFailed(f"the command took longer than {self._timeout:g} s, and was killed")
 
 
-def environment_of(subject: str | bytes, headers: Mapping[str, Any]) -> dict[bytes, bytes]:
+def environment_of(subject: str, headers: Mapping[str, Any]) -> dict[bytes, bytes]:
     """Give subject and headers as variables: OZ_SUBJECT, and OZ_HEADER_TRACE_ID for a header trace-id.
 
     Raises:
@@ -153,7 +153,7 @@ def _bytes(value: Any) -> bytes:
         return value
     if value is None or isinstance(value, bool):
         return {None: b"", True: b"true", False: b"false"}[value]
-    return str(value).encode()
+    return str(value).encode(errors="surrogateescape")
 
 
 def _kill(pid: int) -> None:

@@ -229,7 +229,7 @@ def _receive(ready: _Ready, timeout: float) -> oz.Message | Shown:
 
 
 def _as_text(message: oz.Message | Shown, *, with_headers: bool) -> str:
-    parts = [printable(part) for part in (message.subject, *message.frames[1:])]
+    parts = [printable(message.subject), *map(printable, message.frames[1:])]
     if with_headers:
         parts.insert(1, printable(json.dumps(headers_as_json(message.headers), ensure_ascii=False)))
     return " ".join(parts)

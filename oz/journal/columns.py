@@ -18,6 +18,7 @@ from oz.journal.schema import (
     bytes_column,
     numbers_column,
     offsets,
+    reply_bytes,
     subject_columns,
 )
 
@@ -135,10 +136,10 @@ def _column(name: str, values: Any, rows: int) -> pa.Array:
     if isinstance(values, range) and values.step == 1 and rows <= BATCH_ROWS and kind == pa.int64():
         return offsets(values.start, rows)
     if not isinstance(values, (list, tuple, range)):
-        one = values.encode() if name == "reply_to" and isinstance(values, str) else values
+        one = reply_bytes(values) if name == "reply_to" else values
         return _NULLS[name].slice(0, rows) if one is None else pa.repeat(_listed(name, [one])[0], rows)
     if name == "reply_to":
-        values = [value.encode() if isinstance(value, str) else value for value in values]
+        values = [reply_bytes(value) for value in values]
     return _listed(name, values)
 
 

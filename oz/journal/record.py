@@ -20,8 +20,8 @@ class Record(NamedTuple):
     """One record of a journal.
 
     Attributes:
-        subject: text; `bytes` when the subject is not UTF-8. For a gap, the pattern that was listened to,
-            as `oz.parse` takes it.
+        subject: text; `bytes` when a record is read whose subject is not UTF-8. To be appended, it may also
+            be an `oz.Message.subject`. For a gap, the pattern that was listened to, as `oz.parse` takes it.
         payload: the message's payload.
         time_ns: when it was received, in nanoseconds since 1970; None before it is appended means "now".
         origin: the publisher's id.
@@ -67,6 +67,12 @@ class Record(NamedTuple):
             A record to append where the messages would have been.
         """
         return cls(pattern, time_ns=time_ns, origin=origin, sequence=sequence, kind=int(Kind.GAP), lost=lost)
+
+    @property
+    def subject_bytes(self) -> bytes:
+        """The subject as bytes."""
+        subject = self.subject
+        return subject if isinstance(subject, bytes) else subject.encode(errors="surrogateescape")
 
     @property
     def is_message(self) -> bool:

@@ -6,6 +6,7 @@ import itertools
 import numbers
 import operator
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
@@ -139,7 +140,7 @@ def _other_columns(fields: dict[str, list[Any]], now_ns: int) -> dict[str, pa.Ar
     columns["kind"] = numbers_column("kind", fields.pop("kind"))
     for name, values in fields.items():
         if name == "reply_to":
-            values = [value.encode() if isinstance(value, str) else value for value in values]
+            values = [reply_bytes(value) for value in values]
         if values.count(None) == len(values):
             continue
         is_binary = TYPES[name] == pa.binary()
@@ -196,22 +197,29 @@ def subject_columns(subjects: Sequence[str | bytes]) -> tuple[pa.Array, pa.Array
 
     Raises:
         TypeError: a subject is neither text nor bytes.
+        ValueError: text with a lone surrogate that `surrogateescape` did not make.
     """
     if set(map(type, subjects)) == {str}:
-        return pa.array(subjects, pa.string()), pa.nulls(len(subjects), pa.binary())
+        with suppress(UnicodeEncodeError):
+            return pa.array(subjects, pa.string()), pa.nulls(len(subjects), pa.binary())
     text, raw = zip(*map(_text_and_raw, subjects), strict=True)
     return pa.array(text, pa.string()), pa.array(raw, pa.binary())
 
 
 def _text_and_raw(subject: str | bytes) -> tuple[str, bytes | None]:
     if isinstance(subject, str):
-        return subject, None
+        subject = subject.encode(errors="surrogateescape")
     if not isinstance(subject, bytes):
         raise TypeError(f"a subject is text or bytes, not {type(subject).__name__}")
     try:
         return subject.decode(), None
     except UnicodeDecodeError:
         return subject.decode(errors="replace"), bytes(subject)
+
+
+def reply_bytes(subject: Any) -> Any:
+    """Give the bytes of a subject to answer on; what is no text is left as it is."""
+    return subject.encode(errors="surrogateescape") if isinstance(subject, str) else subject
 
 
 def damaged(first_offset: int, rows: int, time_ns: int) -> pa.RecordBatch:

@@ -62,7 +62,7 @@ class Requests:
 
     def take(self, message: Message) -> None:
         """Give a reply to whoever waits for it."""
-        inbox = str(message.subject)
+        inbox = message.subject
         waiting = self._waiting.get(inbox)
         if waiting is None:
             self._count_late(1)

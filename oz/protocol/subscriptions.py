@@ -107,7 +107,8 @@ class Route:
     """Who gets the messages of one subject.
 
     Attributes:
-        subject: as text where it is UTF-8.
+        subject: as text; what is not UTF-8 by `surrogateescape`.
+        is_text: it is UTF-8.
         subscriptions: all that match.
         is_clear: somebody wants it, and no pattern ran out of time.
         is_listed: a subscription without a handler wants it, so `receive` gives it.
@@ -125,16 +126,23 @@ class Route:
         "is_listed",
         "is_malformed",
         "is_only_listed",
+        "is_text",
         "subject",
         "subscriptions",
         "timed_out",
     )
 
     def __init__(
-        self, subject: str | bytes, subscriptions: tuple[Subscription, ...], timed_out: tuple[Pattern, ...]
+        self,
+        subject: str,
+        subscriptions: tuple[Subscription, ...],
+        timed_out: tuple[Pattern, ...],
+        *,
+        is_text: bool = True,
     ) -> None:
         """Work the route out from the subscriptions that match."""
         self.subject = subject
+        self.is_text = is_text
         self.subscriptions = subscriptions
         self.is_clear = bool(subscriptions) and not timed_out
         self.is_listed = any(one.handler is None for one in subscriptions)
@@ -142,7 +150,7 @@ class Route:
         self.is_counted = any(one.left is not None for one in subscriptions)
         self.is_only_listed = self.is_listed and not self.handled and not self.is_counted
         # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
-        self.is_malformed = not subscriptions and isinstance(subject, bytes)
+        self.is_malformed = not subscriptions and not is_text
         self.timed_out = timed_out
 
 
@@ -245,7 +253,8 @@ class SubscriptionTable:
             # A batch for others, which an empty prefix lets through behind a proxy: not worth remembering.
             return Route("", (), ())
         found = self._index.find(subject)
-        route = Route(_readable(subject), tuple(dict.fromkeys(found.values)), found.timed_out)
+        text, is_text = _readable(subject)
+        route = Route(text, tuple(dict.fromkeys(found.values)), found.timed_out, is_text=is_text)
         if len(subject) > LONGEST_REMEMBERED:
             return route
         if len(self.routes) >= CACHE_SIZE:
@@ -253,12 +262,12 @@ class SubscriptionTable:
             self._forget()
         self.routes[subject] = route
         self.unclear += not route.is_clear
-        self.undecoded += isinstance(route.subject, bytes)
+        self.undecoded += not is_text
         return route
 
 
-def _readable(subject: bytes) -> str | bytes:
+def _readable(subject: bytes) -> tuple[str, bool]:
     try:
-        return subject.decode()
+        return subject.decode(), True
     except UnicodeDecodeError:
-        return subject
+        return subject.decode(errors="surrogateescape"), False

@@ -288,7 +288,7 @@ class Unpacking(Intake):
                 routes[place] = table.routes.get(subjects[place]) or table.route(subjects[place])
         # Not by what the table counts: it may have been full, and have forgotten some of them.
         is_clear = all(route.is_clear for route in routes)
-        return routes, is_clear, all(isinstance(route.subject, str) for route in routes)
+        return routes, is_clear, all(route.is_text for route in routes)
 
     def _select(
         self,
@@ -346,7 +346,8 @@ class Unpacking(Intake):
 
 def _narrow(route: Route, only: set[Subscription]) -> Route:
     """Make a route that leads to some subscriptions only."""
-    return Route(route.subject, tuple(one for one in route.subscriptions if one in only), route.timed_out)
+    subscriptions = tuple(one for one in route.subscriptions if one in only)
+    return Route(route.subject, subscriptions, route.timed_out, is_text=route.is_text)
 
 
 def _open_all(payloads: list[Any], attached: list[bytes]) -> list[tuple[Any, dict[Any, Any] | None]]:

@@ -70,7 +70,7 @@ def columns_of(arrived: Sequence[Arrived]) -> dict[str, Any]:
 
 
 def _columns_of_plain(batches: Sequence[PlainBatch]) -> dict[str, Any]:
-    subjects: list[str | bytes] = []
+    subjects: list[str] = []
     payloads: list[bytes] = []
     times: list[int] = []
     for batch in batches:
@@ -136,7 +136,8 @@ def _bodies(
     try:
         made = pa.array(subjects, of_subjects, memory_pool=_MEMORY)
         columns["subject"] = made.view(pa.string()) if is_text else made.cast(pa.string())
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, UnicodeEncodeError):
+        # Some are not UTF-8: whoever writes tells them from the others, one by one.
         columns["subject"] = subjects
     return columns
 

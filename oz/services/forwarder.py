@@ -176,7 +176,7 @@ class Forwarder:
         if has_passed(via, self._name):
             stats.looped += 1
             return
-        raw = subject if isinstance(subject, bytes) else subject.encode()
+        raw = message.subject_bytes
         ways = [other for other, border in side.borders if other.is_open and border.lets(raw)]
         if not side.is_open or not ways:
             stats.unwanted += 1

@@ -10,6 +10,7 @@ from oz.subjects import leaves
 from oz.subjects.buckets import PrefixBuckets
 from oz.subjects.cache import AnswerCache
 from oz.subjects.dialects import amqp, mqtt
+from oz.subjects.dialects.base import LONE_SURROGATE
 from oz.subjects.leaves import Leaf
 from oz.subjects.pattern import TIME_LIMIT, Pattern
 from oz.subjects.shapes import WordTable
@@ -94,11 +95,12 @@ class PatternIndex:
         """Find the values of all patterns that match a subject, in no particular order.
 
         Args:
-            subject: text or bytes. Bytes that are not UTF-8 match no pattern of a text dialect.
+            subject: text or bytes. What is not UTF-8, be it bytes or text made of them by
+                `surrogateescape`, matches no pattern of a text dialect.
 
         Raises:
             PatternTimeout: a pattern ran out of time, so that the whole answer is not known.
-            SubjectError: text with a lone surrogate, which has no bytes.
+            SubjectError: text with a lone surrogate that stands for no byte.
         """
         found = self._cache.newer.get(subject)
         if found is None:
@@ -114,14 +116,18 @@ class PatternIndex:
         if found is None:
             found = cache.find(subject)
             if found is None:
-                found = self._search(subject)
+                try:
+                    found = self._search(subject)
+                except UnicodeEncodeError:
+                    # Remembered by its bytes: these may be written in several ways, and are forgotten in one.
+                    return self.find(_escaped(subject))
                 cache.put(subject, found)
         return found
 
     def _search(self, subject: str | bytes) -> Found:
         text: str | None
         if isinstance(subject, str):
-            text, subject = subject, _encoded(subject)
+            text, subject = subject, subject.encode()
         else:
             text = _decoded(subject)
         found: list[Leaf] = []
@@ -163,12 +169,12 @@ class PatternIndex:
             self._cache.drop(text)
 
 
-def _encoded(subject: str) -> bytes:
+def _escaped(subject: Any) -> bytes:
+    """Give the bytes of text with lone surrogates, as far as `surrogateescape` made them."""
     try:
-        return subject.encode()
+        return bytes(subject.encode(errors="surrogateescape"))
     except UnicodeEncodeError as bad:
-        rule = "a lone surrogate has no UTF-8 form, so it cannot be sent"
-        raise SubjectError("any", subject, bad.start, rule) from None
+        raise SubjectError("any", subject, bad.start, LONE_SURROGATE) from None
 
 
 def _decoded(subject: bytes) -> str | None:

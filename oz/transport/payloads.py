@@ -55,9 +55,11 @@ def as_key(key: str | bytes | None) -> bytes | None:
         TypeError, ValueError: it is neither text with a UTF-8 form nor bytes.
     """
     if isinstance(key, str):
-        if not is_utf8(key):
-            raise ValueError(f"a key is text with a UTF-8 form, or bytes, not {key!r}")
-        return key.encode()
+        try:
+            # As subjects, which keys often are.
+            return key.encode(errors="surrogateescape")
+        except UnicodeEncodeError:
+            raise ValueError(f"a key is text with a UTF-8 form, or bytes, not {key!r}") from None
     if not (key is None or isinstance(key, bytes)):
         raise TypeError(f"a key is str or bytes, not {type(key).__name__}: {key!r}")
     return key

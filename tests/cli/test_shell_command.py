@@ -91,6 +91,10 @@ def test_subject_and_headers_are_variables():
     }
 
 
+def test_a_subject_that_is_not_utf_8_is_a_variable_of_its_bytes():
+    assert environment_of("a.\udcff", {}) == {b"OZ_SUBJECT": b"a.\xff"}
+
+
 def test_a_zero_byte_has_no_place_in_a_variable():
     with pytest.raises(CommandFailed, match="OZ_HEADER_A would hold a zero byte"):
         environment_of("a", {"a": "x\0y"})

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oz
 from oz.journal import Journal, Kind, Record, Writer
 from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
 
@@ -70,7 +71,17 @@ def test_pairs_and_records_may_be_mixed_and_come_from_a_generator(journal):
 
 def test_a_subject_that_is_not_utf_8_comes_back_as_the_same_bytes(journal):
     [record] = journal([(b"md.\xff\x00", b"")]).read()
-    assert record.subject == b"md.\xff\x00"
+    assert record.subject == record.subject_bytes == b"md.\xff\x00"
+
+
+def test_a_message_subject_that_is_not_utf_8_is_stored_as_its_bytes(journal):
+    escaped = "md.\udcff\x00"
+    made = journal([(escaped, b""), ("é", b""), Record(escaped, reply_to="r\udcff")])
+    records = list(made.read())
+    assert [one.subject for one in records] == [b"md.\xff\x00", "é", b"md.\xff\x00"]
+    assert [one.subject_bytes for one in records] == [b"md.\xff\x00", "é".encode(), b"md.\xff\x00"]
+    assert records[2].reply_to == b"r\xff"
+    assert len(list(made.read(oz.compile(escaped, "redis")))) == 2
 
 
 def test_a_gap_is_a_record_that_only_those_see_who_ask(journal):
@@ -143,7 +154,7 @@ def test_what_is_no_record_is_refused_and_nothing_of_its_append_is_kept(tmp_path
     "wrong",
     [
         Record("a", time_ns=2**63),
-        Record("\udcff"),
+        Record("\ud800"),
         Record("a", sequence=-(2**64)),
         Record("a", kind=7),
         Record("a", kind=300),

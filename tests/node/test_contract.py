@@ -123,7 +123,10 @@ def test_bytes_are_a_pattern_of_the_dialect(make, met):
     with pytest.raises(oz.PatternError):
         other.subscribe(b"order.")
     node.publish(b"x\xff1", 1)
-    assert raw.receive(DEADLINE).subject == b"x\xff1"
+    message = raw.receive(DEADLINE)
+    assert (message.subject, message.subject_bytes) == ("x\udcff1", b"x\xff1")
+    node.publish(message.subject, 2)
+    assert (raw.receive(DEADLINE).payload, message.subject) == (2, "x\udcff1")
     node.wait_ready(DEADLINE)
     other.wait_ready(DEADLINE)
     node.publish("order.7.new", 2)

@@ -52,7 +52,8 @@ def test_a_subject_that_is_not_utf_8_is_malformed_to_text_and_bytes_to_redis(cap
     assert text.accept([b"b.\xff", b""], 0) is None
     assert (text.stats.malformed, text.stats.filtered) == (2, 0)
     assert len(caplog.records) == 1
-    assert intake("a.*", dialect="redis").accept([b"a.\xff", b""], 0).subject == b"a.\xff"
+    message = intake("a.*", dialect="redis").accept([b"a.\xff", b""], 0)
+    assert (message.subject, message.subject_bytes) == ("a.\udcff", b"a.\xff")
 
 
 def test_payloads_go_through_the_codec_and_bad_ones_are_counted_and_logged_once(caplog):

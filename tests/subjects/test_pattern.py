@@ -130,6 +130,23 @@ def test_a_byte_dialect_accepts_any_bytes(dialect):
 
 
 @pytest.mark.parametrize("dialect", BYTE_DIALECTS)
+def test_a_byte_dialect_takes_escaped_text_for_its_bytes(dialect):
+    pattern = oz.compile("ab\udcff", dialect)
+    oz.validate_subject("ab\udcff", dialect)
+    assert pattern == oz.compile(b"ab\xff", dialect)
+    assert pattern.matches("ab\udcff")
+    assert pattern.matches(b"ab\xff")
+
+
+@pytest.mark.parametrize("dialect", TEXT_DIALECTS)
+def test_a_text_dialect_reads_escaped_text_as_its_bytes(dialect):
+    assert oz.compile("a\udcc3\udca9", dialect) == oz.compile("aé", dialect)
+    assert oz.compile("aé", dialect).matches("a\udcc3\udca9")
+    with pytest.raises(oz.SubjectError, match="UTF-8"):
+        oz.compile("a", dialect).matches("ab\udcff")
+
+
+@pytest.mark.parametrize("dialect", BYTE_DIALECTS)
 def test_the_text_is_bytes_only_where_it_must_be(dialect):
     assert oz.compile(b"ab\xff", dialect).text == b"ab\xff"
     assert oz.compile(b"ab", dialect).text == "ab"
@@ -532,3 +549,19 @@ def test_bytes_that_are_not_utf8_match_no_pattern_of_a_text_dialect_in_an_index(
     index.add(oz.compile("", "zmq"), "zmq")
     assert sorted(index.match(b"a.\xff")) == ["redis", "zmq"]
     assert sorted(index.match("a.b")) == ["nats", "redis", "regex", "zmq"]
+    assert sorted(index.match("a.\udcff")) == ["redis", "zmq"]
+    assert sorted(index.match("a.\udcc3\udca9")) == ["nats", "redis", "regex", "zmq"]
+    with pytest.raises(oz.SubjectError, match="surrogate"):
+        index.match("a.\ud800")
+
+
+def test_an_index_forgets_what_it_said_of_escaped_text_when_a_literal_comes_or_goes():
+    index = oz.PatternIndex()
+    texts = ["a\udcff", "\udcc3\udca9"]
+    patterns = [oz.compile(text, "redis") for text in texts]
+    for text, pattern in zip(texts, patterns, strict=True):
+        assert not index.match(text)
+        index.add(pattern)
+        assert list(index.match(text)) == [pattern]
+        index.discard(pattern)
+        assert not index.match(text)

@@ -33,6 +33,9 @@ class Stem:
 
 Token = bytes | Wild | Stem
 
+LONE_SURROGATE = "a lone surrogate has no UTF-8 form, so it cannot be sent"
+"""What is wrong with text that stands for no bytes. U+DC80 to U+DCFF do: `surrogateescape` makes them."""
+
 
 @lru_cache(maxsize=16_384)
 def encoded(word: str) -> bytes:
@@ -100,7 +103,7 @@ class Dialect(ABC):
         return None
 
     def decode(self, text: str | bytes, error: type[PatternError | SubjectError]) -> str | bytes:
-        """Bring text into the dialect's own type: UTF-8 both ways.
+        """Bring text into the dialect's own type: UTF-8 both ways, and `surrogateescape` for what is not.
 
         Raises:
             PatternError, SubjectError: the text cannot be had in that type; `error` says which.
@@ -109,8 +112,10 @@ class Dialect(ABC):
         if isinstance(text, (bytes, bytearray, memoryview)):
             return bytes(text) if self.is_bytes else self._decoded(bytes(text), error)
         if isinstance(text, str):
-            encoded = self._encoded(text, error)
-            return encoded if self.is_bytes else text
+            encoded, is_text = self._encoded(text, error)
+            if self.is_bytes:
+                return encoded
+            return text if is_text else self._decoded(encoded, error)
         raise TypeError(f"a subject or pattern is str or bytes, not {type(text).__name__}: {text!r}")
 
     def _decoded(self, text: bytes, error: type[PatternError | SubjectError]) -> str:
@@ -121,9 +126,12 @@ class Dialect(ABC):
                 self.name, text, bad.start, "bytes are read as UTF-8 here, and these are not"
             ) from None
 
-    def _encoded(self, text: str, error: type[PatternError | SubjectError]) -> bytes:
+    def _encoded(self, text: str, error: type[PatternError | SubjectError]) -> tuple[bytes, bool]:
         try:
-            return text.encode()
+            return text.encode(), True
+        except UnicodeEncodeError:
+            pass
+        try:
+            return text.encode(errors="surrogateescape"), False
         except UnicodeEncodeError as bad:
-            rule = "a lone surrogate has no UTF-8 form, so it cannot be sent"
-            raise error(self.name, text, bad.start, rule) from None
+            raise error(self.name, text, bad.start, LONE_SURROGATE) from None
