@@ -50,6 +50,46 @@ def test_bytes_that_are_not_utf8_are_no_topic():
         oz.compile(b"\xff/+", "mqtt")
 
 
+NO_TEXT = "\0\x01\t\n\x1f\x7f\x80\x9f\ufdd0\ufdef\ufffe\uffff\U0001fffe\U0010ffff"
+
+
+@pytest.mark.parametrize("char", NO_TEXT)
+def test_control_characters_and_noncharacters_are_refused_as_by_mosquitto(char):
+    with pytest.raises(oz.PatternError, match=f"position 4: U\\+{ord(char):04X}"):
+        oz.compile(f"é/+/{char}", "mqtt")
+    with pytest.raises(oz.SubjectError, match=f"position 2: U\\+{ord(char):04X}"):
+        oz.validate_subject(f"é/{char}", "mqtt")
+
+
+@pytest.mark.parametrize("char", " ~\xa0\ufdcf\ufdf0\ufffd\ufeff\u2028\u200b\U0001fffd")
+def test_their_neighbours_are_text(char):
+    oz.validate_subject(char, "mqtt")
+    assert oz.compile(f"{char}/+", "mqtt").matches(f"{char}/a")
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("$share/readers/home/+/temp", "subscribe to 'home/+/temp' with group='readers'"),
+        ("$share/g//x", "subscribe to '/x' with group='g'"),
+        ("$share/g/#", "subscribe to '#' with group='g'"),
+        ("$share/g", "group='name'"),
+        ("$share/#", "group='name'"),
+        ("$share/+/x", "group='name'"),
+        ("$share//x", "group='name'"),
+    ],
+)
+def test_a_shared_subscription_is_refused_and_says_group(text, advice):
+    with pytest.raises(oz.PatternError, match="shared subscription") as caught:
+        oz.compile(text, "mqtt")
+    assert advice in caught.value.rule
+
+
+@pytest.mark.parametrize("text", ["$share", "$shared/g/x", "$SHARE/g/x", "a/$share/g/x", "$share_/g"])
+def test_what_only_looks_like_a_shared_subscription_is_a_filter(text):
+    assert oz.compile(text, "mqtt").matches(text)
+
+
 @pytest.mark.parametrize("text", ["+", "#", "/#", "+/#"])
 def test_the_empty_subject_is_no_topic_name_and_matches_nothing(text):
     pattern = oz.compile(text, "mqtt")

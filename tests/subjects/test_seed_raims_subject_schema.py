@@ -82,6 +82,17 @@ def test_a_greater_that_is_not_trailing_is_refused(dialect):
         oz.compile("foo.>.bar", dialect)
 
 
+@pytest.mark.parametrize("text", [".foo", "foo.", "foo..bar", ".", ""])
+def test_a_subject_that_is_published_has_segments_too(text):
+    with pytest.raises(oz.SubjectError, match="empty"):
+        oz.validate_subject(text, "raims.rv")
+
+
+@pytest.mark.parametrize("text", ["*", "[", "(", "\\", " ", "\n", "\x00", "_RV.x", "x" * 10_000, "é"])
+def test_a_segment_may_have_any_characters(text):
+    oz.validate_subject(text, "raims.rv")
+
+
 @pytest.mark.parametrize(
     ("pattern", "subject", "expected"),
     [

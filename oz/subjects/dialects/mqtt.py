@@ -1,8 +1,8 @@
 """MQTT topics: levels split by `/`, which may be empty.
 
 Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; mosquitto's own answers in
-tests/vectors. A shared subscription, `$share/group/filter` (MQTT 5, section 4.8.2), is no filter but a way
-to subscribe, and is read as levels like any other text here.
+tests/vectors; which characters are no text, mosquitto's `mosquitto_validate_utf8`. A shared subscription,
+`$share/group/filter` (MQTT 5, section 4.8.2), is no filter but a way to subscribe; oz has queue groups for it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,14 @@ from oz.subjects.dialects.base import Compiled, Dialect, Token, Wild, encoded
 from oz.subjects.dialects.limits import check_bytes
 
 SEPARATOR = "/"
+SHARED = "$share/"
+"""How a shared subscription begins."""
 MAX_BYTES = 65_535
 """What fits the two bytes of length before a UTF-8 string (MQTT 3.1.1, section 1.5.3)."""
+
+# Control characters, and what Unicode says are no characters: MQTT 3.1.1, section 1.5.3, lets a server refuse
+# those, and mosquitto does.
+_NO_TEXT = regex.compile(r"[\x00-\x1f\x7f-\x9f\p{Noncharacter_Code_Point}]")
 
 
 class Mqtt(Dialect):
@@ -30,6 +36,7 @@ class Mqtt(Dialect):
         """Parse the levels; see `Dialect.compile`."""
         assert isinstance(text, str)
         self._check_text(text, PatternError)
+        self._check_not_shared(text)
         words = self._parse(text)
         literal = text.encode() if all(isinstance(word, bytes) for word in words) else None
         start = literal if literal is not None else prefix(words)
@@ -41,7 +48,7 @@ class Mqtt(Dialect):
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Refuse an empty topic name, a wildcard character anywhere, U+0000 and too many bytes."""
+        """Refuse an empty topic name, wildcard and control characters anywhere, and too many bytes."""
         assert isinstance(subject, str)
         self._check_text(subject, SubjectError)
         for position, char in enumerate(subject):
@@ -52,9 +59,19 @@ class Mqtt(Dialect):
     def _check_text(self, text: str, error: type[PatternError | SubjectError]) -> None:
         if not text:
             raise error(self.name, text, 0, "at least one character is needed")
-        if "\0" in text:
-            raise error(self.name, text, text.index("\0"), "U+0000 is not allowed")
+        found = _NO_TEXT.search(text)
+        if found:
+            kind = "control characters and noncharacters are not allowed"
+            raise error(self.name, text, found.start(), f"U+{ord(found[0]):04X}: {kind}")
         check_bytes(self.name, text, MAX_BYTES, error)
+
+    def _check_not_shared(self, text: str) -> None:
+        if not text.startswith(SHARED):
+            return
+        group, _, rest = text.removeprefix(SHARED).partition(SEPARATOR)
+        named = (rest, group) if group and rest and not {"+", "#"} & set(group) else ("filter", "name")
+        rule = "a shared subscription is a queue group here: subscribe to {!r} with group={!r}".format(*named)
+        raise PatternError(self.name, text, 0, rule)
 
     def _parse(self, text: str) -> tuple[Token, ...]:
         words: list[Token] = []

@@ -34,6 +34,11 @@ class RaimsRv(TokenDialect):
         """Take it literally: a wildcard substitutes for whole segments only (rule 2)."""
         return token.encode()
 
+    def check_subject(self, subject: str | bytes) -> None:
+        """Refuse empty segments (RV rule 1); a wildcard is sent as a normal subject (rule 3)."""
+        assert isinstance(subject, str)
+        self.check_tokens(subject)
+
 
 class RaimsGlob(Dialect):
     """Pattern subscribing in Redis style, but that `?` stands for zero bytes or one."""
