@@ -163,6 +163,8 @@ class Pattern:
     def witness(self, other: Pattern) -> str | bytes | None:
         """Find a shortest subject that both patterns match, or None where they do not overlap.
 
+        It is text, of as few characters as can be, or `bytes` where no text will do.
+
         Raises:
             Undecidable: it cannot be told for certain.
         """

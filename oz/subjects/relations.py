@@ -53,8 +53,8 @@ def witness(pattern: Pattern, other: Pattern) -> str | bytes | None:
     """Find a subject that both match, a shortest one.
 
     Returns:
-        The subject as text, if any such is UTF-8, and otherwise as `bytes`; None where the patterns do
-        not overlap.
+        The subject as text, of the fewest characters, if any such is UTF-8, and otherwise as `bytes`; None
+        where the patterns do not overlap.
 
     Raises:
         Undecidable: it cannot be told for certain.
@@ -72,8 +72,8 @@ def counterexample(pattern: Pattern, other: Pattern) -> str | bytes | None:
     """Find a subject that the other matches and the pattern does not, a shortest one.
 
     Returns:
-        The subject as text, if any such is UTF-8, and otherwise as `bytes`; None where the pattern covers
-        the other.
+        The subject as text, of the fewest characters, if any such is UTF-8, and otherwise as `bytes`; None
+        where the pattern covers the other.
 
     Raises:
         Undecidable: it cannot be told for certain.

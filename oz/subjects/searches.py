@@ -1,15 +1,16 @@
 """The two questions asked of automata: what two of them share, and what one takes alone.
 
 What two share is searched in pairs of their states; whether one takes all that another does, in pairs of a
-state of the one and a set of states of the other, made as they are met. Both searches go breadth first, so
-what they find is as short as can be.
+state of the one and a set of states of the other, made as they are met. Both searches take the cheapest way
+first, so what they find is as short as can be: in bytes, or in characters and then in bytes.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
+from heapq import heappop, heappush
+from typing import Protocol
 
 from oz.errors import Undecidable
 from oz.subjects.automata import Automaton, Move
@@ -19,7 +20,12 @@ MAX_WORK = 5_000_000
 """How many steps a question may take; about a second."""
 
 _LIKED = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-_ORDER = bytes([*_LIKED, *(byte for byte in (*range(0x21, 0x7F), 0x20, *range(256)) if byte not in _LIKED)])
+# Of characters that are not ASCII, those that begin so and go on with A9 have a shape: é, 䩩, 𩩩.
+_ORDER = bytes(dict.fromkeys([*_LIKED, *range(0x21, 0x7F), 0x20, 0xC3, 0xE4, 0xF0, 0xA9, *range(256)]))
+_CONTINUING = (1 << 0xC0) - (1 << 0x80)
+"""The bytes of UTF-8 that begin no character."""
+_CHARACTER = 1 << 32
+"""What a character costs where characters count; each byte costs 1 besides."""
 
 
 class Meet:
@@ -49,13 +55,13 @@ class Meet:
         return number
 
 
-def shared(first: Automaton | Meet, second: Automaton) -> bytes | None:
-    """Find a shortest byte string that both take.
+def shared(first: Automaton | Meet, second: Automaton, *, in_characters: bool = False) -> bytes | None:
+    """Find a shortest byte string that both take: in bytes, or in characters if it is UTF-8.
 
     Raises:
         Undecidable: it takes too many steps.
     """
-    search = _Search((0, 0))
+    search = _Search((0, 0), in_characters)
     for here in search.queue():
         ends, moves = first.closed(here[0])
         other_ends, other_moves = second.closed(here[1])
@@ -65,19 +71,19 @@ def shared(first: Automaton | Meet, second: Automaton) -> bytes | None:
         for mask, to in moves:
             for other_mask, other_to in other_moves:
                 if mask & other_mask:
-                    search.add((to, other_to), here, _liked(mask & other_mask))
+                    search.add((to, other_to), here, mask & other_mask)
     return None
 
 
-def alone(inner: Automaton | Meet, outer: Automaton) -> bytes | None:
-    """Find a shortest byte string that `inner` takes and `outer` does not.
+def alone(inner: Automaton | Meet, outer: Automaton, *, in_characters: bool = False) -> bytes | None:
+    """Find a shortest byte string that `inner` takes and `outer` does not; see `shared`.
 
     Raises:
         Undecidable: it takes too many steps.
     """
     # A set of states of `outer` is a number. A smaller set takes less, so what it has seen need not be seen
     # again with a larger one.
-    search = _Search((0, 1))
+    search = _Search((0, 1), in_characters)
     seen: dict[int, list[int]] = {}
     for here in search.queue():
         state, around = here
@@ -93,7 +99,7 @@ def alone(inner: Automaton | Meet, outer: Automaton) -> bytes | None:
         for mask, to in moves:
             search.spend(len(outside))
             for part, following in _parts(mask, outside).items():
-                search.add((to, following), here, _liked(part))
+                search.add((to, following), here, part)
     return None
 
 
@@ -101,21 +107,30 @@ _Pair = tuple[int, int]
 
 
 class _Search:
-    """Pairs of states, breadth first, each with the way that led to it."""
+    """Pairs of states, the cheapest first, each with the cheapest way that led to it."""
 
-    def __init__(self, start: _Pair) -> None:
+    def __init__(self, start: _Pair, in_characters: bool) -> None:
         self._from: dict[_Pair, tuple[_Pair, int] | None] = {start: None}
-        self._waiting = deque([start])
+        self._costs = {start: 0}
+        # The second number keeps the order of those that cost the same.
+        self._waiting = [(0, 0, start)]
         self._work = 0
+        self._character = _CHARACTER if in_characters else 0
 
     def queue(self) -> Iterator[_Pair]:
         while self._waiting:
-            yield self._waiting.popleft()
+            cost, _, pair = heappop(self._waiting)
+            if cost == self._costs[pair]:
+                yield pair
 
-    def add(self, pair: _Pair, origin: _Pair, byte: int) -> None:
-        if pair not in self._from:
-            self._from[pair] = (origin, byte)
-            self._waiting.append(pair)
+    def add(self, pair: _Pair, origin: _Pair, mask: int) -> None:
+        """Note that any byte of a set leads from one pair to another."""
+        continuing = mask & _CONTINUING if self._character else 0
+        cost = self._costs[origin] + 1 + (0 if continuing else self._character)
+        if cost < self._costs.get(pair, cost + 1):
+            self._costs[pair] = cost
+            self._from[pair] = (origin, _liked(continuing or mask))
+            heappush(self._waiting, (cost, len(self._from) + self._work, pair))
 
     def spend(self, steps: int) -> None:
         self._work += steps + 1
@@ -130,22 +145,31 @@ class _Search:
         return bytes(reversed(way))
 
 
-def preferring_text(
-    search: Callable[[Automaton | Meet, Automaton], bytes | None], first: Automaton, second: Automaton
-) -> bytes | None:
-    """Do a search, and return something longer if only that is UTF-8, which can be read.
+class _Question(Protocol):
+    def __call__(
+        self, first: Automaton | Meet, second: Automaton, /, *, in_characters: bool = False
+    ) -> bytes | None: ...
+
+
+def preferring_text(search: _Question, first: Automaton, second: Automaton) -> bytes | None:
+    """Do a search for the text of the fewest characters, or the fewest bytes where nothing found is UTF-8.
 
     Raises:
         Undecidable: it takes too many steps.
     """
-    found = search(first, second)
-    try:
-        if found is not None:
-            found.decode()
+    found = search(first, second, in_characters=True)
+    if found is None or _is_text(found):
         return found
+    text = search(Meet(first, _any_text()), second, in_characters=True)
+    return search(first, second) if text is None else text
+
+
+def _is_text(found: bytes) -> bool:
+    try:
+        found.decode()
     except UnicodeDecodeError:
-        text = search(Meet(first, _any_text()), second)
-        return found if text is None else text
+        return False
+    return True
 
 
 @lru_cache(maxsize=1)

@@ -35,6 +35,7 @@ def words_text(words: Sequence[Token], dialect: str, separator: str) -> str:
 
     Raises:
         PatternError: `#` stands where the dialect has no wildcard for it.
+        UnicodeDecodeError: a token is not UTF-8.
     """
     wildcards = _WILDCARDS.get(dialect, _DOTTED)
     written: list[str] = []
@@ -134,7 +135,7 @@ def _class(ranges: Ranges) -> str:
     if ranges == ANY_CHAR.ranges:
         return "."
     if not ranges:
-        return r"[^\s\S]"
+        return r"[^\x00-\U0010ffff]"  # not [^\s\S]: the engine takes that for any character
     others = complement(ranges)
     if len(others) < len(ranges):
         return f"[^{_members(others)}]"

@@ -72,7 +72,10 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
         ValueError: there is no such dialect.
     """
     find(dialect)
-    written = _write(pattern, dialect, exchange)
+    try:
+        written = _write(pattern, dialect, exchange)
+    except UnicodeDecodeError:
+        raise _untranslatable(pattern, dialect, f"no pattern of {dialect} matches what is not UTF-8") from None
     try:
         misses, also = _differences(pattern, written, exchange)
     except Undecidable as error:
@@ -101,6 +104,7 @@ def _readable(found: bytes | None) -> _Subject:
 
 
 def _write(pattern: Pattern, dialect: str, exchange: bool) -> Pattern:
+    """Write a pattern; UnicodeDecodeError where a dialect of text would have to say what is no text."""
     if pattern.literal is not None:
         return _write_literal(_exchanged(pattern.literal) if exchange else pattern.literal, dialect)
     if dialect == pattern.dialect and not exchange:
@@ -114,7 +118,7 @@ def _write(pattern: Pattern, dialect: str, exchange: bool) -> Pattern:
     if exchange:
         raise _untranslatable(pattern, dialect, "this dialect has no separator to exchange")
     if dialect == "regex":
-        return _write_regex(pattern)
+        return compile(regex_text(expression_of(pattern)), "regex")
     return _write_glob(pattern, dialect)
 
 
@@ -130,17 +134,7 @@ def _write_literal(text: bytes, dialect: str) -> Pattern:
 
 
 def _regex_of_literal(text: bytes) -> str:
-    try:
-        return regex_text(Text(text)).removeprefix("(?s)")
-    except UnicodeDecodeError as error:
-        raise PatternError("regex", text, error.start, "no regex of text matches what is not UTF-8") from None
-
-
-def _write_regex(pattern: Pattern) -> Pattern:
-    try:
-        return compile(regex_text(expression_of(pattern)), "regex")
-    except UnicodeDecodeError:
-        raise _untranslatable(pattern, "regex", "no regex of text matches what is not UTF-8") from None
+    return regex_text(Text(text)).removeprefix("(?s)")
 
 
 def _write_glob(pattern: Pattern, dialect: str) -> Pattern:

@@ -62,3 +62,12 @@ def test_no_translation_or_bad_usage_exits_2(oz, arguments):
     assert result.exit_code == 2
     assert result.stdout == ""
     assert "Traceback" not in result.stderr
+
+
+def test_a_pattern_that_is_not_utf8_exits_2_where_the_dialect_is_text(oz_run):
+    ended = oz_run("translate", b"zmq:\xc3", "--to", "kubemq")
+    assert ended.code == 2
+    assert ended.stdout == b""
+    assert ended.stderr.startswith("oz translate: kubemq pattern b'\\xc3'")
+    assert "UTF-8" in ended.stderr
+    assert ended.stderr.count("\n") == 1

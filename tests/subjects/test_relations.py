@@ -128,12 +128,16 @@ def is_text(subject):
     return subject.decode(errors="ignore").encode() == subject
 
 
+def length(subject):
+    """Text counts by characters and then by bytes; what is no text by bytes."""
+    return (len(subject), len(encoded(subject)))
+
+
 def assert_shortest(found, known):
-    if isinstance(found, bytes):
-        assert not any(map(is_text, known))
-    else:
-        known = filter(is_text, known)
-    assert len(encoded(found)) <= min(map(len, known), default=len(encoded(found)))
+    texts = [subject.decode() for subject in known if is_text(subject)]
+    others = texts if isinstance(found, str) else known
+    assert length(found) <= min(map(length, others), default=length(found))
+    assert not (isinstance(found, bytes) and texts)
 
 
 def check(first, second):
@@ -292,6 +296,16 @@ def test_a_regex_beyond_what_is_certain_is_undecidable(text):
         oz.compile("a.>").covers(pattern)
 
 
+@pytest.mark.parametrize("text", [r"[^\d\D]", r"[^a\s\S]", r"x[^\w\W]*", r"(?i)[^\w\W]"])
+def test_a_set_that_the_engine_mistakes_is_compared_as_it_matches(text):
+    pattern = oz.compile(text, "regex")
+    some = pattern.witness(oz.compile("*"))
+    assert some is not None or not any(map(pattern.matches, ["a", "1", "x", "xx"]))
+    for subject in ("a", "1", "x", "xx"):
+        literal = oz.compile(subject, "raims.sub")
+        assert pattern.covers(literal) is pattern.overlaps(literal) is pattern.matches(subject)
+
+
 def test_a_literal_is_decided_beside_any_regex():
     hard = oz.compile(r"(?=a)a.*", "regex")
     assert hard.covers(oz.compile("ab"))
@@ -361,6 +375,33 @@ def test_what_covers_and_what_overlaps(first, second, covers, overlaps):
 def test_a_witness_is_text_where_it_can_be():
     assert oz.parse("time.*.east").witness(oz.parse("time.us.>")) == "time.us.east"
     assert oz.parse("redis:*\\").witness(oz.compile(b"\xff?", "redis")) == b"\xff\\"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "found"),
+    [
+        ("redis:a??", ">", "aé"),  # two bytes are one character
+        ("redis:????", "kubemq:*", "\U00029a69"),
+        ("regex:bbb|éé", "mqtt:#", "éé"),  # more bytes, and fewer characters
+        ("regex:bb|é", "mqtt:#", "é"),
+        ("raims.glob:a?b?c", "redis:*??", "abc"),
+        ("regex:a{3}|é{1,2}", "zmq:", "é"),
+    ],
+)
+def test_a_witness_has_as_few_characters_as_can_be(first, second, found):
+    first, second = oz.parse(first), oz.parse(second)
+    assert first.witness(second) == second.witness(first) == found
+
+
+def test_a_counterexample_has_as_few_characters_as_can_be():
+    assert relations.counterexample(oz.parse("redis:?"), oz.parse(">")) == "é"
+    assert relations.counterexample(oz.parse("raims.glob:???"), oz.parse(">")) == "\U00029a69"
+
+
+def test_a_witness_that_is_no_text_has_as_few_bytes_as_can_be():
+    first, second = oz.compile(b"*\xff", "redis"), oz.compile(b"?[\x80-\x8f]*", "redis")
+    assert first.witness(second) == second.witness(first)
+    assert len(first.witness(second)) == 3
 
 
 def test_long_patterns_are_compared():

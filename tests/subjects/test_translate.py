@@ -111,6 +111,27 @@ def test_literals_that_are_not_utf8_have_no_regex():
         translate(oz.compile(b"\xff*", "redis"), "regex")
 
 
+@pytest.mark.parametrize("dialect", oz.DIALECTS)
+@pytest.mark.parametrize("source", ["zmq", "redis", "raims.sub", "raims.glob"])
+@pytest.mark.parametrize("text", [b"\xc3", b"\xc3*", b"a\xff.b", b"[\xc3]x", b"\xc3.*", b".\xff.>", b"\xc3?"])
+def test_what_is_not_utf8_has_a_translation_or_there_is_none(source, dialect, text):
+    pattern = oz.compile(text, source)
+    for exchange in (False, True):
+        try:
+            found = translate(pattern, dialect, exchange=exchange)
+        except oz.PatternError as error:
+            assert error.dialect == dialect
+        else:
+            assert found.pattern.dialect == dialect
+
+
+def test_a_class_without_members_matches_nothing_in_a_regex_too():
+    # `[^\s\S]`, as one might write it, is any character to the engine.
+    found = translate(oz.parse("redis:[]"), "regex")
+    assert found.exact
+    assert not found.pattern.matches("a")
+
+
 def test_there_must_be_such_a_dialect():
     with pytest.raises(ValueError, match="no dialect"):
         translate(oz.compile("a"), "none")
