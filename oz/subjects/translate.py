@@ -75,7 +75,9 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
     try:
         written = _write(pattern, dialect, exchange)
     except UnicodeDecodeError:
-        raise _untranslatable(pattern, dialect, f"no pattern of {dialect} matches what is not UTF-8") from None
+        raise _untranslatable(
+            pattern, dialect, f"no pattern of {dialect} matches what is not UTF-8"
+        ) from None
     try:
         misses, also = _differences(pattern, written, exchange)
     except Undecidable as error:

@@ -9,9 +9,9 @@ from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import TokenDialect
 
-# The documentation allows no white space, and nats-server's own IsValidSubject names these five. A running server
-# takes a form feed nevertheless (2.15.1, plain and pedantic); see docs/subjects.md. A vertical tab is an ordinary
-# character to both.
+# The documentation allows no white space, and nats-server's own IsValidSubject names these five. A running
+# server takes a form feed nevertheless (2.15.1, plain and pedantic); see docs/subjects.md. A vertical tab is an
+# ordinary character to it.
 WHITE_SPACE = frozenset(" \t\n\r\f")
 
 
