@@ -2,7 +2,7 @@
 
 Source: MQTT 3.1.1 and MQTT 5.0, section 4.7, "Topic Names and Topic Filters"; mosquitto's own answers in
 tests/vectors; mosquitto's `mosquitto_validate_utf8` for what is no text. A shared subscription,
-`$share/group/filter` (MQTT 5, section 4.8.2), is a way to subscribe and no filter; oz has queue groups for it.
+`$share/group/filter` (MQTT 5, section 4.8.2), is a way to subscribe, no filter; oz has queue groups for it.
 """
 
 from __future__ import annotations

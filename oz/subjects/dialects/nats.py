@@ -10,8 +10,8 @@ from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import TokenDialect
 
 # The documentation allows no white space, and nats-server's own IsValidSubject names these five. A running
-# server takes a form feed nevertheless (2.15.1, plain and pedantic); see docs/subjects.md. A vertical tab is an
-# ordinary character to it.
+# server takes a form feed nevertheless (2.15.1, plain and pedantic); see docs/subjects.md. A vertical tab is
+# an ordinary character to it.
 WHITE_SPACE = frozenset(" \t\n\r\f")
 
 
