@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+import weakref
 from collections.abc import Callable
+from math import ceil
+from typing import Any
 
-from oz.errors import Timeout
+import zmq
+
+from oz.asyncio.closing import is_cancelled
+from oz.asyncio.waiting import Clock, Waiters
+from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriptions import Subscription
-from oz.transport.inlet import RoutedInlet
+from oz.transport.inlet import PATIENCE_MS, RoutedInlet
 from oz.transport.subscribing import SubscriberBase
 
 TURN_SECONDS = 0.01
@@ -18,9 +26,15 @@ them."""
 _SLICE = 0.05
 """Seconds of waiting at a time."""
 
+_LONGEST = 1e6
+"""Seconds of one wait at most: more than timers take is for ever all the same."""
+
 
 class Draining(SubscriberBase):
     """The part of a subscriber that waits for the answers of publishers."""
+
+    _waiters: Waiters
+    _clock: Clock
 
     async def receive(self, timeout: float | None = None) -> Message:
         """Wait for the next message that a subscription without a handler wants."""
@@ -28,10 +42,6 @@ class Draining(SubscriberBase):
 
     async def _dispatch(self, message: Message) -> None:
         """Call the handlers."""
-        raise NotImplementedError
-
-    async def _wait_for_news(self, seconds: float | None) -> None:
-        """Wait until something can be read."""
         raise NotImplementedError
 
     async def drain(self, timeout: float = 1.0) -> None:
@@ -78,6 +88,7 @@ class Draining(SubscriberBase):
             pass
         finally:
             self._ready.extendleft(reversed(kept))
+            self._wake_others()
 
     async def _end_with_rest(self, subscription: Subscription) -> None:
         for message in self._rest_of(subscription):
@@ -86,9 +97,64 @@ class Draining(SubscriberBase):
                 self._ready.append(message)
             await self._dispatch(message)
         self._end_part(subscription)
+        self._wake_others()
 
     async def _unpack_some(self, seconds: float) -> None:
         assert isinstance(self._inlet, RoutedInlet)
         self._check_open()
         await self._wait_for_news(seconds)
         self._inlet.unpack(self)
+        self._wake_others()
+
+    # waiting ---------------------------------------------------------------------------------------------
+
+    def _begin_to_wait(self) -> None:
+        self._waiters = Waiters()
+        # What waits holds the socket; the clock alone must not.
+        due = weakref.WeakMethod(self._do_what_is_due)
+        self._clock = Clock(PATIENCE_MS / 1000, lambda: (work := due()) is not None and work())
+
+    async def _wait_for_news(self, seconds: float | None) -> None:
+        milliseconds = None if seconds is None else ceil(min(seconds, _LONGEST) * 1000)
+        try:
+            await self._poll_socket(milliseconds, zmq.POLLIN)
+        except asyncio.CancelledError:
+            # Closing cancels what waits on the socket; that is not a cancelled task.
+            if self.closed and not is_cancelled():
+                raise ClosedError("the subscriber was closed while it waited") from None
+            raise
+
+    def _poll_socket(self, timeout: int | None, flags: int) -> asyncio.Future[int]:
+        return self._waiters.add(super().poll(timeout, flags))  # type: ignore[arg-type]
+
+    def _wake_others(self) -> None:
+        """Have other tasks that wait here look again: taking a message takes the sign that more came."""
+        if not self.closed and self._recv_futures:
+            if self._has_some:
+                self._waiters.wake()
+            # In pyzmq, reading this option wakes whoever waits for such an event.
+            self.get(zmq.EVENTS)
+
+    def _end_drain(self) -> None:
+        super()._end_drain()
+        # Whoever waits for the next message would wait for ever.
+        self._waiters.wake()
+
+    def _add_recv_event(self, *args: Any, **options: Any) -> asyncio.Future[Any]:
+        """Begin to wait for something to read, as all of pyzmq's ways to wait do."""
+        future: asyncio.Future[Any] = super()._add_recv_event(*args, **options)  # type: ignore[misc]
+        if self._recv_futures and self._has_duties:
+            self._clock.start()
+        return future
+
+    def _do_what_is_due(self) -> bool:
+        """Declare again what nobody answered, and look after multicast; tell whether anybody still waits."""
+        if self.closed or not self._recv_futures:
+            return False
+        try:
+            self._declare_overdue(is_idle=not self.get(zmq.EVENTS) & zmq.POLLIN)
+        except zmq.ZMQError:
+            # Its context has ended: those who wait find out for themselves.
+            self._waiters.wake()
+            return False
+        return True

@@ -13,19 +13,19 @@ from typing import Any, Self
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing, is_cancelled
+from oz.asyncio.closing import Closing
 from oz.asyncio.draining import TURN_SECONDS, Draining
 from oz.errors import ClosedError, Timeout
-from oz.message import Message
+from oz.message import Arrived, Message
 from oz.protocol.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
+from oz.transport.inlet import RoutedInlet
 from oz.transport.terms import check_count
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000
 """Messages that `receive_many` takes at most, unless said otherwise."""
 
-_SLICE = 0.5
 _TURN = 512
 """Messages received in one turn of the loop; after them other tasks have theirs."""
 
@@ -58,6 +58,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
     def __init__(self, *args: Any, **options: Any) -> None:
         """Make a subscriber; see `oz.Subscriber`."""
         self._turn = _Turn()
+        self._begin_to_wait()
         super().__init__(*args, **options)
 
     async def receive(self, timeout: float | None = None) -> Message:
@@ -139,39 +140,45 @@ class Subscriber(Draining, zmq.asyncio.Socket):
             pass
         except asyncio.CancelledError:
             ready.extendleft(reversed(messages))
+            self._wake_others()
             raise
         return messages
+
+    async def receive_batches(self, limit: int = MANY, timeout: float | None = None) -> list[Arrived]:
+        """Wait and take what is there, as columns what can be; see `oz.Subscriber.receive_batches`.
+
+        Raises:
+            Timeout, ClosedError, OwnershipError: as `receive`.
+        """
+        check_count("limit", limit, 1, 2**63)
+        if time.monotonic() >= self._turn.ends:
+            await self._pause()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self._inlet.comes_in_columns and not self._ready:
+            try:
+                taken = self._inlet.take_what_is_there(self, limit, time.monotonic() + TURN_SECONDS)
+            except zmq.ZMQError:
+                self._check_open()
+                raise
+            if taken:
+                self._wake_others()
+                return taken
+            if self._is_drained:
+                self._check_drained()
+            await self._wait(deadline, timeout)
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return [*await self.receive_many(limit, left)]
 
     async def _pause(self) -> None:
         await asyncio.sleep(0)
         self._turn.begin()
-
-    def _wake_others(self) -> None:
-        """Have other tasks that wait here look again: taking a message takes the sign that more came."""
-        if not self.closed:
-            # In pyzmq, reading this option wakes whoever waits for such an event.
-            self.get(zmq.EVENTS)
 
     async def _wait(self, deadline: float | None, timeout: float | None) -> None:
         self._turn.received = 0
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise Timeout(f"no message in {timeout or 0:g} s")
-        if self._waits_in_slices:
-            # Declarations may have to be made again, so it does not wait for ever.
-            left = _SLICE if left is None else min(left, _SLICE)
         await self._wait_for_news(left)
-
-    async def _wait_for_news(self, seconds: float | None) -> None:
-        try:
-            await super().poll(  # type: ignore[call-arg]
-                None if seconds is None else ceil(seconds * 1000), zmq.POLLIN
-            )
-        except asyncio.CancelledError:
-            # Closing cancels what waits on the socket; that is not a cancelled task.
-            if self.closed and not is_cancelled():
-                raise ClosedError("the subscriber was closed while it waited") from None
-            raise
 
     async def _dispatch(self, message: Message) -> None:
         """Call the handlers; a cancelled receiver leaves them running to their end."""
@@ -183,7 +190,12 @@ class Subscriber(Draining, zmq.asyncio.Socket):
             if (pending := self._call(subscription, message)) is not None
         ]
         if running:
-            await asyncio.wait(running)
+            try:
+                await asyncio.wait(running)
+            except asyncio.CancelledError:
+                # What is kept is for another task now.
+                self._wake_others()
+                raise
 
     def _call(self, subscription: Subscription, message: Message) -> Awaitable[None] | None:
         if subscription.handler is None or not subscription.wants(message):
@@ -257,6 +269,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
                         break
         finally:
             self._ready.extendleft(message for message in reversed(kept) if self._is_kept(message))
+            self._wake_others()
         return self.stats.delivered - before
 
     async def wait_ready(self, timeout: float | None = None) -> None:
@@ -317,12 +330,35 @@ class Subscriber(Draining, zmq.asyncio.Socket):
     def poll(  # type: ignore[override]
         self, timeout: int | None = None, flags: int = zmq.POLLIN
     ) -> Awaitable[Any]:
-        """Wait for something to read, as `zmq.asyncio.Socket.poll`: milliseconds, and a hint only."""
+        """Wait for something to read, as `zmq.asyncio.Socket.poll`, whatever RCVTIMEO is: milliseconds.
+
+        It is a hint only: a message that no pattern wants makes the socket readable too, unless publishers
+        filter.
+        """
+        inlet = self._inlet
+        if flags & zmq.POLLIN and isinstance(inlet, RoutedInlet) and not self._has_some and not self.closed:
+            if timeout != 0:
+                return asyncio.ensure_future(self._poll_messages(inlet, timeout, flags))
+            inlet.unpack(self)
         if flags & zmq.POLLIN and self._has_some:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_result(int(zmq.POLLIN))
             return future
-        return super().poll(timeout, flags)  # type: ignore[call-arg]
+        return self._poll_socket(timeout, flags)
+
+    async def _poll_messages(self, inlet: RoutedInlet, timeout: int | None, flags: int) -> int:
+        """Poll for messages: publishers that filter also say where they stand, every second."""
+        ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
+        while True:
+            left = ends - time.monotonic()
+            events = await self._poll_socket(None if left == inf else max(0, ceil(left * 1000)), flags)
+            if events & zmq.POLLIN and not self._is_drained:
+                inlet.unpack(self)
+                if not self._has_some:
+                    events &= ~int(zmq.POLLIN)
+            if events or time.monotonic() >= ends:
+                self._wake_others()
+                return events
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:  # type: ignore[override]
         """Close, as `oz.Subscriber.close`; what it gives may be awaited."""

@@ -90,7 +90,20 @@ class Draining(SubscriberBase):
     def _unpack_some(self, seconds: float) -> None:
         """Wait so long at most for batches and answers, and take in those that are there."""
         assert isinstance(self._inlet, RoutedInlet)
+        self._wait_for_news(seconds)
+        try:
+            self._inlet.unpack(self)
+        except zmq.ZMQError:
+            self._check_open()
+            raise
+
+    def _wait_for_news(self, seconds: float) -> None:
+        """Wait so long at most until something can be read."""
         self._check_open()
-        with self._guard:
-            zmq.Socket.poll(self, ceil(seconds * 1000))
-        self._inlet.unpack(self)
+        try:
+            with self._guard:
+                zmq.Socket.poll(self, ceil(seconds * 1000))
+        except zmq.ZMQError:
+            # A signal handler may have closed it meanwhile.
+            self._check_open()
+            raise

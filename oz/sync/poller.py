@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from math import ceil
 from typing import Any
 
 import zmq
 
 from oz.sync.subscriber import Subscriber
+from oz.transport.inlet import PATIENCE_MS
 from oz.transport.socket import BaseSocket
 
 
@@ -34,10 +36,23 @@ class Poller(zmq.Poller):
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         waiting = self._waiting()
         while True:
-            left = -1 if deadline is None else max(0, round((deadline - time.monotonic()) * 1000))
-            events = self._confirmed(super().poll(0 if waiting else left), waiting)
+            events = self._confirmed(super().poll(0 if waiting else self._left(deadline)), waiting)
+            self._do_what_is_due(dict(events))
             if events or (deadline is not None and time.monotonic() >= deadline):
                 return events
+
+    def _left(self, deadline: float | None) -> int:
+        """Give the milliseconds of one wait: slices where something may be due meanwhile."""
+        left = -1 if deadline is None else max(0, ceil((deadline - time.monotonic()) * 1000))
+        if any(isinstance(socket, Subscriber) and socket._has_duties for socket, _ in self.sockets):
+            return PATIENCE_MS if left < 0 else min(left, PATIENCE_MS)
+        return left
+
+    def _do_what_is_due(self, events: dict[Any, int]) -> None:
+        """Look after the subscribers that nothing came for: nobody reads from them meanwhile."""
+        for socket, _ in self.sockets:
+            if isinstance(socket, Subscriber) and socket._has_duties and socket not in events:
+                socket._declare_overdue(is_idle=True)
 
     def _waiting(self) -> set[Any]:
         """Find the subscribers that hold a message already."""

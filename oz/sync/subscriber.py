@@ -16,6 +16,7 @@ from oz.message import Message, MessageBatch, PlainBatch
 from oz.protocol.unpacking import Unpacking
 from oz.sync.draining import PATIENCE, Draining
 from oz.transport.frames import as_frame_objects, copy_into
+from oz.transport.inlet import PATIENCE_MS, RoutedInlet
 from oz.transport.terms import check_count
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -33,6 +34,8 @@ class Subscriber(Draining):
     Use it from one thread at a time. Handlers run in the thread that receives. The methods of
     `zmq.Socket` are there too, with their own meaning and units, and give only what a subscription wants.
     """
+
+    _slice_ms = PATIENCE_MS
 
     def receive(self, timeout: float | None = None) -> Message:
         """Wait for the next message that a subscription without a handler wants; run handlers meanwhile.
@@ -221,11 +224,9 @@ class Subscriber(Draining):
 
     def _next_until(self, deadline: float, timeout: float) -> Message:
         while (left := deadline - time.monotonic()) > 0:
-            self._check_open()
-            with self._guard:
-                # In slices: a signal that comes just before the wait begins does not end it.
-                super().poll(ceil(min(left, _SLICE) * 1000))
             try:
+                # In slices: a signal that comes just before the wait begins does not end it.
+                self._wait_for_news(min(left, _SLICE))
                 return self._next(_NOBLOCK, deadline)
             except zmq.Again:
                 continue
@@ -335,13 +336,28 @@ class Subscriber(Draining):
     def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> int:
         """Wait for something to read, as `zmq.Socket.poll`: milliseconds, and a hint only.
 
-        A message that no pattern wants makes the socket readable too. `receive(timeout=…)` and
-        `oz.Poller` know better.
+        A message that no pattern wants makes the socket readable too, unless publishers filter.
+        `receive(timeout=…)` and `oz.Poller` know better.
         """
         if flags & zmq.POLLIN and self._has_some:
             return int(zmq.POLLIN)
+        if flags & zmq.POLLIN and isinstance(self._inlet, RoutedInlet):
+            return self._poll_messages(self._inlet, timeout, flags)
         with self._guard:
             return super().poll(timeout, flags)
+
+    def _poll_messages(self, inlet: RoutedInlet, timeout: int | None, flags: int) -> int:
+        """Poll for messages: publishers that filter also say where they stand, every second."""
+        ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
+        while True:
+            left = max(0.0, ends - time.monotonic())
+            with self._guard:
+                events = super().poll(ceil(1000 * min(left, PATIENCE_MS / 1000)), flags)
+            inlet.unpack(self)
+            if self._has_some:
+                return events | int(zmq.POLLIN)
+            if events & ~int(zmq.POLLIN) or time.monotonic() >= ends:
+                return events & ~int(zmq.POLLIN)
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
         """Close. A second call does nothing.

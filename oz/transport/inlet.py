@@ -12,7 +12,7 @@ from typing import Any
 
 import zmq
 
-from oz.message import Arrived, Message, PlainBatch
+from oz.message import Arrived, Message, MessageBatch, PlainBatch
 from oz.protocol.intake import Intake
 from oz.protocol.unpacking import Unpacking
 from oz.transport.frames import FrameReader
@@ -84,6 +84,11 @@ class Inlet:
             if until is not None and monotonic() >= until:
                 return None
 
+    @property
+    def comes_in_columns(self) -> bool:
+        """Whether nothing is to be done to messages one by one, so that they need not be made."""
+        return self._intake.is_simple
+
     def take_columns(self, socket: Any, limit: int, deadline: float) -> list[Arrived]:
         """Wait, and take what is there; as columns what can be. For an intake that is simple.
 
@@ -98,7 +103,7 @@ class Inlet:
         """
         until = max(deadline, monotonic() + _PATIENCE)
         try:
-            while not (taken := self._take_what_is_there(socket, limit, until)):
+            while not (taken := self.take_what_is_there(socket, limit, until)):
                 left = deadline - monotonic()
                 if left <= 0:
                     break
@@ -110,7 +115,14 @@ class Inlet:
             raise
         return taken
 
-    def _take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
+    def take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
+        """Take what is there without waiting for it; as columns what can be, if all of it may.
+
+        Args:
+            socket: the socket that the reader was made for.
+            limit: messages to take at most.
+            until: `time.monotonic()` at which to give up when all that comes is unwanted.
+        """
         taken: list[Arrived] = []
         with self._guard:
             try:
@@ -199,6 +211,31 @@ class RoutedInlet(Inlet):
             if until is not None and monotonic() >= until:
                 return None
 
+    @property
+    def comes_in_columns(self) -> bool:
+        """Whether nothing is to be done to messages one by one, so that they need not be made."""
+        return all(stream.table.only_lists for stream in self._unpacking.streams.by_key.values())
+
+    def take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
+        """Take what is there without waiting for it, in the batches that it came in."""
+        taken: list[Arrived] = []
+        self._unpacking.in_batches = True
+        try:
+            while limit > 0 and not (taken and monotonic() >= until):
+                one: Arrived | None = self.take(socket, _NOBLOCK, until)
+                if one is None:
+                    break
+                taken.append(one)
+                limit -= len(one) if isinstance(one, MessageBatch) else 1
+        except zmq.Again:
+            pass
+        except zmq.ZMQError:
+            if not taken:
+                raise
+        finally:
+            self._unpacking.in_batches = False
+        return taken
+
     def _at_hand(self, socket: Any) -> Message | None:
         """Give a message that is held back, once there is none newer; declare what was gathered."""
         streams = self._unpacking.streams
@@ -217,9 +254,13 @@ class RoutedInlet(Inlet):
         return self._unpacking.next()
 
     def unpack(self, socket: Any) -> None:
-        """Take in all batches and answers that are there; messages wait in line."""
+        """Take in the batches and answers that are there; messages wait in line.
+
+        A publisher may be faster than this, so that there is always one more: it has an end.
+        """
+        ends = monotonic() + _PATIENCE
         try:
-            while True:
+            while monotonic() < ends:
                 lone = self._read_one(socket, _NOBLOCK)
                 if lone is not None:
                     self.waiting.append(lone)

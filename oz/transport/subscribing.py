@@ -7,7 +7,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import zmq
 
@@ -26,7 +26,7 @@ from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
 from oz.transport.asking import Asking
 from oz.transport.frames import frame_reader
 from oz.transport.guard import StrictGuard
-from oz.transport.inlet import PATIENCE_MS, Inlet, RoutedInlet
+from oz.transport.inlet import Inlet, RoutedInlet
 from oz.transport.multicast_group import group_for
 from oz.transport.multicast_listening import Listening, OnAdvisory
 from oz.transport.socket import check_delimiter
@@ -63,6 +63,9 @@ class SubscriberBase(Asking):
     _inlet: Inlet
     _is_shared: bool
     _waiting: deque[Message]
+
+    _slice_ms: ClassVar[int | None] = None
+    """RCVTIMEO of the socket itself where something may be due while a read waits; None: none ever waits."""
 
     def __init__(
         self,
@@ -159,8 +162,8 @@ class SubscriberBase(Asking):
                 high_water_mark = ROUTED_HIGH_WATER_MARK
             self._set_high_water_mark(high_water_mark)
             self.set(zmq.SNDHWM, 0)
-            if self._waits_in_slices:
-                super().set(zmq.RCVTIMEO, PATIENCE_MS)
+            if self._has_duties and self._slice_ms is not None:
+                super().set(zmq.RCVTIMEO, self._slice_ms)
             if group is not None:
                 group.configure(self)
             self._attach(bind, connect)
@@ -170,9 +173,14 @@ class SubscriberBase(Asking):
         return Streams(os.urandom, dedupe=dedupe)
 
     @property
-    def _waits_in_slices(self) -> bool:
+    def _has_duties(self) -> bool:
         """Whether something may be due while no message comes."""
         return isinstance(self._inlet, RoutedInlet)
+
+    @property
+    def _keeps_rcvtimeo(self) -> bool:
+        """Whether RCVTIMEO is kept here, and that of the socket itself is another."""
+        return self._slice_ms is None or self._has_duties
 
     # subscribing -----------------------------------------------------------------------------------------
 
@@ -330,12 +338,18 @@ class SubscriberBase(Asking):
             # A SUB forwards only SNDHWM subscriptions in a burst and silently drops the rest: no limit
             # there, also when set_hwm sets both marks.
             if option == zmq.RCVTIMEO:
-                self._inlet.limit = int(optval)
-                if self._waits_in_slices:
-                    return
-            super().set(option, 0 if option == zmq.SNDHWM else optval)
+                self._set_rcvtimeo(optval)
+            else:
+                super().set(option, 0 if option == zmq.SNDHWM else optval)
 
     setsockopt = set
+
+    def _set_rcvtimeo(self, milliseconds: Any) -> None:
+        if not self._keeps_rcvtimeo:
+            super().set(zmq.RCVTIMEO, milliseconds)
+        elif milliseconds < -1:
+            raise zmq.ZMQError(zmq.EINVAL)
+        self._inlet.limit = int(milliseconds)
 
     def set_string(self, option: int, optval: str, encoding: str = "utf-8") -> None:
         """Set an option to text. For SUBSCRIBE: a text with wildcards is a pattern, any other a prefix."""
@@ -360,7 +374,7 @@ class SubscriberBase(Asking):
         """Get a socket option; RCVMORE speaks of the frames that `recv` has left of a message."""
         if option == zmq.RCVMORE:
             return int(bool(self._rest))
-        if option == zmq.RCVTIMEO and self._waits_in_slices:
+        if option == zmq.RCVTIMEO and self._keeps_rcvtimeo:
             return self._inlet.limit
         value: Any = super().get(option)
         if option == zmq.EVENTS and self._has_some:

@@ -485,3 +485,46 @@ def test_nothing_is_written_to_the_output_of_the_application(endpoint):
         env=ENVIRONMENT,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "md.x\n", "")
+
+
+def test_every_way_to_wait_in_asyncio_outlasts_a_silence(endpoint):
+    async def iterate(subscriber):
+        async for message in subscriber:
+            return message.payload
+
+    async def poll(subscriber):
+        assert await subscriber.poll() == zmq.POLLIN
+        return (await subscriber.recv_multipart())[1]
+
+    async def payload_of(waiting):
+        return (await waiting).payload
+
+    ways = [
+        lambda subscriber: payload_of(subscriber.receive()),
+        lambda subscriber: payload_of(subscriber.receive(timeout=DEADLINE)),
+        iterate,
+        poll,
+    ]
+
+    async def main():
+        subscribers = [oz.asyncio.Subscriber(endpoint, multicast=FAST) for _ in ways]
+        waiting = []
+        for subscriber, way in zip(subscribers, ways, strict=True):
+            subscriber.subscribe("md.>")
+            subscriber.rcvtimeo = 100 if way is not poll else -1
+            waiting.append(asyncio.create_task(way(subscriber)))
+        # Longer than anything inside waits at a time; not even a heartbeat comes.
+        await asyncio.sleep(1.2)
+        assert not any(one.done() for one in waiting), waiting
+        async with oz.asyncio.Publisher(endpoint, multicast=FAST) as publisher:
+            everything = asyncio.gather(*waiting)
+            ends = time.monotonic() + DEADLINE
+            while not everything.done() and time.monotonic() < ends:
+                await publisher.publish("md.a", b"1")
+                await asyncio.sleep(0.05)
+            assert await asyncio.wait_for(everything, DEADLINE) == [b"1"] * len(ways)
+            for subscriber in subscribers:
+                subscriber.close(0)
+            publisher.close(0)
+
+    asyncio.run(main())

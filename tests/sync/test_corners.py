@@ -281,3 +281,41 @@ def test_who_publishes_while_another_thread_closes_is_told_so(filtering):
         publisher.close(timeout=0)
         with pytest.raises(oz.ClosedError):
             thread.outcome()
+
+
+WAITS = {
+    "receive": lambda sub: sub.receive(),
+    "receive with a timeout": lambda sub: sub.receive(timeout=DEADLINE),
+    "receive_many": lambda sub: sub.receive_many(timeout=DEADLINE),
+    "receive_batches": lambda sub: sub.receive_batches(timeout=DEADLINE),
+    "receive_batches for ever": lambda sub: sub.receive_batches(),
+}
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_a_subscriber_that_a_signal_handler_closes_says_so_in_every_call(filtering):
+    def close(*_):
+        subs[-1].close(timeout=0)
+
+    subs = []
+    before = signal.signal(signal.SIGALRM, close)
+    ways = (
+        {**WAITS, "wait_ready": lambda sub: sub.wait_ready(DEADLINE)} if filtering == "publisher" else WAITS
+    )
+    try:
+        for wait in ways.values():
+            subs.append(oz.Subscriber("tcp://127.0.0.1:1", filtering=filtering))
+            subs[-1].subscribe("a")
+            # Again and again: a signal just before a wait begins does not end it.
+            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+            with pytest.raises(oz.ClosedError):
+                wait(subs[-1])
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for timeout in (None, DEADLINE):
+            subs.append(oz.Subscriber("tcp://127.0.0.1:1", filtering=filtering))
+            signal.setitimer(signal.ITIMER_REAL, 0.05, 0.05)
+            assert subs[-1].run(timeout) == 0
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
