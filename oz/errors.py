@@ -9,7 +9,8 @@
     ├── ProtocolError (ValueError)       bytes from a peer that mean nothing here
     ├── Timeout (TimeoutError)           nothing came in the time given
     ├── NoResponders                     a request that no node on the bus would answer
-    ├── ReplyError (ValueError)          a reply to what is no request
+    ├── ReplyError                       the handler of whoever was asked raised
+    │   └── NoRequest (ValueError)       a reply to what is no request
     ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
     ├── ConfigurationError (ValueError)  a setting, or the file it stands in, that makes no sense
@@ -115,7 +116,27 @@ class NoResponders(OzError):
     """A request that no node on the bus has a subscription for, so that nobody would answer."""
 
 
-class ReplyError(OzError, ValueError):
+class ReplyError(OzError):
+    """The handler that was to answer a request raised.
+
+    Attributes:
+        subject: what was asked on.
+        kind: the name of the class of what the handler raised.
+        text: what that said.
+        node: the name of the node whose handler it was.
+    """
+
+    def __init__(
+        self, message: str, *, subject: str = "", kind: str = "", text: str = "", node: str = ""
+    ) -> None:
+        super().__init__(message)
+        self.subject = subject
+        self.kind = kind
+        self.text = text
+        self.node = node
+
+
+class NoRequest(ReplyError, ValueError):
     """A reply to a message that is no request, or that did not come through a node."""
 
 

@@ -8,7 +8,7 @@ from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from oz.errors import ReplyError
+from oz.errors import NoRequest
 
 
 class Delivery(Protocol):
@@ -104,17 +104,17 @@ class Message:
             None; on a node for asyncio something to await.
 
         Raises:
-            ReplyError: the message is no request, or did not come through a node.
+            NoRequest: the message is no request, or did not come through a node.
             ClosedError: the node is closed.
             OwnershipError: it was made before a fork.
         """
         if self.reply_to is None:
-            raise ReplyError(f"{self.subject!r} is no request: it came with no subject to answer on")
+            raise NoRequest(f"{self.subject!r} is no request: it came with no subject to answer on")
         for subscription in self.subscriptions:
             answer = getattr(subscription, "answer", None)
             if answer is not None:
                 return answer(self, payload, headers)
-        raise ReplyError(
+        raise NoRequest(
             f"{self.subject!r} did not come through a node; publish the answer on {self.reply_to!r}"
         )
 

@@ -19,7 +19,7 @@ from oz.asyncio.closing import is_cancelled
 from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.lanes import Lane, Lanes
-from oz.transport.handling import HandledQueueBase, HandlersBase
+from oz.transport.handling import HandledQueueBase, HandlersBase, handled_lane
 
 _log = logging.getLogger("oz.handlers")
 
@@ -252,6 +252,7 @@ class HandledQueue(HandledQueueBase):
         """Handle a lane's messages, for a while or to the last."""
         me = _current_task()
         self._busy[me] = lane
+        handled_lane.set(lane)
         is_empty = is_ended = False
         try:
             is_empty = await self._handle(lane)
@@ -259,6 +260,7 @@ class HandledQueue(HandledQueueBase):
             is_ended = True
             raise
         finally:
+            lane.answered = None
             if not self._guard.is_foreign:
                 del self._busy[me]
                 if is_ended or self._handlers.closed:
@@ -283,7 +285,7 @@ class HandledQueue(HandledQueueBase):
             try:
                 result = handler(message)
                 if result is not None and isawaitable(result):
-                    await result
+                    result = await result
             except BaseException as error:
                 lane.failed += 1
                 if isinstance(error, asyncio.CancelledError) and is_cancelled():
@@ -297,6 +299,8 @@ class HandledQueue(HandledQueueBase):
                     raise
             else:
                 lane.handled += 1
+                if result is not None:
+                    self._note_result(lane, message)
             if monotonic() > ends or handlers.closed:
                 return False
 

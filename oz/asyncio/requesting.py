@@ -10,6 +10,7 @@ from typing import Any
 
 from oz.errors import Timeout
 from oz.message import Message
+from oz.protocol.requests import Failures
 from oz.transport.node_base import NodeBase
 from oz.transport.terms import check_count
 
@@ -60,7 +61,7 @@ class Requesting(NodeBase):
         replies: asyncio.Queue[Message] = asyncio.Queue()
         inbox = self._requests.begin(replies.put_nowait, replies.qsize)
         self._stats.requests += 1
-        count = 0
+        count, failures = 0, Failures(subject)
         try:
             publisher: Any = self._publisher_for(subject)
             refused = publisher.send_request(subject, payload, headers, key, inbox)
@@ -74,9 +75,11 @@ class Requesting(NodeBase):
                 except TimeoutError:
                     if not count:
                         raise Timeout(f"no answer to {subject!r} in {timeout:.3g} s") from None
-                    return
+                    break
                 count += 1
-                yield reply
+                if not failures.take(reply):
+                    yield reply
+            failures.check()
         finally:
             self._requests.end(inbox)
 

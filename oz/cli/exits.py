@@ -27,7 +27,7 @@ EXIT_CODES = """\b
 Exit codes:
     0  done; match: at least one subject matched
     1  failed; bench, demo: messages were lost; config: something is wrong; doctor: something is missing;
-       match: no subject matched; translate: not exact
+       match: no subject matched; request: whoever was asked failed; translate: not exact
     2  wrong usage, or a bad pattern, subject or endpoint
     3  pub, replay: nobody subscribed; request: nobody would answer; peers: nobody is there
     4  sub, request: no message or answer within --timeout

@@ -23,8 +23,8 @@ _HELP = """Answer the requests whose subject matches PATTERN.
 Joins a bus as a node. --command is run by sh for each request. It gets the payload on its standard input and
 nowhere else, the subject as OZ_SUBJECT, and a header such as trace-id as OZ_HEADER_TRACE_ID. What it writes,
 without a line break at the end, is the answer. When it ends with another code than 0, takes longer than
---timeout or writes more than 64 MiB, that is said on stderr, and there is no answer. --echo answers with the
-payload that came, --text always with the same.
+--timeout or writes more than 64 MiB, that is said on stderr, and whoever asked is told. --echo answers with
+the payload that came, --text always with the same.
 
 With --group one member of the group gets each request. --concurrency is how many are answered at once.
 It prints one line when it is ready, ends with Ctrl-C or SIGTERM, says what it did, and exits 0.
@@ -84,6 +84,7 @@ def reply(
     # One thread more than may wait for commands.
     options: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec, "threads": concurrency + 1}
     with joined(ctx, joining, **options) as node, ended_by_signals(lambda: stops.put(None)):
+        service.node = node
         node.subscribe(patterns, handler=service.handle, group=group, concurrency=concurrency)
         say_ready(ctx, node)
         try:
@@ -99,6 +100,7 @@ class _Service:
 
     def __init__(self, ctx: click.Context, answer: Answer) -> None:
         self._ctx, self._answer = ctx, answer
+        self.node: oz.Node | None = None
         self._guard = threading.Lock()
         self._answered = self._failed = self._passed = 0
 
@@ -112,6 +114,8 @@ class _Service:
         except (CommandFailed, BadPayload) as error:
             self._count(failed=1)
             say(self._ctx, f"{printable(message.subject)}: {printable(str(error))}")
+            assert self.node is not None
+            self.node._answer_failure(message, error)
         else:
             self._count(answered=1)
 

@@ -31,9 +31,11 @@ one line, in which line breaks, other control characters and bytes that are not 
 since the request, and "headers" if there are any.
 
 When nobody has a subscription for the subject it says so at once, or after --wait seconds, and exits 3. It
-exits 4 when somebody has, and nobody answers within --timeout.
+exits 4 when somebody has, and nobody answers within --timeout. When whoever was to answer failed, it says
+why and exits 1.
 
---many N waits for so many answers. When there are fewer by then, those that came are printed, and it exits 0.
+--many N waits for so many answers. When there are fewer by then, those that came are printed, and it exits 0,
+or 1 when one of those who were asked failed.
 
 \b
 Examples:

@@ -32,9 +32,10 @@ class Lane:
             before it calls `Lanes.take`.
         handled: messages that were handled. The worker counts them here: there is only one at a time.
         failed: messages whose handler raised.
+        answered: the message that its handler replied to last.
     """
 
-    __slots__ = ("failed", "handled", "pop", "store")
+    __slots__ = ("answered", "failed", "handled", "pop", "store")
 
     def __init__(self, store: Any, pop: Callable[[], Message]) -> None:
         """For `Lanes`."""
@@ -42,6 +43,7 @@ class Lane:
         self.pop = pop
         self.handled = 0
         self.failed = 0
+        self.answered: Message | None = None
 
 
 class _NewestOfEach:

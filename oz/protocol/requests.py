@@ -6,8 +6,18 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from oz.errors import ReplyError
 from oz.message import Message
 from oz.protocol.distinguished import INBOX
+from oz.wire.node_codec import Failure
+
+FAILED = ".failed"
+"""What stands behind an inbox where it is told that a handler raised: nodes that know of no such thing do not
+subscribe to it."""
+
+
+MOST_NOTES = 10
+"""Further errors that are told with the first one."""
 
 OnReply = Callable[[Message], Any]
 Unread = Callable[[], int]
@@ -36,8 +46,8 @@ class Requests:
 
     @property
     def pattern(self) -> str:
-        """The one standing subscription, in the nats dialect."""
-        return f"{self.prefix}*"
+        """The one standing subscription, in the nats dialect: to replies, and to what handlers raised."""
+        return f"{self.prefix}>"
 
     def begin(self, on_reply: OnReply, unread: Unread) -> str:
         """Begin to wait; gives the subject to answer on.
@@ -62,9 +72,10 @@ class Requests:
 
     def take(self, message: Message) -> None:
         """Give a reply to whoever waits for it."""
-        inbox = message.subject
+        subject = message.subject
+        inbox = subject.removesuffix(FAILED)
         waiting = self._waiting.get(inbox)
-        if waiting is None:
+        if waiting is None or (inbox != subject) != (type(message.payload) is Failure):
             self._count_late(1)
             return
         on_reply, unread = waiting
@@ -76,6 +87,46 @@ class Requests:
     def _count_late(self, count: int) -> None:
         # In one step, with no call in between: threads do it at the same time.
         self.late += count
+
+
+class Failures:
+    """What handlers raised at one request."""
+
+    __slots__ = ("_subject", "raised")
+
+    def __init__(self, subject: Any) -> None:
+        """Start with none."""
+        self._subject = subject.decode("utf-8", "replace") if isinstance(subject, bytes) else str(subject)
+        self.raised: list[ReplyError] = []
+
+    def take(self, reply: Message) -> bool:
+        """Take note of what a handler raised; tell whether a reply was that."""
+        failure = reply.payload
+        if type(failure) is not Failure:
+            return False
+        kind, text, node = failure
+        self.raised.append(
+            ReplyError(
+                f"the handler of {node} raised {kind} at {self._subject!r}: {text}",
+                subject=self._subject, kind=kind, text=text, node=node,
+            )
+        )  # fmt: skip
+        return True
+
+    def check(self) -> None:
+        """Tell of them, if there are any.
+
+        Raises:
+            ReplyError: the first, with notes of the others.
+        """
+        if not self.raised:
+            return
+        first, *others = self.raised
+        for other in others[:MOST_NOTES]:
+            first.add_note(str(other))
+        if len(others) > MOST_NOTES:
+            first.add_note(f"and {len(others) - MOST_NOTES} more")
+        raise first
 
 
 def owner(inbox: str | bytes) -> bytes | None:

@@ -18,7 +18,7 @@ from typing import Any
 from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.lanes import Lane, Lanes
-from oz.transport.handling import HandledQueueBase, HandlersBase
+from oz.transport.handling import HandledQueueBase, HandlersBase, handled_lane
 
 _log = logging.getLogger("oz.handlers")
 
@@ -267,10 +267,12 @@ class HandledQueue(HandledQueueBase):
                 self._changed.notify_all()
                 return
             self._busy[me] = lane
+        handled_lane.set(lane)
         is_empty = False
         try:
             is_empty = self._handle(lane)
         finally:
+            lane.answered = None
             if not self._guard.is_foreign:
                 with self._guard:
                     del self._busy[me]
@@ -299,13 +301,15 @@ class HandledQueue(HandledQueueBase):
                     return True
                 message = last
             try:
-                handler(message)
+                result = handler(message)
             except BaseException as error:
                 # SystemExit and KeyboardInterrupt too: a thread would end of them without a word.
                 lane.failed += 1
                 self._report(message, error)
             else:
                 lane.handled += 1
+                if result is not None:
+                    self._note_result(lane, message)
             if handlers.free < 0 and (monotonic() > ends or self._guard.is_foreign):
                 return False
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from oz.errors import Timeout
 from oz.message import Message
+from oz.protocol.requests import Failures
 from oz.transport.node_base import NodeBase
 from oz.transport.terms import check_count
 
@@ -50,6 +51,7 @@ class Requesting(NodeBase):
 
         Raises:
             NoResponders: nobody on the bus has a subscription for the subject; known at once.
+            ReplyError: a handler raised, and had not answered; known at once.
             Timeout: nobody has answered in that time.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
         """
@@ -69,6 +71,8 @@ class Requesting(NodeBase):
     ) -> Iterator[Message]:
         """Ask, and give the answers as they come, until the time is over or there are so many.
 
+        That a handler raised counts as its answer, and is told when all others have come.
+
         Args:
             subject: as of `publish`.
             payload: what the codec encodes.
@@ -79,7 +83,7 @@ class Requesting(NodeBase):
 
         Raises:
             ValueError, TypeError: `limit` is no such number.
-            NoResponders, Timeout: as `request`; Timeout only when nobody has answered at all.
+            NoResponders, ReplyError, Timeout: as `request`; Timeout only when nobody has answered at all.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
         """
         if limit is not None:
@@ -107,6 +111,7 @@ class Requesting(NodeBase):
         self, subject: Any, inbox: str, replies: SimpleQueue[Message], ends: float | None, limit: int | None
     ) -> Iterator[Message]:
         count = 0
+        failures = Failures(subject)
         began = time.monotonic()
         try:
             while limit is None or count < limit:
@@ -121,9 +126,11 @@ class Requesting(NodeBase):
                     if not count:
                         waited = time.monotonic() - began
                         raise Timeout(f"no answer to {subject!r} in {waited:.3g} s") from None
-                    return
+                    break
                 count += 1
-                yield reply
+                if not failures.take(reply):
+                    yield reply
+            failures.check()
         finally:
             self._requests.end(inbox)
 

@@ -6,6 +6,7 @@ import logging
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,10 @@ from oz.protocol.lanes import Lane, Lanes
 from oz.transport.guard import Guard
 
 _log = logging.getLogger("oz.handlers")
+
+
+handled_lane: ContextVar[Lane | None] = ContextVar("handled_lane", default=None)
+"""What the thread or task that runs works off, so that a reply is known to be its handler's."""
 
 
 class HandlersBase(ABC):
@@ -98,6 +103,7 @@ class HandledQueueBase(ABC):
         }
         # Who, a thread or a task, works off which lane.
         self._busy: dict[Any, Lane] = {}
+        self._has_warned = False
         self._pool = handlers
         self._guard = lanes.lock = Guard()
         handlers.watch(self)
@@ -180,6 +186,17 @@ class HandledQueueBase(ABC):
         except BaseException:
             self._lanes.leave(lane)
             raise
+
+    def _note_result(self, lane: Lane, message: Message) -> None:
+        """Warn, once, of a handler that gives back its answer and does not send it."""
+        is_request = isinstance(message, Message) and message.reply_to is not None
+        if is_request and lane.answered is not message and not self._has_warned:
+            self._has_warned = True
+            _log.warning(
+                "a handler returned a value at the request %r, and that is sent to nobody: answer with "
+                "message.reply(value); this is said once for each subscription",
+                message.subject,
+            )
 
     def _report(self, message: Message, error: BaseException) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -132,6 +133,9 @@ class NodeBase(Interested):
         text = f"a handler raised {type(error).__name__} at {subject!r}: {error}"
         self._advise(advise("handler_failed", text, about=str(subject)))
         self._wake()
+        if self._error_replies and isinstance(message, Message):
+            with suppress(ClosedError):
+                self._answer_failure(message, error)
 
     def _on_dropped(self, count: int, message: Any) -> None:
         subject = getattr(message, "subject", "on_peer")

@@ -75,6 +75,7 @@ class NodeOpening(Told):
         full_timeout: float | None = None,
         high_water_mark: int | None = None,
         last_value: bool = False,
+        error_replies: bool = True,
         on_peer: OnPeer | None = None,
     ) -> None:
         """Join a bus; on asyncio that is done by `start`, or on entering `async with`.
@@ -103,6 +104,8 @@ class NodeOpening(Told):
             high_water_mark: batches that may wait for each peer.
             last_value: keep the newest message of each subject that it publishes, up to 65,536 of them, for
                 subscriptions that ask for it; not requests, nor what begins with `_`.
+            error_replies: whether those who ask are told when a handler of this node raises, with the name of
+                the exception's class and its text, which may hold what a stranger is not to know.
             on_peer: called with a peer and `"up"`, `"left"` or `"lost"`, one after the other, on the pool.
 
         Raises:
@@ -125,6 +128,7 @@ class NodeOpening(Told):
             "last_value": last_value,
         }
         self._tells_peer = on_peer
+        self._error_replies = error_replies
         self._configure(self.configuration, echo=echo, advertise=advertise)
         self._launch()
 

@@ -6,8 +6,10 @@ import time
 from typing import Any
 
 from oz.message import Message
-from oz.protocol.requests import owner
+from oz.protocol.requests import FAILED, owner
+from oz.transport.handling import handled_lane
 from oz.transport.node_opening import NodeOpening
+from oz.wire.node_codec import Failure
 
 PARKED = 2.0
 """Seconds for which a reply waits for its requester to be connected."""
@@ -31,10 +33,31 @@ class Replying(NodeOpening):
         self._stats.replies += 1
         if publisher.interest(inbox) or owner(inbox) is None:
             self._send_reply(publisher, inbox, payload, headers)
-        elif len(self._parked) >= MOST_PARKED:
+        else:
+            self._park(inbox, payload, headers)
+        if (lane := handled_lane.get()) is not None:
+            # Not before: what cannot be encoded is no answer.
+            lane.answered = message
+
+    def _answer_failure(self, message: Message, error: BaseException) -> None:
+        """Tell whoever asked that a handler raised, unless it had answered before that."""
+        inbox = message.reply_to
+        lane = handled_lane.get()
+        if inbox is None or owner(inbox) is None or (lane is not None and lane.answered is message):
+            return
+        publisher, subject = self._publisher_for(inbox), inbox + FAILED
+        failure = Failure(type(error).__name__, _text_of(error), self.name)
+        if publisher.interest(subject):
+            self._send_reply(publisher, subject, failure, None)
+        elif not publisher.interest(inbox):
+            self._park(subject, failure, None)
+        # Else it is a node of an older oz, which does not ask for such a thing.
+
+    def _park(self, subject: str, payload: Any, headers: Any) -> None:
+        if len(self._parked) >= MOST_PARKED:
             self._stats.replies_dropped += 1
         else:
-            self._parked.append((time.monotonic() + PARKED, inbox, payload, headers))
+            self._parked.append((time.monotonic() + PARKED, subject, payload, headers))
 
     def _send_reply(self, publisher: Any, inbox: str, payload: Any, headers: Any) -> None:
         if publisher._outlet.publish(publisher, inbox, payload, headers) is not None:
@@ -49,3 +72,10 @@ class Replying(NodeOpening):
                 self._stats.replies_dropped += 1
             else:
                 self._parked.append((until, inbox, payload, headers))
+
+
+def _text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return ""

@@ -62,8 +62,8 @@ def test_nothing_of_a_payload_is_run(service, ask, tmp_path):
 def test_a_command_that_fails_is_reported_and_the_service_goes_on(service, node):
     running = service("a", "--command", 'test "$(cat)" = good && echo fine')
     assert answered(node, "a", "good") == "fine"
-    with pytest.raises(library.Timeout):
-        node.request("a", "bad", timeout=0.1)
+    with pytest.raises(library.ReplyError, match="CommandFailed at 'a': the command ended with 1"):
+        node.request("a", "bad", timeout=DEADLINE)
     assert answered(node, "a", "good") == "fine"
     running.terminate()
     ended = running.end()
@@ -87,6 +87,16 @@ def test_a_command_that_hangs_is_killed_and_the_service_goes_on(service, node):
         0,
         "oz reply: a: the command took longer than 4 s, and was killed",
     )
+
+
+def test_whoever_asks_is_told_at_once_that_the_handler_raised(node, ask):
+    def refuse(message):
+        raise ValueError("bad size")
+
+    node.subscribe("a", handler=refuse)
+    ended = ask("a", "--timeout", str(DEADLINE))
+    said = "oz request: the handler of tester raised ValueError at 'a': bad size"
+    assert (ended.code, ended.stdout, ended.stderr.splitlines()[1]) == (1, b"", said)
 
 
 def test_requests_are_answered_at_the_same_time_on_request(service, node, tmp_path):

@@ -85,6 +85,38 @@ def test_request_many_and_late_replies(place):
     run(main)
 
 
+def test_a_handler_that_raises_answers_with_its_error_and_one_that_returns_is_warned_of(place, caplog):
+    async def refuse(message):
+        await asyncio.sleep(0)
+        raise ValueError("bad size")
+
+    async def answer_and_raise(message):
+        await asyncio.create_task(asyncio.sleep(0))
+        await message.reply(1)
+        raise ValueError("too late")
+
+    async def returns(message):
+        return 1
+
+    async def main():
+        async with Node("a", directory=place) as a, Node("b", directory=place) as b:
+            for subject, handler in (("bad", refuse), ("late", answer_and_raise), ("returns", returns)):
+                b.subscribe(subject, handler=handler)
+            await met(a, b)
+            with pytest.raises(oz.ReplyError, match="b raised ValueError at 'bad': bad size"):
+                await a.request("bad", timeout=None)
+            with pytest.raises(oz.ReplyError):
+                [one async for one in a.request_many("bad", timeout=None, limit=1)]
+            assert (await a.request("late", timeout=DEADLINE)).payload == 1
+            for _ in range(2):
+                with pytest.raises(oz.Timeout):
+                    await a.request("returns", timeout=0.1)
+            assert a.stats.late_replies == 0
+
+    run(main)
+    assert len([one for one in caplog.records if "returned a value" in one.message]) == 1
+
+
 def test_a_request_that_is_cancelled_waits_no_more(place):
     async def main():
         async with Node("a", directory=place) as node:

@@ -153,6 +153,114 @@ def test_what_is_no_request_cannot_be_answered(pair):
     until(lambda: errors)
 
 
+def refuse(message):
+    raise ValueError(f"bad size: {message.payload}")
+
+
+def answer_and_raise(message):
+    message.reply(message.payload)
+    raise ValueError("too late")
+
+
+def answer_what_cannot_be_encoded(message):
+    message.reply(object())
+
+
+def test_a_handler_that_raises_answers_with_its_error_at_once(pair):
+    asks, answers = pair
+    serve(answers, "bad", refuse, group="workers")
+    with pytest.raises(
+        oz.ReplyError, match="the handler of answers raised ValueError at 'bad': bad size: 7"
+    ) as told:
+        asks.request("bad", 7, timeout=None)
+    error = told.value
+    assert (error.subject, error.kind, error.text, error.node) == (
+        "bad",
+        "ValueError",
+        "bad size: 7",
+        "answers",
+    )
+    serve(answers, "odd", answer_what_cannot_be_encoded)
+    with pytest.raises(oz.ReplyError, match="TypeError"):
+        asks.request("odd", timeout=None)
+    assert (answers.stats.failed, asks.stats.late_replies, len(asks._requests)) == (2, 0, 0)
+
+
+def test_a_handler_that_had_answered_or_was_not_asked_tells_nobody_that_it_raised(pair):
+    asks, answers = pair
+    handled = serve(answers, "svc", answer_and_raise)
+    asks.publish("svc", 0)
+    assert [one.payload for one in asks.request_many("svc", 1, timeout=LONG_ENOUGH)] == [1]
+    until(lambda: answers.stats.failed == 2)
+    assert (handled.active, asks.stats.late_replies, answers.stats.replies_dropped) == (True, 0, 0)
+
+
+def test_request_many_gives_all_answers_before_it_tells_who_raised(make, met):
+    nodes = [make(f"n{number}") for number in range(4)]
+    asks, *others = nodes
+    for node, handler in zip(others, (refuse, echo, refuse), strict=True):
+        node.subscribe("who", handler=handler)
+    met(*nodes)
+    got = []
+    with pytest.raises(oz.ReplyError, match="ValueError at 'who': bad size: 5") as told:
+        got.extend(one.payload for one in asks.request_many("who", 5, timeout=None, limit=3))
+    assert {told.value.node, *(note.split()[3] for note in told.value.__notes__)} == {"n1", "n3"}
+    answers = asks.request_many("who", 5, timeout=None, limit=3)
+    assert next(answers).payload == 5
+    with pytest.raises(oz.ReplyError):
+        next(answers)
+
+
+def test_of_several_subscriptions_each_handler_answers_for_itself(pair):
+    asks, answers = pair
+    answers.subscribe("svc.*", handler=echo)
+    serve(answers, "svc.>", refuse)
+    replies = asks.request_many("svc.a", 1, timeout=None, limit=2)
+    assert next(replies).payload == 1
+    with pytest.raises(oz.ReplyError):
+        next(replies)
+
+
+def test_a_node_that_tells_no_errors_leaves_whoever_asks_waiting(make, met):
+    asks, answers = make("asks"), make("answers", error_replies=False)
+    met(asks, answers)
+    serve(answers, "bad", refuse)
+    with pytest.raises(oz.Timeout):
+        asks.request("bad", timeout=0.3)
+    until(lambda: answers.stats.failed == 1)
+    assert (answers.stats.replies, answers.stats.replies_dropped) == (0, 0)
+
+
+def test_a_node_of_an_older_oz_is_sent_no_error(pair, monkeypatch):
+    _, answers = pair
+    sent = []
+    monkeypatch.setattr(answers, "_send_reply", lambda *message: sent.append(message))
+    serve(answers, "bad", refuse)
+    with oz.Subscriber(answers._near._endpoints[-1], filtering="publisher", codec="msgpack") as old:
+        uuid = bytes(15) + b"\2"
+        old.subscribe(f"_INBOX.{uuid.hex()}.*")
+        old.wait_ready(DEADLINE)
+        answers._near.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1")
+        until(lambda: answers.stats.failed == 1)
+    assert (sent, len(answers._parked)) == ([], 0)
+
+
+def test_a_value_that_is_returned_is_warned_of_once_for_each_subscription(pair, caplog):
+    asks, answers = pair
+    serve(answers, "returns", lambda message: message.payload)
+    serve(answers, "replies", lambda message: [message.reply(1)])
+    asks.publish("returns", 0)
+    for _ in range(2):
+        with pytest.raises(oz.Timeout):
+            asks.request("returns", timeout=0.1)
+        assert asks.request("replies", timeout=DEADLINE).payload == 1
+    until(lambda: answers.stats.handled == 5)
+    warned = [one.getMessage() for one in caplog.records if "returned a value" in one.message]
+    assert len(warned) == 1
+    assert "'returns'" in warned[0]
+    assert "message.reply(value)" in warned[0]
+
+
 def test_a_thousand_requests_of_many_threads_each_get_their_own_answer(pair):
     asks, answers = pair
     serve(answers, "svc.*", echo, asks, concurrency=4)

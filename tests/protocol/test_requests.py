@@ -3,10 +3,21 @@
 from types import SimpleNamespace
 
 from oz.protocol.requests import Requests
+from oz.wire.node_codec import Failure
 
 
-def reply(inbox):
-    return SimpleNamespace(subject=inbox)
+def reply(inbox, payload=b""):
+    return SimpleNamespace(subject=inbox, payload=payload)
+
+
+def test_what_a_handler_raised_comes_beside_the_inbox_and_nothing_else_does():
+    requests, got = Requests(bytes(16)), []
+    inbox, failure = requests.begin(got.append, lambda: 0), Failure("ValueError", "bad size", "pricing")
+    for subject, payload in ((inbox, failure), (f"{inbox}.failed", b""), (f"{inbox}.other", b"")):
+        requests.take(reply(subject, payload))
+    assert (got, requests.late) == ([], 3)
+    requests.take(reply(f"{inbox}.failed", failure))
+    assert [one.payload for one in got] == [failure]
 
 
 def test_what_was_not_read_and_what_comes_after_the_end_is_late():

@@ -2,8 +2,10 @@
 
 import pytest
 
+from oz.errors import ProtocolError
 from oz.wire.codec import MsgpackCodec
-from oz.wire.node_codec import Introduction, NodeCodec
+from oz.wire.node_codec import MAX_FAILURE_TEXT, MAX_KIND, Failure, Introduction, NodeCodec
+from wire_vectors import name_of, rows
 
 
 class Refusing:
@@ -26,3 +28,23 @@ def test_values_of_the_application_go_through_its_codec(value):
     codec = NodeCodec(MsgpackCodec())
     assert codec.encode(value) == MsgpackCodec().encode(value)
     assert codec.decode(codec.encode(value)) == value
+
+
+@pytest.mark.parametrize("row", rows("failures"), ids=name_of)
+def test_failures_are_read_as_the_vectors_say_whatever_the_codec(row):
+    codec, payload = NodeCodec(Refusing()), bytes.fromhex(row["hex"])
+    if "value" not in row:
+        with pytest.raises(ProtocolError):
+            codec.decode(payload)
+        return
+    found = codec.decode(payload)
+    assert (type(found), found._asdict()) == (Failure, row["value"])
+    if "later" not in row["name"]:
+        assert codec.encode(found) == payload
+
+
+def test_a_failure_is_cut_and_takes_any_text():
+    codec = NodeCodec(Refusing())
+    told = codec.decode(codec.encode(Failure("K" * 1000, "\ud800" + "x" * 10_000, "n")))
+    assert (len(told.kind), told.node) == (MAX_KIND, "n")
+    assert told.text == "\\ud800" + "x" * (MAX_FAILURE_TEXT - 1)
