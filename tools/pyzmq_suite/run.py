@@ -1,0 +1,244 @@
+"""Run pyzmq's own tests as they are, then with oz's sockets for SUB, for PUB and for both, and compare.
+
+    python tools/pyzmq_suite/run.py [--scratch DIRECTORY] [FILE ...]
+
+The tests are those of the installed release: they come from its source distribution, by pip. Each file
+runs in a process of its own; a test that hangs or ends the process is a failure, and the others go on
+without it. Some of pyzmq's tests sleep where they should wait, so one that fails is run again, alone:
+what fails every time has failed.
+
+`differences.toml` lists the tests that pass with pyzmq's sockets and fail with oz's, with the reason.
+The exit status is 1 when another one fails, when one of the list passes, and when
+`docs/migrating/pyzmq.md` does not name one of them.
+"""
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+import tarfile
+import tomllib
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+import zmq
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PAGE = ROOT / "docs" / "migrating" / "pyzmq.md"
+DIFFERENCES = HERE / "differences.toml"
+FILES = [
+    *("socket", "pubsub", "poll", "monitor", "context", "asyncio"),
+    *("multipart", "zmqstream", "log", "message", "device"),
+]
+VARIANTS = {"pyzmq": "", "SUB": "SUB", "PUB": "PUB", "both": "PUB SUB"}
+"""What each run replaces; the first is what the others are compared with."""
+TEST_SECONDS = 30
+SILENT_SECONDS = 35
+END = "the end of the process"
+"""What `replacing` calls what comes after the last test."""
+TRIES = 3
+AT_ONCE = 2
+# Two of its tests need 4 GiB of memory, and use no PUB and no SUB.
+PYTEST = ["-q", "-p", "replacing", "-p", "no:cacheprovider", "-m", "not large", "--timeout-method=thread"]
+
+
+@dataclass
+class Result:
+    """How a test ended: `passed`, `failed`, `skipped`, `hung` or `died`."""
+
+    outcome: str
+    text: str = ""
+    earlier: list[str] = field(default_factory=list)
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether it counts as a failure."""
+        return self.outcome not in ("passed", "skipped")
+
+
+def unpack(scratch: Path) -> Path:
+    """Fetch the source of the installed pyzmq, and give the directory that holds its tests."""
+    release = zmq.__version__
+    archive = scratch / f"pyzmq-{release}.tar.gz"
+    if not archive.exists():
+        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "pyzmq"]
+        subprocess.run([*command, "-d", str(scratch), f"pyzmq=={release}"], check=True)
+    suite = scratch / "suite" / f"pyzmq-{release}"
+    with tarfile.open(archive) as tar:
+        wanted = [
+            member
+            for member in tar.getmembers()
+            if member.name.startswith((f"pyzmq-{release}/tests/", f"pyzmq-{release}/pytest.ini"))
+        ]
+        tar.extractall(scratch / "suite", members=wanted, filter="data")
+    return suite
+
+
+def run_once(
+    suite: Path, scratch: Path, variant: str, tests: list[str], without: Iterable[str]
+) -> dict[str, Result]:
+    """Run tests in one process, until its end or its deadline, and give how those that began have ended."""
+    progress = scratch / f"progress-{variant}-{abs(hash((*tests, *without)))}"
+    progress.unlink(missing_ok=True)
+    environment = {
+        **os.environ,
+        "OZ_REPLACES": VARIANTS[variant],
+        "OZ_PROGRESS": str(progress),
+        "PYTHONPATH": str(HERE),
+    }
+    deselected = [f"--deselect={test}" for test in without]
+    command = [sys.executable, "-m", "pytest", *PYTEST, f"--timeout={TEST_SECONDS}", *deselected, *tests]
+    process = subprocess.Popen(
+        command,
+        cwd=suite,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    status, output = wait(process, progress)
+    lines = progress.read_text("utf-8").splitlines() if progress.exists() else []
+    results = read(map(json.loads, lines), status, output)
+    if not results and status not in (0, 5):
+        raise SystemExit(f"pytest gave {status} for {' '.join(tests)}:\n{output}")
+    return results
+
+
+def wait(process: subprocess.Popen[str], progress: Path) -> tuple[int, str]:
+    """Wait for a process, for as long as tests end in it; then kill it. Give its status and its output."""
+    size = -1
+    while True:
+        try:
+            output, _ = process.communicate(timeout=SILENT_SECONDS)
+            return process.returncode, output
+        except subprocess.TimeoutExpired:
+            told = progress.stat().st_size if progress.exists() else 0
+            if told == size:
+                os.killpg(process.pid, signal.SIGKILL)
+                output, _ = process.communicate()
+                return process.returncode, output
+            size = told
+
+
+def read(events: Iterable[dict[str, object]], status: int, output: str) -> dict[str, Result]:
+    """Make results of what a process told of itself, how it ended and what it printed."""
+    results: dict[str, Result] = {}
+    running = None
+    for event in events:
+        test = str(event["test"])
+        if "outcome" not in event:
+            running = None if event["is_over"] else test
+            continue
+        known = results.setdefault(test, Result("passed"))
+        if event["outcome"] != "passed":
+            known.outcome, known.text = str(event["outcome"]), known.text + str(event["text"])
+    if running == END and status >= 0:
+        running = None
+    if running is not None:
+        # pytest-timeout ends the process with 1, our own deadline with SIGKILL.
+        outcome = "hung" if status in (1, -signal.SIGKILL) else "died"
+        results[running] = Result(outcome, f"status {status}\n{output[-6_000:]}")
+    return results
+
+
+def run_file(suite: Path, scratch: Path, variant: str, name: str) -> dict[str, Result]:
+    """Run a file to its end, however many of its tests end the process, and again what failed."""
+    path = f"tests/test_{name}.py"
+    results: dict[str, Result] = {}
+    while True:
+        more = run_once(suite, scratch, variant, [path], results)
+        results |= more
+        if not any(result.outcome in ("hung", "died") for test, result in more.items() if test != END):
+            break
+    results = {f"{path}: {END}" if test == END else test: result for test, result in results.items()}
+    for test, result in results.items():
+        while "::" in test and result.outcome in ("failed", "hung") and len(result.earlier) < TRIES - 1:
+            result.earlier.append(result.outcome)
+            again = run_once(suite, scratch, variant, [test], [])[test]
+            result.outcome, result.text = again.outcome, again.text or result.text
+    return results
+
+
+def run_all(suite: Path, scratch: Path, names: list[str]) -> dict[str, dict[str, Result]]:
+    """Run every file of every variant, a few at once."""
+    jobs = [(variant, name) for variant in VARIANTS for name in names]
+    # Some bind to a port of their own: no file may run twice at the same time.
+    locks = {name: Lock() for name in names}
+
+    def work(job: tuple[str, str]) -> dict[str, Result]:
+        with locks[job[1]]:
+            return run_file(suite, scratch, *job)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        outcomes = pool.map(work, jobs)
+    results: dict[str, dict[str, Result]] = {variant: {} for variant in VARIANTS}
+    for (variant, _), outcome in zip(jobs, outcomes, strict=True):
+        results[variant] |= {test.removeprefix("tests/"): result for test, result in outcome.items()}
+    return results
+
+
+def expected(names: list[str]) -> dict[str, dict[str, str]]:
+    """Read what each variant may fail, and why."""
+    table: dict[str, dict[str, str]] = {variant: {} for variant in VARIANTS}
+    for entry in tomllib.loads(DIFFERENCES.read_text("utf-8"))["difference"]:
+        if entry["test"].split(".")[0].removeprefix("test_") in names:
+            for variant in entry["replaced"]:
+                table[variant][entry["test"]] = entry["reason"]
+    return table
+
+
+def complaints(results: dict[str, dict[str, Result]], reasons: dict[str, dict[str, str]]) -> list[str]:
+    """Say in what the results differ from what is expected."""
+    base = results["pyzmq"]
+    said = [f"pyzmq itself: {test} {result.outcome}" for test, result in base.items() if result.is_bad]
+    page = PAGE.read_text("utf-8")
+    for variant, known in reasons.items():
+        for test, result in results[variant].items():
+            if result.is_bad and not (test in base and base[test].is_bad) and test not in known:
+                said.append(f"{variant} replaced: {test} {result.outcome}\n{result.text}")
+        said += [
+            f"{variant} replaced: {test} passes now" for test in known if not results[variant][test].is_bad
+        ]
+        said += [f"{PAGE.name} does not name {test}" for test in known if test.split("::")[-1] not in page]
+    return said
+
+
+def main() -> int:
+    """Run, print a line for each run and each difference, and give the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--scratch", type=Path, default=Path("build") / "pyzmq-suite")
+    parser.add_argument(
+        "files", nargs="*", choices=[[], *FILES], help="files of its tests, without test_ and .py"
+    )
+    options = parser.parse_args()
+    scratch = options.scratch.resolve()
+    scratch.mkdir(parents=True, exist_ok=True)
+    names = options.files or FILES
+    results = run_all(unpack(scratch), scratch, names)
+    for variant, outcomes in results.items():
+        bad = {test: result for test, result in outcomes.items() if result.is_bad}
+        passed = sum(result.outcome == "passed" for result in outcomes.values())
+        print(f"{variant:5}: {passed} passed, {len(bad)} failed")
+        for test, result in bad.items():
+            print(f"       {test} {result.outcome}")
+        for test, result in outcomes.items():
+            if result.earlier and not result.is_bad:
+                print(f"       {test} {', '.join(result.earlier)}, then {result.outcome}")
+    said = complaints(results, expected(names))
+    print("\n".join(said) or "as expected")
+    return bool(said)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
