@@ -37,7 +37,7 @@ from oz.services.link import (
     relayed,
     unpack,
 )
-from oz.sync.publisher import Publisher
+from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.subscriber import Subscriber
 from oz.transport.multicast_group import silence_libpgm
 
@@ -145,7 +145,7 @@ def _is_told_to_close(link: Link) -> bool:
 
 def send(link: Link, task: dict[str, Any]) -> None:
     """Multicast what the gateway says, until it ends."""
-    with Publisher(
+    with PublisherEngine(
         dialect="zmq",
         multicast=Multicast(**task["multicast"]),
         on_full="block",
@@ -161,7 +161,7 @@ def send(link: Link, task: dict[str, Any]) -> None:
 class _Sending:
     """Publishes messages under the numbers that they were given."""
 
-    def __init__(self, link: Link, publisher: Publisher, number: int) -> None:
+    def __init__(self, link: Link, publisher: PublisherEngine, number: int) -> None:
         self._link = link
         self._publisher = publisher
         self._number = number

@@ -21,7 +21,7 @@ from oz.protocol.node_subscription import NodeSubscription
 from oz.sync.handlers import HandledQueue, Handlers
 from oz.sync.io_thread import IOThread
 from oz.sync.mailbox import Mailbox
-from oz.sync.publisher import Publisher
+from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.requesting import Requesting
 from oz.sync.subscriber import Subscriber
 from oz.transport.node_base import TICK
@@ -40,7 +40,7 @@ _LAST_TURN = 5.0
 """Seconds that the I/O thread has at least to end its turn: nobody may close its sockets under it."""
 
 
-class NodePublisher(NodePublishing, Publisher):
+class NodePublisher(NodePublishing, PublisherEngine):
     """A node's publisher."""
 
 

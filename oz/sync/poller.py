@@ -8,6 +8,7 @@ from typing import Any
 
 import zmq
 
+from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
 from oz.transport.inlet import PATIENCE_MS
 from oz.transport.socket import BaseSocket
@@ -31,7 +32,7 @@ class Poller(zmq.Poller):
             OwnershipError: one of the sockets was made before a fork.
         """
         for socket, _ in self.sockets:
-            if isinstance(socket, BaseSocket):
+            if isinstance(socket, (BaseSocket, Publisher)):
                 socket.check_owner()
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         waiting = self._waiting()

@@ -2,67 +2,114 @@
 
 from __future__ import annotations
 
-import atexit
-import select
-import time
-import weakref
 from collections.abc import Iterable
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, NoReturn
 
 import zmq
 
-from oz.errors import Timeout
-from oz.sync.ticker import Ticker
-from oz.transport.publishing import PublisherBase
-from oz.transport.socket import CLOSE_TIMEOUT
+from oz.protocol.multicast import Multicast
+from oz.protocol.stats import PublisherStats
+from oz.subjects.pattern import DEFAULT_DIALECT
+from oz.sync.publisher_engine import PublisherEngine
+from oz.transport.batches import MAX_BATCH
+from oz.transport.publishing import MAX_DELAY, OnFull
+from oz.wire.codec import Codec
 
-_SLICE = 0.05
-
-_publishers: weakref.WeakSet[Publisher] = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all() -> None:
-    """Send what is still in the windows of publishers that nobody closed."""
-    for publisher in list(_publishers):
-        if not publisher.closed:
-            publisher.close()
+_OWN_OPTIONS = frozenset(int(one) for one in (zmq.TYPE, zmq.FD, zmq.EVENTS))
+"""What a publisher's own handle answers, as code that waits for it asks these of the handle too."""
 
 
-class Publisher(PublisherBase):
+class Publisher(zmq.Socket[Any]):
     """Publishes messages by subject; in place of a `zmq.PUB` socket.
 
     Several threads may publish on one. Plain ZeroMQ subscribers get `[subject, payload]`; subscribers that
     have the publisher filter get batches of what they want. The methods of `zmq.Socket` are there too,
     with their own meaning and units.
+
+    Its own handle, which code in C takes (`zmq.Poller`, `zmq.proxy`, `Socket.shadow`), is a PUB that no
+    thread of oz's uses: it can be polled and sent into like any PUB. All else is done by the engine.
     """
 
-    _ticker: Ticker | None = None
+    # zmq.Socket takes attributes that are not declared here for socket options.
+    _engine: PublisherEngine
 
-    def _set_options(self, high_water_mark: int | None) -> None:
-        super()._set_options(high_water_mark)
-        if self._on_full != "drop":
-            self._outlet.flags = int(zmq.NOBLOCK)
-        if self._on_full == "block" and self._full_timeout is not None:
-            self.set(zmq.SNDTIMEO, round(self._full_timeout * 1000))
+    def __init__(
+        self,
+        bind: Any = None,
+        connect: Any = None,
+        *,
+        dialect: str = DEFAULT_DIALECT,
+        context: zmq.Context[Any] | None = None,
+        codec: str | Codec | None = None,
+        delimiter: bytes | None = None,
+        on_full: OnFull = "drop",
+        full_timeout: float | None = None,
+        high_water_mark: int | None = None,
+        last_value: bool = False,
+        max_batch: int = MAX_BATCH,
+        max_delay: float = MAX_DELAY,
+        multicast: Multicast | None = None,
+        plain: bool = False,
+    ) -> None:
+        r"""Make a publisher.
 
-    def _endpoints_changed(self) -> None:
-        super()._endpoints_changed()
-        if self._ticker is None:
-            self._ticker = Ticker(self, self._max_delay)
-            _publishers.add(self)
+        Args:
+            bind: an endpoint to bind to, or a list of them; `tcp://127.0.0.1:*` lets the system choose.
+            connect: an endpoint to connect to, or a list of them.
+            dialect: the dialect that subjects must be valid in; one of `oz.DIALECTS`.
+            context: the ZeroMQ context to share; without it the publisher has one of its own.
+            codec: `"msgpack"`, or an object with `encode` and `decode`; without it payloads are bytes.
+            delimiter: for messages of one frame: what stands between subject and payload, such as
+                `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
+            on_full: what to do when a subscriber is at its high-water mark: `"drop"` the message for
+                that subscriber, as ZeroMQ does; `"block"` until there is room for all; `"error"` raises.
+            full_timeout: seconds that `"block"` waits at most; None is for ever.
+            high_water_mark: messages, or batches of them, that may wait here for each subscriber; 0 is no
+                limit. Default 100,000, or what ZeroMQ has when the context is yours.
+            last_value: keep the newest message of each subject, up to 65,536 of them, for subscribers that
+                ask for it.
+            max_batch: messages in one batch at most, from 1 to 65,535.
+            max_delay: seconds for which a message waits for others at most; one that comes alone never
+                waits. Only subscribers that have the publisher filter get batches.
+            multicast: how to send to `epgm://interface;group:port`; docs/multicast.md.
+            plain: multicast ordinary ZeroMQ messages, for subscribers that are not oz: nobody can tell then
+                what was lost, nor what is corrupt.
 
-    def _expect_more(self) -> None:
-        ticker = self._ticker
-        if ticker is not None and not ticker.is_awake:
-            ticker.wake()
-
-    def _take_shortcut(self) -> None:
+        Raises:
+            ValueError: no such dialect, codec, `on_full` or endpoint, an empty delimiter, a number that is
+                out of bounds, or an option that does not go with multicast.
+            TransportUnavailable: this libzmq lacks the transport of an endpoint.
+            zmq.ZMQError: an endpoint cannot be bound or connected to.
+        """
+        self._engine = engine = PublisherEngine(
+            bind,
+            connect,
+            dialect=dialect,
+            context=context,
+            codec=codec,
+            delimiter=delimiter,
+            on_full=on_full,
+            full_timeout=full_timeout,
+            high_water_mark=high_water_mark,
+            last_value=last_value,
+            max_batch=max_batch,
+            max_delay=max_delay,
+            multicast=multicast,
+            plain=plain,
+        )
+        try:
+            super().__init__(engine.context, zmq.PUB)
+            engine.serve(self)
+        except BaseException:
+            self.close(0)
+            raise
+        # `Context.destroy` and its `repr` are to know of this one.
+        self.context._rm_socket(engine)
+        self.context._add_socket(self)
         if type(self).publish is Publisher.publish:
-            shortcut = self._outlet.shortcut(self, Publisher.publish, looks=False)
-            if shortcut is not None:
-                # An attribute of this object: looking up those of a ZeroMQ socket costs 0.07 µs each.
-                self.__dict__["publish"] = shortcut
+            # An attribute of this object, which may be the short way; see `Outlet.shortcut`.
+            self.__dict__["publish"] = engine.publish
 
     def publish(
         self,
@@ -91,11 +138,7 @@ class Publisher(PublisherBase):
             ClosedError: the publisher is closed.
             OwnershipError: the publisher was made before a fork.
         """
-        refused = self._outlet.publish(self, subject, payload, headers, key, message_id)
-        if refused is not None:
-            # Other threads have the socket meanwhile, and may close it; a lock alone would not be fair.
-            for pause in self._try_again(subject, refused):
-                time.sleep(pause)
+        self._engine.publish(subject, payload, headers=headers, key=key, message_id=message_id)
 
     def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
         """Publish messages one after another.
@@ -116,6 +159,13 @@ class Publisher(PublisherBase):
                 count += 1
         return count
 
+    def batch(self) -> AbstractContextManager[None]:
+        """Hold what is published until the end of a `with` block, or until a batch is full.
+
+        Only subscribers that have the publisher filter get batches; others get their messages at once.
+        """
+        return self._engine.batch()
+
     def flush(self) -> None:
         """Send now what waits for others to make a batch.
 
@@ -123,8 +173,35 @@ class Publisher(PublisherBase):
             ClosedError: the publisher is closed.
             OwnershipError: it was made before a fork.
         """
-        self._check_open()
-        self._outlet.window.flush(self)
+        self._engine.flush()
+
+    def report_loss(self, count: int | None) -> None:
+        """Have subscribers that count their messages find some missing, as if they had been lost here.
+
+        This is for programs that pass on what others publish, such as a gateway: what was lost on the way to
+        them is neither published nor kept quiet about.
+
+        Args:
+            count: how many messages; None when nobody knows.
+
+        Raises:
+            TypeError, ValueError: the count is no number, or negative.
+            ClosedError: the publisher is closed.
+            OwnershipError: it was made before a fork.
+        """
+        self._engine.report_loss(count)
+
+    def interest(self, subject: str | bytes) -> bool:
+        """Tell whether any subscriber has asked for what a subject begins with.
+
+        Args:
+            subject: a valid subject of the dialect.
+
+        Raises:
+            SubjectError: it is not.
+            ClosedError: the publisher is closed.
+        """
+        return self._engine.interest(subject)
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
@@ -142,28 +219,147 @@ class Publisher(PublisherBase):
             SubjectError: the dialect does not allow the subject.
             ClosedError: the publisher is closed.
         """
-        self._check_open()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._enough(n, subject):
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise Timeout(self._too_few(n, subject, timeout))
-            self._await_news(_SLICE if left is None else min(_SLICE, left))
-            self._check_open()
+        self._engine.wait_for_subscribers(n, subject, timeout)
 
-    def _await_news(self, seconds: float) -> None:
-        """Wait for the socket's file descriptor, without the guard, so that others can publish meanwhile.
+    @property
+    def stats(self) -> PublisherStats:
+        """What this publisher did so far; see `PublisherStats`."""
+        return self._engine.stats
 
-        It is edge-triggered: a thread that publishes may take the edge, hence only a slice of time.
+    @property
+    def dialect(self) -> str:
+        """The dialect that subjects must be valid in."""
+        return self._engine.dialect
+
+    @property
+    def endpoint(self) -> str:
+        """The address last bound, or else connected to; with the port that a `*` became.
+
+        Raises:
+            ValueError: there is none yet.
         """
-        with self._guard:
-            if self.closed:
-                # By another thread, just now.
-                return
-            descriptor = self.fileno()
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        poller.poll(seconds * 1000)
+        return self._engine.endpoint
+
+    # what pyzmq's sockets have ---------------------------------------------------------------------------
+
+    def bind(self, addr: str) -> Any:
+        """Bind to an endpoint, as `zmq.Socket.bind` does.
+
+        Args:
+            addr: such as `tcp://127.0.0.1:*`, where the system chooses the port.
+
+        Raises:
+            TransportUnavailable: this libzmq lacks the transport.
+            ValueError: see `connect`.
+            zmq.ZMQError: the address is in use, or not one of this host.
+        """
+        return self._as_own(self._engine.bind(addr))
+
+    def connect(self, addr: str) -> Any:
+        """Connect to an endpoint, as `zmq.Socket.connect` does; the peer may come later.
+
+        Args:
+            addr: such as `tcp://127.0.0.1:5555`.
+
+        Raises:
+            TransportUnavailable: this libzmq lacks the transport.
+            ValueError: it is no endpoint; or a multicast one, and cannot be used here.
+            zmq.ZMQError: the endpoint is not well formed.
+        """
+        return self._as_own(self._engine.connect(addr))
+
+    def _as_own(self, manager: Any) -> Any:
+        """Have the end of a `with` block undo what was done, and give this object in it."""
+        manager.socket = self
+        self._engine.serve(self)
+        return manager
+
+    def unbind(self, addr: Any) -> None:
+        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
+        self._engine.unbind(addr)
+
+    def disconnect(self, addr: Any) -> None:
+        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
+        self._engine.disconnect(addr)
+
+    def set(self, option: int, optval: Any) -> None:
+        """Set a socket option, as `zmq.Socket.set` does.
+
+        Raises:
+            zmq.ZMQError: it is not one that a PUB socket has, such as SUBSCRIBE.
+            ValueError: multicast does not know it, or would end the process.
+            OwnershipError: the publisher was made before a fork.
+        """
+        self._engine.set(option, optval)
+
+    setsockopt = set
+
+    def get(self, option: int) -> Any:
+        """Get a socket option, as `zmq.Socket.get` does; TYPE is PUB.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork.
+        """
+        if option in _OWN_OPTIONS:
+            self.check_owner()
+            return super().get(option)
+        return self._engine.get(option)
+
+    getsockopt = get
+
+    def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
+        """Have events of the connections sent to an endpoint, as `zmq.Socket.monitor` does."""
+        self._engine.monitor(addr, events)
+
+    def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
+        """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does."""
+        return self._engine.get_monitor_socket(events, addr)
+
+    def disable_monitor(self) -> None:
+        """End what `get_monitor_socket` began."""
+        self._engine.disable_monitor()
+
+    def send(  # type: ignore[override]
+        self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+    ) -> Any:
+        """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
+        return self._engine.send(data, flags, copy, track, **kwargs)
+
+    def send_multipart(
+        self, msg_parts: Iterable[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+    ) -> Any:
+        """Send the frames of one message, as `zmq.Socket.send_multipart` does, unchecked."""
+        return self._engine.send_multipart(msg_parts, flags, copy, track, **kwargs)
+
+    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
+        """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
+        raise zmq.ZMQError(zmq.ENOTSUP)
+
+    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> int:
+        """Wait for events, as `zmq.Socket.poll` does on a PUB: milliseconds.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork.
+        """
+        self.check_owner()
+        return super().poll(timeout, flags)
+
+    @property
+    def copy_threshold(self) -> int:
+        """Bytes from which on `send(…, copy=False)` does not copy, as on `zmq.Socket`."""
+        return self._engine.copy_threshold
+
+    @copy_threshold.setter
+    def copy_threshold(self, size: int) -> None:
+        self._engine.copy_threshold = size
+
+    def check_owner(self) -> None:
+        """Refuse the child of a fork.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork, in the parent process.
+        """
+        self._engine.check_owner()
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
         """Close, and send what is still to be sent. A second call does nothing.
@@ -177,9 +373,8 @@ class Publisher(PublisherBase):
 
         In the child of a fork it does nothing.
         """
-        if self._ticker is not None and not self._guard.is_foreign:
-            self._ticker.stop(waits=not self._guard.is_mine)
-        closed_at = time.monotonic()
-        if self._close_socket(linger, timeout):
-            seconds = timeout if timeout is not None else CLOSE_TIMEOUT
-            self._end_context(seconds if linger is None else linger / 1000, closed_at)
+        if self._engine.is_foreign:
+            return
+        # First, so that nothing more comes from it; what has come goes on to subscribers.
+        super().close()
+        self._engine.close(linger, timeout=timeout)

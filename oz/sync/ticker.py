@@ -11,6 +11,7 @@ import select
 import socket
 import threading
 import weakref
+from collections import deque
 from contextlib import suppress
 
 import zmq
@@ -35,7 +36,17 @@ class Ticker:
         is_awake: it looks every `max_delay` seconds, so that it need not be woken.
     """
 
-    __slots__ = ("_bell", "_delay", "_is_stopped", "_publisher", "_ringer", "_stop", "_thread", "is_awake")
+    __slots__ = (
+        "_bell",
+        "_delay",
+        "_is_stopped",
+        "_publisher",
+        "_ringer",
+        "_stop",
+        "_thread",
+        "_watched",
+        "is_awake",
+    )
 
     def __init__(self, publisher: PublisherBase, delay: float) -> None:
         """Start the thread. It does not keep the publisher.
@@ -48,6 +59,7 @@ class Ticker:
         self._delay = max(delay, _SHORTEST_DELAY)
         self._is_stopped = False
         self._stop = threading.Event()
+        self._watched: deque[int] = deque()
         self.is_awake = False
         self._bell, self._ringer = socket.socketpair()
         self._ringer.setblocking(False)
@@ -55,6 +67,11 @@ class Ticker:
             target=self._run, args=(int(publisher.fileno()),), name="oz-publisher", daemon=True
         )
         self._thread.start()
+
+    def watch(self, descriptor: int) -> None:
+        """Attend to the publisher when a file descriptor is readable, too."""
+        self._watched.append(descriptor)
+        self.wake()
 
     def wake(self) -> None:
         """Have it look now."""
@@ -82,6 +99,8 @@ class Ticker:
         poller.register(self._bell, select.POLLIN)
         with self._bell, self._ringer:
             while not self._is_stopped:
+                while self._watched:
+                    poller.register(self._watched.popleft(), select.POLLIN)
                 for ready, _ in poller.poll(1000 * _LONGEST_SLEEP):
                     if ready == self._bell.fileno():
                         self._bell.recv(4096)

@@ -51,11 +51,13 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _POLLIN = int(zmq.POLLIN)
 _SUBSCRIBE = int(zmq.SUBSCRIBE)
 _UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
+_SUBSCRIBERS_OPTIONS = (_SUBSCRIBE, _UNSUBSCRIBE)
 
 
 class PublisherBase(RawSends, Leaving):
     """An XPUB socket that checks subjects. `oz.Publisher` and `oz.asyncio.Publisher` add the waiting."""
 
+    _public_name = "Publisher"
     _kind = zmq.XPUB
     _accepted_kinds = (zmq.PUB, zmq.XPUB)
     _on_full: OnFull
@@ -192,6 +194,50 @@ class PublisherBase(RawSends, Leaving):
     def stats(self) -> PublisherStats:
         """What this publisher did so far; see `PublisherStats`."""
         return self._outlet.stats if self._guard.is_foreign else self._outlet.count()
+
+    def set(self, option: int, optval: Any) -> None:
+        """Set a socket option, as `zmq.Socket.set` does.
+
+        Raises:
+            zmq.ZMQError: it is not one that a PUB socket has, such as SUBSCRIBE.
+            ValueError: multicast does not know it, or would end the process.
+        """
+        if option in _SUBSCRIBERS_OPTIONS:
+            # An XPUB in manual mode would take it for a subscription of whoever subscribed last.
+            raise zmq.ZMQError(zmq.EINVAL)
+        # A thread that looks after the publisher may be using the socket; no ZeroMQ socket stands two.
+        with self._guard:
+            super().set(option, optval)
+
+    setsockopt = set
+
+    def get(self, option: int) -> Any:
+        """Get a socket option, as `zmq.Socket.get` does; TYPE is PUB.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork.
+        """
+        with self._guard:
+            found = super().get(option)
+        # Programs that find an XPUB read subscriptions from it, which is done here already.
+        return int(zmq.PUB) if option == zmq.TYPE else found
+
+    getsockopt = get
+
+    def unbind(self, addr: Any) -> None:
+        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
+        with self._guard:
+            super().unbind(addr)
+
+    def disconnect(self, addr: Any) -> None:
+        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
+        with self._guard:
+            super().disconnect(addr)
+
+    def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
+        """Have events of the connections sent to an endpoint, as `zmq.Socket.monitor` does."""
+        with self._guard:
+            super().monitor(addr, events)
 
     # subjects --------------------------------------------------------------------------------------------
 

@@ -69,6 +69,8 @@ class BaseSocket(zmq.Socket[Any]):
     _connections: int = 0
     _group: Group | None = None
 
+    _public_name: ClassVar[str]
+    """What messages to the user call it."""
     _kind: ClassVar[int]
     _accepted_kinds: ClassVar[tuple[int, ...]]
     _context_class: ClassVar[type[zmq.Context[Any]]] = zmq.Context
@@ -78,7 +80,7 @@ class BaseSocket(zmq.Socket[Any]):
         dialects.find(dialect)
         if isinstance(kind, int) and kind not in self._accepted_kinds:
             names = " or ".join(zmq.SocketType(one).name for one in self._accepted_kinds)
-            raise ValueError(f"{type(self).__name__} is a {names} socket, not {zmq.SocketType(kind).name}")
+            raise ValueError(f"{self._public_name} is a {names} socket, not {zmq.SocketType(kind).name}")
         self._own_context = context is None
         self._endpoints = []
         self.dialect = dialect
@@ -239,7 +241,7 @@ class BaseSocket(zmq.Socket[Any]):
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ClosedError(f"this {type(self).__name__} is closed")
+            raise ClosedError(f"this {self._public_name} is closed")
 
     def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
         """Close the socket but not its context; tell whether the context is still to be ended."""

@@ -58,6 +58,7 @@ def _refuse_to_drain(subscription: Subscription, timeout: float) -> Any:
 class SubscriberBase(Asking):
     """A SUB socket that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting."""
 
+    _public_name = "Subscriber"
     _kind = zmq.SUB
     _accepted_kinds = (zmq.SUB,)
     _inlet: Inlet

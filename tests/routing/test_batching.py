@@ -41,13 +41,13 @@ def batches(messages):
 
 def left_alone(pub):
     """Stop the thread that would send what waits; whatever is received from now on did not wait."""
-    pub._ticker.stop()
+    pub._engine._ticker.stop()
 
 
 def quiet(pub):
     """Wait until a message counts as one that comes alone."""
     pub.flush()
-    until(lambda: time.monotonic() - pub._outlet.window._sent_at > 0.01)
+    until(lambda: time.monotonic() - pub._engine._outlet.window._sent_at > 0.01)
 
 
 @pytest.mark.parametrize("options", [{}, {"last_value": True}, {"codec": "msgpack"}], ids=str)

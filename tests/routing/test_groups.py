@@ -170,7 +170,7 @@ def test_the_senior_member_gets_all_until_it_leaves(stage):
 
 
 def _members(pub):
-    return sum(bool(one.terms.group) and bool(one.patterns) for one in pub._router.streams.values())
+    return sum(bool(one.terms.group) and bool(one.patterns) for one in pub._engine._router.streams.values())
 
 
 def test_the_senior_members_policy_counts(stage):
@@ -284,7 +284,9 @@ def test_members_behind_a_proxy_share_too(stage, proxy):
     for sub in got:
         sub.subscribe(END)
     for pub in pubs:
-        until(lambda pub=pub: _members(pub) == 3 and pub._router.count(END.encode(), END.encode()) == 4)
+        until(
+            lambda pub=pub: _members(pub) == 3 and pub._engine._router.count(END.encode(), END.encode()) == 4
+        )
     publish(pubs[0], 150)
     publish(pubs[1], 150, first=150)
     finish(pubs, *got)

@@ -233,13 +233,13 @@ def test_asyncio_keeps_the_same(stage, keep, first):
 def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, keep):
     pub, sub = tight(keep=keep)
     publish(pub, 200)
-    with pub._guard:
+    with pub._engine._guard:
         sub._begin_drain()
-        (stream,) = pub._router.streams.values()
-        until(lambda: sub._inlet.unpack(sub) or pub._listen() or stream.is_leaving)
+        (stream,) = pub._engine._router.streams.values()
+        until(lambda: sub._inlet.unpack(sub) or pub._engine._listen() or stream.is_leaving)
         for _ in range(20):
             sub._inlet.unpack(sub)
-            pub._listen()
+            pub._engine._listen()
         assert stream.held
         assert not sub._has_left()
     until(lambda: sub._inlet.unpack(sub) or sub._has_left())

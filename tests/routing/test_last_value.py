@@ -191,12 +191,20 @@ def test_after_a_reconnect_nothing_comes_twice(stage, pub):
     assert pairs(sub.receive(timeout=DEADLINE) for _ in range(10)) == [(f"a.{n}", n) for n in range(10)]
     endpoint = pub.endpoint
     pub.unbind(endpoint)
-    until(lambda: not pub._router.streams or all(one.vanished_at for one in pub._router.streams.values()))
+    until(
+        lambda: (
+            not pub._engine._router.streams
+            or all(one.vanished_at for one in pub._engine._router.streams.values())
+        )
+    )
     publish(pub, 3)
     pub.bind(endpoint)
-    until(lambda: not any(one.vanished_at for one in pub._router.streams.values()) or sub.poll(10))
+    until(lambda: not any(one.vanished_at for one in pub._engine._router.streams.values()) or sub.poll(10))
     until(
-        lambda: rest_of(sub, 0.1) == [] and not any(one.vanished_at for one in pub._router.streams.values())
+        lambda: (
+            rest_of(sub, 0.1) == []
+            and not any(one.vanished_at for one in pub._engine._router.streams.values())
+        )
     )
     pub.publish("a.1", b"99")
     assert pairs([sub.receive(timeout=DEADLINE)]) == [("a.1", 99)]
@@ -265,7 +273,7 @@ def test_last_values_that_find_no_room_hold_nobody_up(tight, keep):
     pub, sub = tight
     publish(pub, 3_000, subjects=3_000)
     sub.subscribe("a.*", last_value=True, keep=keep)
-    until(lambda: pub._dispatch.full)
+    until(lambda: pub._engine._dispatch.full)
     for number in range(100):
         pub.publish("a.5", b"%d" % number)
     subjects = {f"a.{number}" for number in range(3_000)}
@@ -286,10 +294,13 @@ def test_one_that_asks_while_others_are_held_back_takes_nothing_from_them(tight)
     sub.subscribe("a.*", keep="drop_oldest", max_waiting=50, handler=old.append)
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 200, subjects=10)
-    assert pub._dispatch.full
+    assert pub._engine._dispatch.full
     sub.subscribe("a.*", keep="drop_oldest", max_waiting=50, handler=new.append, last_value=True)
     until(
-        lambda: len(pub._router.to_serve) or any(len(one.chunks) == 2 for one in pub._router.streams.values())
+        lambda: (
+            len(pub._engine._router.to_serve)
+            or any(len(one.chunks) == 2 for one in pub._engine._router.streams.values())
+        )
     )
 
     def are_counted():

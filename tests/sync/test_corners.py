@@ -17,6 +17,7 @@ import zmq
 
 import oz
 import scripts
+from oz.sync.publisher_engine import PublisherEngine
 from waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -86,15 +87,15 @@ def test_closing_in_the_middle_of_publishing_does_not_wait_for_the_publishers_th
     pub = oz.Publisher(LOOPBACK)
 
     def close():
-        with pub._guard:
-            pub._ticker.wake()
-            until(lambda: pub._ticker.is_awake)
+        with pub._engine._guard:
+            pub._engine._ticker.wake()
+            until(lambda: pub._engine._ticker.is_awake)
             pub.close(0)
 
     Thread(close).outcome()
 
 
-class ClosesMeanwhile(oz.Publisher):
+class ClosesMeanwhile(PublisherEngine):
     """A publisher that another thread closes between a look for subscribers and the wait for more."""
 
     def _enough(self, wanted, subject):
