@@ -16,6 +16,7 @@ TEMPORARY = ".tmp"
 LOCK = "writer.lock"
 MANIFEST = "manifest.json"
 MARK = "acknowledged"
+EPOCHS = "epochs.json"
 
 _SEGMENT = re.compile(r"(\d{20})(\.arrows?)")
 
@@ -45,7 +46,11 @@ class Segment(NamedTuple):
 def segments(directory: Path) -> list[Segment]:
     """List the segments by offset; of a segment that is there in both forms, the sealed one."""
     found: dict[int, Segment] = {}
-    for name in os.listdir(directory):
+    try:
+        names = os.listdir(directory)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    for name in names:
         if match := _SEGMENT.fullmatch(name):
             one = Segment(int(match[1]), match[2])
             if one.is_sealed or one.base not in found:
@@ -53,10 +58,17 @@ def segments(directory: Path) -> list[Segment]:
     return [found[base] for base in sorted(found)]
 
 
+def is_journal(directory: Path) -> bool:
+    """Tell whether a directory is a journal, if only by what says that its segments should be there."""
+    if not directory.is_dir():
+        return False
+    return bool(segments(directory)) or any((directory / name).exists() for name in (MANIFEST, MARK, EPOCHS))
+
+
 def is_leftover(name: str) -> bool:
     """Tell whether a name is that of a file which `replacing` did not finish."""
     whole = name.removesuffix(TEMPORARY)
-    return whole != name and (whole == MANIFEST or _SEGMENT.fullmatch(whole) is not None)
+    return whole != name and (whole in (MANIFEST, EPOCHS) or _SEGMENT.fullmatch(whole) is not None)
 
 
 def sync_directory(directory: Path) -> None:
@@ -109,17 +121,28 @@ def open_held(path: Path) -> int | None:
     return descriptor
 
 
-def remove_unless_held(path: Path) -> bool:
-    """Remove a file that no reader holds; tell whether it is gone."""
+@contextmanager
+def unheld(path: Path) -> Iterator[bool]:
+    """Keep readers from holding a file meanwhile; gives False when one holds it, True also if it is gone."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return True
+        yield True
+        return
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        path.unlink()
-    except BlockingIOError:
-        return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = True
+        except BlockingIOError:
+            is_free = False
+        yield is_free
     finally:
         os.close(descriptor)
-    return True
+
+
+def remove_unless_held(path: Path) -> bool:
+    """Remove a file that no reader holds; tell whether it is gone."""
+    with unheld(path) as is_free:
+        if is_free:
+            path.unlink(missing_ok=True)
+        return is_free

@@ -89,8 +89,7 @@ class Housekeeper:
 
     def _let_go(self, active: int) -> None:
         try:
-            if self._retention.apply(self._directory, self._manifest, active):
-                self._manifest.save(self._directory)
+            self._retention.apply(self._directory, self._manifest, active)
         except OSError as error:
             _log.warning("%s: the oldest segments stay for now: %s", self._directory, error)
 

@@ -52,18 +52,37 @@ class Entry:
 
 @dataclass
 class Manifest:
-    """The entries of all sealed segments, by first offset, and the id of the journal."""
+    """What is known of a journal.
+
+    Attributes:
+        journal: its id.
+        entries: the entries of all sealed segments, by first offset.
+        first: retention has removed what lies before this offset, and nothing else; None in a manifest of an
+            older version, which does not say so.
+    """
 
     journal: str
     entries: dict[int, Entry] = field(default_factory=dict)
+    first: int | None = None
 
     def save(self, directory: Path) -> None:
         """Replace the file, durably and at once."""
         entries = [self.entries[base].as_data() for base in sorted(self.entries)]
-        data = {"format": FORMAT, "version": VERSION, "journal": self.journal, "segments": entries}
+        data: dict[str, Any] = {"format": FORMAT, "version": VERSION, "journal": self.journal}
+        data |= {"first_offset": self.first, "segments": entries}
         data["crc32"] = _checksum(data)
         with files.replacing(directory / files.MANIFEST) as descriptor:
             files.write_all(descriptor, json.dumps(data, indent=1).encode() + b"\n")
+
+    def missing(self, directory: Path) -> list[Entry]:
+        """List the entries of segments that are not there, though retention has not removed them."""
+        if self.first is None:
+            return []
+        present = {segment.base for segment in files.segments(directory)}
+        # A copy: the thread that seals may add to them.
+        entries = list(self.entries.values())
+        gone = [one for one in entries if one.first_offset not in present and one.end_offset > self.first]
+        return sorted(gone, key=lambda one: one.first_offset)
 
     def entry_of(self, directory: Path, segment: files.Segment) -> Entry | None:
         """Return what is known of a segment, unless the file has another size now."""
@@ -100,7 +119,9 @@ def load(directory: Path) -> Manifest | None:
         entries = [Entry.from_data(entry) for entry in data["segments"]]
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Manifest(data["journal"], {entry.first_offset: entry for entry in entries})
+    return Manifest(
+        data["journal"], {entry.first_offset: entry for entry in entries}, data.get("first_offset")
+    )
 
 
 def _checksum(data: dict[str, Any]) -> str:

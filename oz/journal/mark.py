@@ -1,10 +1,12 @@
-"""How far a journal has been acknowledged, for readers in other processes.
+"""How far a journal has been acknowledged, for readers in other processes and for whoever writes next.
 
 A reader must not see what the writer may still take back: after a full disk or a crash the same offset may be
 given to another record. So the writer notes the end of each append that has returned, and readers stop there.
+Whoever opens the journal next learns from the same note what must be there, and reports what is not.
 
-The note is not made durable. It holds for the machine's run in which it was written and for that very file;
-otherwise, and when it is not there, whatever is intact counts.
+The note is not made durable by itself. As an upper bound for readers it holds for the machine's run in which
+it was written and for that very file; otherwise whatever is intact counts. As a lower bound, what must be
+there, it always holds: it is written after the records.
 """
 
 from __future__ import annotations
@@ -13,14 +15,19 @@ import functools
 import os
 import struct
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 from oz.journal import files
 
 _NOTE = struct.Struct("<4sIqQ32s")
+_MORE = struct.Struct("<16s8sqqq")
 _CRC = struct.Struct("<I")
+_MORE_AT = _NOTE.size + _CRC.size
+_SIZE = _MORE_AT + _MORE.size + _CRC.size
 _MAGIC = b"OZAK"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_LOOKS = 5  # at a note that is being written
 
 
 @functools.cache
@@ -31,44 +38,139 @@ def _this_run() -> bytes:
         return b""
 
 
+class Growing(NamedTuple):
+    """What the note says beside the end: of the segment that grows, and of the epoch.
+
+    Attributes:
+        journal: the journal's id.
+        epoch: the present epoch's id; empty when the journal has none yet.
+        epoch_first: the offset at which it began.
+        base: the offset of the growing segment's first record.
+        size: how many bytes of the growing segment are acknowledged; -1 when that is not known.
+    """
+
+    journal: str
+    epoch: str
+    epoch_first: int
+    base: int
+    size: int = -1
+
+
+class Mark(NamedTuple):
+    """A note that is intact.
+
+    Attributes:
+        end: everything before this offset was acknowledged.
+        holds: whether nothing after it was, so that readers stop there.
+        growing: what else it says; None in the note of an older version.
+    """
+
+    end: int
+    holds: bool
+    growing: Growing | None
+
+
 class AcknowledgedMark:
-    """The writer's side."""
+    """The writer's side.
+
+    Attributes:
+        end: what was noted last; None before anything was.
+    """
+
+    end: int | None = None
 
     def __init__(self, directory: Path) -> None:
         """Open the file, or make it."""
-        self._descriptor = os.open(directory / files.MARK, os.O_RDWR | os.O_CREAT, 0o666)
-        self._inode = os.fstat(self._descriptor).st_ino
+        self._path = directory / files.MARK
         self._run = _this_run()
+        self._open()
 
-    def set(self, end_offset: int) -> None:
+    def _open(self) -> None:
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._inode = os.fstat(self._descriptor).st_ino
+
+    def set(self, end: int, growing: Growing) -> None:
         """Note that everything before an offset is acknowledged."""
-        note = _NOTE.pack(_MAGIC, 1, end_offset, self._inode, self._run)
-        os.pwrite(self._descriptor, note + _CRC.pack(crc32(note)), 0)
+        journal, epoch, *rest = growing
+        note = _sealed(_NOTE.pack(_MAGIC, 1, end, self._inode, self._run))
+        note = _sealed(note + _MORE.pack(bytes.fromhex(journal), bytes.fromhex(epoch), *rest))
+        os.pwrite(self._descriptor, note, 0)
+        self.end = end
+
+    def keep(self, end: int, growing: Growing) -> bool:
+        """Make the file again if it is gone or is another; tell whether it was."""
+        try:
+            if os.stat(self._path).st_ino == self._inode:
+                return False
+        except FileNotFoundError:
+            pass
+        os.close(self._descriptor)
+        self._open()
+        self.set(end, growing)
+        return True
 
     def close(self) -> None:
         """Close the file; the note stays."""
         os.close(self._descriptor)
 
 
+def _sealed(note: bytes) -> bytes:
+    return note + _CRC.pack(crc32(note))
+
+
+def read_mark(directory: Path) -> Mark | None:
+    """Read the note.
+
+    Returns:
+        What it says; None when there is none, or it is damaged.
+    """
+    try:
+        descriptor = os.open(directory / files.MARK, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        inode = os.fstat(descriptor).st_ino
+        found: Mark | None = None
+        for _ in range(_LOOKS):  # a look may fall into the middle of a write
+            data = os.pread(descriptor, _SIZE, 0)
+            found = _read(data, inode)
+            if found is not None and (found.growing is not None or len(data) < _SIZE):
+                break
+        return found
+    finally:
+        os.close(descriptor)
+
+
+def _read(data: bytes, inode: int) -> Mark | None:
+    if not _is_sealed(data, _MORE_AT):
+        return None
+    magic, version, end, own, run = _NOTE.unpack_from(data)
+    if magic != _MAGIC or version != 1 or end < 0:
+        return None
+    growing = None
+    if _is_sealed(data, _SIZE):
+        journal, epoch, *rest = _MORE.unpack_from(data, _MORE_AT)
+        growing = Growing(journal.hex(), epoch.hex() if epoch.strip(b"\0") else "", *rest)
+    return Mark(end, bool(own == inode and run == _this_run() and run.strip(b"\0")), growing)
+
+
+def _is_sealed(data: bytes, size: int) -> bool:
+    if len(data) < size:
+        return False
+    at = size - _CRC.size
+    return bool(_CRC.unpack_from(data, at) == (crc32(data[:at]),))
+
+
 def acknowledged(directory: Path) -> int | None:
-    """Read how far the journal is acknowledged.
+    """Read how far readers may read.
 
     Returns:
         The offset after the last acknowledged record; None when no note holds.
     """
-    try:
-        descriptor = os.open(directory / files.MARK, os.O_RDONLY)
-    except FileNotFoundError:
-        return None
-    try:
-        data = os.pread(descriptor, _NOTE.size + _CRC.size, 0)
-        inode = os.fstat(descriptor).st_ino
-    finally:
-        os.close(descriptor)
-    if len(data) < _NOTE.size + _CRC.size or _CRC.unpack_from(data, _NOTE.size) != (
-        crc32(data[: _NOTE.size]),
-    ):
-        return None
-    magic, version, end_offset, own, run = _NOTE.unpack_from(data)
-    holds = magic == _MAGIC and version == 1 and own == inode and run == _this_run() and run.strip(b"\0")
-    return end_offset if holds else None
+    mark = read_mark(directory)
+    return mark.end if mark is not None and mark.holds else None
+
+
+def is_damaged(directory: Path) -> bool:
+    """Whether there is a note, and it cannot be read."""
+    return (directory / files.MARK).exists() and read_mark(directory) is None

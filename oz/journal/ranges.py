@@ -74,11 +74,13 @@ def identity_of(directory: Path) -> str:
         if opened is not None:
             with opened:
                 return opened.journal
+    if files.is_journal(directory):
+        raise JournalError(f"{directory}: all segments of this journal are gone; see `oz journal repair`")
     raise JournalError(f"{directory}: there is no journal here")
 
 
 def spans_of(directory: Path, known: Manifest | None, first: int, end: int) -> list[Span]:
-    """Say which segments hold a range, in order; where segments are missing there are no spans.
+    """Say which segments hold a range, in order; what is missing between them has no entry.
 
     Args:
         directory: the journal.
@@ -90,12 +92,15 @@ def spans_of(directory: Path, known: Manifest | None, first: int, end: int) -> l
     ends = [segment.base for segment in present[1:]] + [max(end, present[-1].base)] if present else []
     found = []
     for segment, after in zip(present, ends, strict=True):
-        if after <= first or segment.base >= end or after == segment.base:
-            continue
         entry = known.entry_of(directory, segment) if known else None
-        low, high = max(first, segment.base), min(end, after)
         size = entry.bytes if entry else _size(directory / segment.name)
-        found.append(Span(low, high, size * (high - low) / (after - segment.base), entry))
+        reached = min(after, entry.end_offset) if entry else after
+        # What should follow and is not there is wanted whatever it was: reading it is an error that says so.
+        for low, high, what in ((segment.base, reached, entry), (reached, after, None)):
+            if low < end and high > first and low < high:
+                rows = min(end, high) - max(first, low)
+                part = size * rows / (after - segment.base)
+                found.append(Span(max(first, low), min(end, high), part, what))
     return found
 
 
@@ -167,7 +172,7 @@ class _Frames:
     def __iter__(self) -> Iterator[Frame]:
         for piece in self._current.frames(self._current.first_batch, self.at):
             if isinstance(piece, Hole):
-                raise damage(self._current.path, piece.position, piece.reason)
+                raise damage(self._current.path, piece.position, piece.reason, self.at)
             self.at = piece.stamp.end
             if self.at > self._first and self._wants(piece.stamp):
                 yield piece
@@ -177,9 +182,11 @@ class _Frames:
 
 def _enter(directory: Path, first: int, end: int) -> OpenSegment:
     while True:
-        present = files.segments(directory) if directory.is_dir() else []
-        if not present:
+        present = files.segments(directory)
+        if not present and not files.is_journal(directory):
             raise JournalError(f"{directory}: there is no journal here")
+        if not present:
+            raise gone(directory, first, end)
         segment = max((one for one in present if one.base <= first), default=None)
         if segment is None:
             raise RangeGone(directory, first, min(end, present[0].base))
@@ -195,7 +202,13 @@ def _following(directory: Path, current: OpenSegment, at: int) -> OpenSegment:
             opened = open_segment(directory, files.Segment(at, suffix)) if at > current.segment.base else None
             if opened is not None:
                 return opened
-    raise JournalError(
-        f"{directory}: the records from offset {at} on are missing, though they were acknowledged; "
+    raise gone(directory, at)
+
+
+def gone(directory: Path, first: int, end: int | None = None) -> JournalError:
+    """Make the error for records that were acknowledged and are not there."""
+    which = f"from offset {first} on" if end is None else f"from offset {first} to {end - 1}"
+    return JournalError(
+        f"{directory}: the records {which} are missing, though they were acknowledged; "
         "`oz journal repair` puts records in their place that say so"
     )

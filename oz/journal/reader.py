@@ -36,7 +36,7 @@ class Journal:
             JournalError: there is none, or it is of a newer version.
         """
         self.directory = Path(directory)
-        if not self.directory.is_dir() or not files.segments(self.directory):
+        if not files.is_journal(self.directory):
             raise JournalError(f"{self.directory}: there is no journal here")
         manifest.load(self.directory)
 
@@ -120,7 +120,7 @@ class Journal:
     @property
     def first_offset(self) -> int:
         """The offset of the first record that is kept; the end offset when there is none."""
-        return min((segment.base for segment in files.segments(self.directory)), default=0)
+        return min((segment.base for segment in files.segments(self.directory)), default=self.end_offset)
 
     @property
     def end_offset(self) -> int:

@@ -10,13 +10,16 @@ import pyarrow as pa
 
 from oz.errors import JournalError
 from oz.journal import manifest
+from oz.journal.epochs import History, history_of, must_reach
 from oz.journal.files import SEALED, STREAM, Segment, segments
-from oz.journal.mark import acknowledged
+from oz.journal.mark import acknowledged, read_mark
+from oz.journal.ranges import gone
 from oz.journal.segment import OpenSegment, damage, open_segment, runs
 from oz.journal.selection import Selection
 from oz.journal.walk import Frame, Hole, survey
 
 _SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks while nothing is appended
+_LOOKS = 20  # at a manifest that may be about to change
 _NO_LIMIT = 1 << 63
 
 
@@ -35,6 +38,7 @@ class Reading:
         self._selection = selection
         self._follow = follow
         self._manifest = manifest.load(directory)
+        self._history = history_of(directory)
         self._at = selection.first
         self._position = 0
         self._left: Segment | None = None
@@ -57,8 +61,10 @@ class Reading:
                     if current is not None:
                         current.close()
                     current = following
+                    self._compare_epochs()
                     yield from self._rest_of(current)
-                elif not self._wait():
+                elif not self._wait(current):
+                    self._refuse_an_early_end()
                     return
         finally:
             if current is not None:
@@ -67,12 +73,50 @@ class Reading:
     def _is_over(self) -> bool:
         return self._selection.end is not None and self._at >= self._selection.end
 
-    def _wait(self) -> bool:
-        """Wait a little for more; False when there is nothing to wait for."""
+    def _refuse_an_early_end(self) -> None:
+        end = self._selection.end
+        if end is not None and self._at < end:
+            raise gone(self._directory, self._at, end)
+
+    def _compare_epochs(self) -> None:
+        """See that what was read so far is still what the journal has at those offsets."""
+        mark = read_mark(self._directory)
+        present = mark.growing.epoch if mark is not None and mark.growing is not None else None
+        if present and present == self._history.present.id:
+            return
+        now = history_of(self._directory)
+        if now.present == self._history.present:
+            return
+        epoch = self._history.epoch_before(self._at)
+        if self._is_holding and now.agreed(epoch, self._at) != self._at:
+            raise renumbered(self._directory, now, epoch, self._at)
+        self._history = now
+
+    def _refuse_what_is_gone(self, current: OpenSegment | None) -> None:
+        """See, while it waits, that what it waits for can come."""
+        if current is not None and not current.segment.is_sealed and not current.is_in_place():
+            sealed = self._directory / Segment(current.segment.base, SEALED).name
+            if self._following() is None and not sealed.exists():
+                raise JournalError(
+                    f"{current.path} was removed or replaced while it was followed, at offset {self._at}; "
+                    "read again from there once the journal is in order"
+                )
+        must = acknowledged(self._directory)
+        is_short = must is not None and self._at < must and (current is None or current.segment.is_sealed)
+        if must is not None and is_short and self._locate() is None:
+            raise gone(self._directory, self._at, must)
+
+    def _wait(self, current: OpenSegment | None) -> bool:
+        """Wait a little for more; False when there is nothing to wait for.
+
+        Raises:
+            JournalError: what would come is not there, or comes no more.
+        """
         end_ns = self._selection.end_ns
         if not self._follow or (end_ns is not None and time.time_ns() >= end_ns):
             self._follow = False
             return False
+        self._refuse_what_is_gone(current)
         time.sleep(self._pause)
         self._pause = min(2 * self._pause, _LONGEST)
         return True
@@ -98,9 +142,21 @@ class Reading:
         if self._left is not None and not is_overtaken:
             self._refuse_a_hole(present)
             return None
-        if present and present[0].base > self._at:  # retention was there first
+        if present and present[0].base > self._at:
+            self._refuse_unless_retention(present[0].base)
             self._at = present[0].base
         return max((segment for segment in present if segment.base <= self._at), default=None)
+
+    def _refuse_unless_retention(self, there: int) -> None:
+        """See that what is missing before an offset was removed by retention."""
+        for _ in range(_LOOKS):
+            # With no room for a new manifest it removes first, and says so an instant later.
+            known = manifest.load(self._directory)
+            missing = known.missing(self._directory) if known else []
+            if not any(entry.end_offset > self._at and entry.first_offset < there for entry in missing):
+                return
+            time.sleep(_LONGEST)
+        raise gone(self._directory, self._at, there)
 
     def _following(self) -> Segment | None:
         assert self._left is not None
@@ -132,8 +188,9 @@ class Reading:
             if current.segment.is_sealed or self._is_over() or self._following():
                 return
             if self._at < limit and not self._following():
-                raise damage(current.path, self._position, "records that were acknowledged are missing")
-            if not self._wait():
+                reason = "what was acknowledged is missing"
+                raise damage(current.path, self._position, reason, self._at, limit)
+            if not self._wait(current):
                 return
 
     def _limit(self, current: OpenSegment) -> int:
@@ -142,8 +199,9 @@ class Reading:
             return _NO_LIMIT
         if self._selection.end is not None and not self._follow:
             return self._selection.end
+        self._compare_epochs()
         noted = acknowledged(self._directory)
-        return self._intact(current) if noted is None else noted
+        return max(self._intact(current), must_reach(self._directory)) if noted is None else noted
 
     def _intact(self, current: OpenSegment) -> int:
         pieces = survey(current.source, self._position, current.salt, self._at)
@@ -155,7 +213,7 @@ class Reading:
             if self._at >= limit or self._is_over():
                 return
             if isinstance(piece, Hole):
-                raise damage(current.path, piece.position, piece.reason)
+                raise damage(current.path, piece.position, piece.reason, self._at)
             self._position, self._at = piece.end, piece.stamp.end
             if self._selection.wants_batch(piece.stamp):
                 yield piece
@@ -170,10 +228,31 @@ def end_of(directory: Path) -> int:
     noted = acknowledged(directory)
     if noted is not None:
         return noted
+    must = must_reach(directory)
     while present := segments(directory):
         opened = open_segment(directory, present[-1])
         if opened is not None:
             with opened:
                 ends = (piece.stamp.end for piece in opened.survey() if isinstance(piece, Frame))
-                return max(ends, default=present[-1].base)
-    return 0
+                return max([present[-1].base, must, *ends])
+    return must
+
+
+def renumbered(directory: Path, history: History, epoch: str, offset: int) -> JournalError:
+    """Make the error for a reader that has read what is no longer in the journal at those offsets."""
+    return JournalError(f"{directory}: {why_renumbered(history, epoch, offset)}")
+
+
+def why_renumbered(history: History, epoch: str, offset: int) -> str:
+    """Say what has become of the offsets that were read in an epoch up to one."""
+    ended = history.agreed(epoch, offset)
+    name = f"epoch {epoch}" if epoch else "what was written before the journal had epochs"
+    if ended is None:
+        return (
+            f"what was read up to offset {offset} is of {name}, which this journal does not have: it is "
+            "another copy, and other records may have these offsets here"
+        )
+    return (
+        f"what was read up to offset {offset} is of {name}, which ended at offset {ended} here: the journal "
+        "was put back to an earlier state, and other records have the offsets from there on"
+    )

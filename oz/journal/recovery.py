@@ -12,31 +12,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oz.errors import JournalError
-from oz.journal import files
+from oz.journal import epochs, files
+from oz.journal.epochs import History, history_of
 from oz.journal.faults import FULL
-from oz.journal.files import STREAM, Segment
+from oz.journal.files import SEALED, Segment
 from oz.journal.manifest import Manifest, load
+from oz.journal.mark import Mark, is_damaged, read_mark
 from oz.journal.report import Finding
-from oz.journal.sealing import describe, seal
-from oz.journal.segment import OpenSegment, open_segment
-from oz.journal.walk import Frame, Hole
+from oz.journal.sealing import describe
+from oz.journal.segment import open_segment
+from oz.journal.tail import (
+    Tail,
+    end_in_order,
+    filled,
+    finding_of,
+    opened,
+    remove_sealed_stream,
+    seal_stream,
+)
 
 _log = logging.getLogger("oz.journal")
-
-
-@dataclass
-class Tail:
-    """The stream that a writer goes on with.
-
-    Attributes:
-        segment: which segment it is.
-        size: how many bytes of it are intact.
-        end_offset: the offset after its last record.
-    """
-
-    segment: Segment
-    size: int
-    end_offset: int
 
 
 @dataclass
@@ -45,12 +40,14 @@ class Recovered:
 
     Attributes:
         manifest: an entry for every sealed segment.
+        history: the epochs.
         end_offset: the offset after the last record of all.
         tail: the stream to go on with, if there is one.
         findings: what was cut, filled or read anew.
     """
 
     manifest: Manifest
+    history: History = field(default_factory=History)
     end_offset: int = 0
     tail: Tail | None = None
     findings: list[Finding] = field(default_factory=list)
@@ -60,7 +57,8 @@ def recover(directory: Path) -> Recovered:
     """Put a journal in order; the caller holds the writer's lock.
 
     Reads the last segment whole, if it is a stream; of the others only those that the manifest does not
-    know. Logs a warning for each finding.
+    know. What was acknowledged and is lost becomes records that say so, so that no offset is given again.
+    Logs a warning for each finding.
 
     Raises:
         JournalError: the journal is of a newer version.
@@ -69,23 +67,65 @@ def recover(directory: Path) -> Recovered:
         if files.is_leftover(name):
             (directory / name).unlink()
     present = files.segments(directory)
-    known = load(directory)
-    state = Recovered(known or Manifest(_journal_id(directory, present)))
-    if known is None and any(segment.is_sealed for segment in present):
-        state.findings.append(Finding(files.MANIFEST, "missing or damaged; made again from the segments"))
+    known, mark = load(directory), read_mark(directory)
+    state = Recovered(known or Manifest(_journal_id(directory, present, mark)))
+    state.findings += _notes(directory, known, mark, present)
+    if mark is not None and mark.growing and mark.growing.journal != state.manifest.journal:
+        mark = None
+    state.history = history_of(directory, state.manifest.journal)
+    floor = max(
+        state.history.present.first_offset,
+        mark.end if mark is not None else 0,
+        *(entry.end_offset for entry in state.manifest.entries.values()),
+        0,
+    )
+    if state.manifest.first is None:
+        state.manifest.first = present[0].base if present else 0
+        _forget_missing(directory, state.manifest)
+    state.manifest.first = min(state.manifest.first, *(segment.base for segment in present[:1]), 1 << 63)
     with _unless_full(directory, "a segment stays a stream for now"):
         state.findings += seal_finished(directory, state.manifest)
+    state.findings += _fill_missing(directory, state.manifest)
     state.findings += _reconcile(directory, state.manifest)
-    if present:
-        _recover_last(directory, present[-1], state)
-    state.end_offset = max(
-        [state.end_offset, *(entry.end_offset for entry in state.manifest.entries.values())]
-    )
+    base = mark.growing.base if mark is not None and mark.growing else state.manifest.first
+    ending = end_in_order(directory, state.manifest, floor, max(base, state.manifest.first))
+    state.findings += ending.findings
+    state.end_offset, state.tail = ending.end_offset, ending.tail
     with _unless_full(directory, "the manifest stays as it is"):
         state.manifest.save(directory)
     for finding in state.findings:
         _log.warning("%s: %s", directory, finding)
     return state
+
+
+def _notes(
+    directory: Path, known: Manifest | None, mark: Mark | None, present: list[Segment]
+) -> Iterator[Finding]:
+    """Look at the files that say what should be there."""
+    if known is None and any(segment.is_sealed for segment in present):
+        yield Finding(files.MANIFEST, "missing or damaged; made again from the segments")
+    if mark is None and is_damaged(directory):
+        yield Finding(files.MARK, "damaged; nothing says how far the last segment went")
+    elif mark is not None and known and mark.growing and mark.growing.journal != known.journal:
+        yield Finding(files.MARK, f"is of another journal, {mark.growing.journal}; it does not count")
+    if epochs.is_damaged(directory):
+        yield Finding(files.EPOCHS, "damaged; of what was written before the present epoch nothing is known")
+
+
+def _forget_missing(directory: Path, manifest: Manifest) -> None:
+    """Drop entries of what an older version's retention may have removed just before a crash."""
+    present = {segment.base for segment in files.segments(directory)}
+    first = min(present, default=0)
+    for base in [base for base in manifest.entries if base not in present and base < first]:
+        del manifest.entries[base]
+
+
+def _fill_missing(directory: Path, manifest: Manifest) -> Iterator[Finding]:
+    """Put records where sealed segments are gone that say so."""
+    for entry in manifest.missing(directory):
+        gone = Segment(entry.first_offset, SEALED)
+        ends = [one.base for one in files.segments(directory) if one.base > gone.base]
+        yield filled(directory, manifest, gone, min(entry.end_offset, *ends[:1], entry.end_offset))
 
 
 @contextmanager
@@ -120,34 +160,9 @@ def seal_finished(directory: Path, manifest: Manifest, active: int | None = None
             # One after it may be there for a moment, while the disk has no room for its beginning.
             break
         if not segment.is_sealed:
-            findings += _seal(directory, segment, following.base, manifest)
+            findings += seal_stream(directory, segment, following.base, manifest)
         remove_sealed_stream(directory, segment.base)
     return findings
-
-
-def remove_sealed_stream(directory: Path, base: int) -> bool:
-    """Remove the stream of a segment that is sealed, unless it is held; tell whether it is gone."""
-    return files.remove_unless_held(directory / Segment(base, STREAM).name)
-
-
-def _seal(directory: Path, segment: Segment, end: int | None, manifest: Manifest) -> list[Finding]:
-    with opened(directory, segment, manifest.journal) as source:
-        entry, holes = seal(directory, source, end)
-    manifest.entries[segment.base] = entry
-    return [finding_of(segment, hole, "what was intact is kept") for hole in holes]
-
-
-def opened(directory: Path, segment: Segment, journal: str) -> OpenSegment:
-    """Open a segment that is there, even when its head is damaged."""
-    source = open_segment(directory, segment, journal)
-    assert source is not None, segment
-    return source
-
-
-def finding_of(segment: Segment, hole: Hole, done: str) -> Finding:
-    """Say what is wrong at a hole."""
-    size = hole.end - hole.position
-    return Finding(segment.name, f"{hole.reason}: {size} bytes mean nothing; {done}", hole.position)
 
 
 def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
@@ -160,60 +175,21 @@ def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
     for segment in present:
         if manifest.entry_of(directory, segment) is None:
             with opened(directory, segment, manifest.journal) as source:
-                manifest.entries[segment.base], holes = describe(source)
+                manifest.entries[segment.base], found = describe(source)
             if was_known:
                 yield Finding(segment.name, "was not as the manifest had it; read again")
-            yield from (finding_of(segment, hole, "see `oz journal repair`") for hole in holes)
+            yield from (finding_of(segment, hole, "see `oz journal repair`") for hole in found.holes)
 
 
-def _recover_last(directory: Path, segment: Segment, state: Recovered) -> None:
-    state.end_offset = segment.base
-    if segment.is_sealed:
-        return
-    with opened(directory, segment, state.manifest.journal) as source:
-        pieces = list(source.survey())
-        size = source.source.size
-        first_batch = source.first_batch
-    frames = [piece for piece in pieces if isinstance(piece, Frame)]
-    torn = pieces[-1] if pieces and isinstance(pieces[-1], Hole) else None
-    state.end_offset = frames[-1].stamp.end if frames else segment.base
-    if len(pieces) - len(frames) > (torn is not None):
-        # Later records are intact: they keep their offsets, and this stream is not written to again.
-        state.findings += _seal(directory, segment, None, state.manifest)
-        remove_sealed_stream(directory, segment.base)
-        return
-    end = frames[-1].end if frames else first_batch
-    if not end:
-        # Nothing of it is intact, not even its head: a new stream takes its place.
-        text = f"{torn.reason}: nothing of its {size} bytes is intact" if torn else "it is empty"
-        state.findings.append(Finding(segment.name, text, 0, segment.base, cut_bytes=size))
-        return
-    if size > end:
-        _cut(directory, segment, end, size - end, torn, state)
-    state.tail = Tail(segment, end, state.end_offset)
-
-
-def _cut(
-    directory: Path, segment: Segment, end: int, excess: int, torn: Hole | None, state: Recovered
-) -> None:
-    descriptor = os.open(directory / segment.name, os.O_RDWR)
-    try:
-        os.ftruncate(descriptor, end)
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    reason = torn.reason if torn else "there is more after its end"
-    text = f"{reason}: cut {excess} bytes, all before offset {state.end_offset} is intact"
-    state.findings.append(Finding(segment.name, text, end, state.end_offset, cut_bytes=excess))
-
-
-def _journal_id(directory: Path, present: list[Segment]) -> str:
+def _journal_id(directory: Path, present: list[Segment], mark: Mark | None) -> str:
     for segment in present:
         source = open_segment(directory, segment, "")
         if source is not None:
             source.close()
             if source.journal:
                 return source.journal
+    if mark is not None and mark.growing:
+        return mark.growing.journal
     if present:
         raise JournalError(
             f"{directory}: neither the manifest nor any segment tells which journal this is, so nothing "

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from oz.journal import files
 from oz.journal.files import Segment
 from oz.journal.lock import WriterLock
 from oz.journal.manifest import Manifest
-from oz.journal.mark import AcknowledgedMark
-from oz.journal.recovery import opened, recover
+from oz.journal.mark import AcknowledgedMark, Growing
+from oz.journal.recovery import recover
 from oz.journal.report import Finding, Report
 from oz.journal.sealing import seal
+from oz.journal.tail import keep_damaged, opened
 from oz.journal.verify import look_at
-
-DAMAGED = ".damaged"
 
 
 def repair(directory: Path) -> Report:
@@ -33,7 +31,7 @@ def repair(directory: Path) -> Report:
         findings = [*state.findings]
         records = size = 0
         present = files.segments(directory)
-        for segment, following in zip(present, [*present[1:], None], strict=True):
+        for segment, following in zip(present, [*present[1:], None], strict=False):
             end = following.base if following else state.end_offset
             found = look_at(directory, segment, end, state.manifest)
             if found.findings and segment.is_sealed:
@@ -42,8 +40,10 @@ def repair(directory: Path) -> Report:
             records += found.records
             size += found.bytes
         state.manifest.save(directory)
+        epoch = state.history.present
         mark = AcknowledgedMark(directory)
-        mark.set(state.end_offset)
+        base = present[-1].base if present else state.end_offset
+        mark.set(state.end_offset, Growing(state.manifest.journal, *epoch, base))
         mark.close()
     finally:
         lock.release()
@@ -51,11 +51,8 @@ def repair(directory: Path) -> Report:
 
 
 def _rewrite(directory: Path, segment: Segment, end: int, manifest: Manifest) -> Finding:
-    path = directory / segment.name
-    kept = path.with_name(path.name + DAMAGED)
-    kept.unlink(missing_ok=True)
-    os.link(path, kept)
+    kept = keep_damaged(directory, segment)
     with opened(directory, segment, manifest.journal) as source:
         entry, _ = seal(directory, source, end)
     manifest.entries[segment.base] = entry
-    return Finding(segment.name, f"written anew; as it was it is {kept.name}")
+    return Finding(segment.name, f"written anew; as it was it is {kept}")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from oz.journal import files
+from oz.journal.faults import FULL
 from oz.journal.files import STREAM, Segment
 from oz.journal.manifest import Manifest
+
+_AT_ONCE = 64  # segments, each of them open meanwhile
 
 _log = logging.getLogger("oz.journal")
 
@@ -37,25 +41,33 @@ class Retention:
             active: the base of the segment that grows: neither it nor one after it is removed.
 
         Returns:
-            Whether something was removed; the manifest is changed then, and not saved.
+            Whether something was removed; the manifest is changed and saved then.
         """
         if self.most_bytes is None and self.most_seconds is None:
             return False
+        is_changed = False
+        while self._remove_some(directory, manifest, active):
+            is_changed = True
+        return is_changed
+
+    def _remove_some(self, directory: Path, manifest: Manifest, active: int) -> bool:
         present = files.segments(directory)
-        sizes = {segment: _size(directory, segment) for segment in present}
-        total = sum(sizes.values())
-        removed, now_ns = False, time.time_ns()
-        for segment in present:
-            if segment.base >= active:
-                break
-            excess = self.most_bytes is not None and total > self.most_bytes
-            if not (excess or self._is_old(manifest, segment, now_ns)) or not _remove(directory, segment):
-                break
-            _log.info("%s: removed segment %s", directory, segment.name)
-            total -= sizes[segment]
-            manifest.entries.pop(segment.base, None)
-            removed = True
-        return removed
+        sizes = [_size(directory, segment) for segment in present]
+        total, now_ns = sum(sizes), time.time_ns()
+        going = 0
+        with ExitStack() as held:
+            for segment, size in zip(present[:_AT_ONCE], sizes, strict=False):
+                excess = self.most_bytes is not None and total > self.most_bytes
+                if segment.base >= active or not (excess or self._is_old(manifest, segment, now_ns)):
+                    break
+                free = [held.enter_context(files.unheld(path)) for path in _paths(directory, segment)]
+                if not all(free):
+                    break
+                total -= size
+                going += 1
+            if going:
+                _remove(directory, manifest, present[:going], present[going].base)
+        return going > 0
 
     def _is_old(self, manifest: Manifest, segment: Segment, now_ns: int) -> bool:
         entry = manifest.entries.get(segment.base)
@@ -64,14 +76,36 @@ class Retention:
         return now_ns - entry.max_time_ns > self.most_seconds * 1e9
 
 
-def _size(directory: Path, segment: Segment) -> int:
-    """The size of a segment, with the stream that may still be beside it."""
+def _paths(directory: Path, segment: Segment) -> list[Path]:
+    """The files of a segment: also the stream that may still be beside its sealed form."""
     paths = {directory / segment.name, directory / Segment(segment.base, STREAM).name}
-    return sum(path.stat().st_size for path in paths if path.exists())
+    return [path for path in paths if path.exists()]
 
 
-def _remove(directory: Path, segment: Segment) -> bool:
-    stream = directory / Segment(segment.base, STREAM).name
-    if segment.is_sealed and not files.remove_unless_held(stream):
+def _size(directory: Path, segment: Segment) -> int:
+    return sum(path.stat().st_size for path in _paths(directory, segment))
+
+
+def _remove(directory: Path, manifest: Manifest, going: list[Segment], first: int) -> None:
+    manifest.first = first
+    for segment in going:
+        manifest.entries.pop(segment.base, None)
+    # It is noted before anything is removed: what is missing otherwise was not removed by retention.
+    is_noted = _note(directory, manifest)
+    for segment in going:
+        for path in _paths(directory, segment):
+            path.unlink(missing_ok=True)
+        _log.info("%s: removed segment %s", directory, segment.name)
+    if not is_noted:
+        manifest.save(directory)
+
+
+def _note(directory: Path, manifest: Manifest) -> bool:
+    """Save the manifest; False when there is no room, which removing is to make."""
+    try:
+        manifest.save(directory)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
         return False
-    return files.remove_unless_held(directory / segment.name)
+    return True

@@ -6,6 +6,8 @@ import time
 from pathlib import Path
 
 from oz.journal.housekeeping import Housekeeper
+from oz.journal.manifest import Entry
+from oz.journal.mark import Growing
 from oz.journal.recovery import Recovered
 from oz.journal.retention import Retention
 from oz.journal.stream import ActiveStream
@@ -37,6 +39,9 @@ class Segments:
         """
         self._directory = directory
         self._journal = state.manifest.journal
+        self._manifest = state.manifest
+        self._history = state.history
+        self._has_begun = False
         self._most_bytes = most_bytes
         self._most_seconds = most_seconds
         self._looked = 0.0
@@ -44,6 +49,30 @@ class Segments:
         self.stream = ActiveStream(directory, state.manifest.journal, base, state.tail)
         self.stream.sync()
         self._housekeeper = Housekeeper(directory, state.manifest, retention)
+
+    def begin_epoch(self) -> None:
+        """Begin an epoch where the journal ends, durably, unless this writer has begun its own.
+
+        Raises:
+            OSError: the system did not take it.
+        """
+        if not self._has_begun:
+            history = self._history.begun(self.stream.end_offset, self._manifest.first or 0)
+            history.save(self._directory, self._journal)
+            self._history, self._has_begun = history, True
+
+    def end_epoch(self) -> None:
+        """Have the next append begin an epoch."""
+        self._has_begun = False
+
+    @property
+    def growing(self) -> Growing:
+        """What the note of what is acknowledged says beside the end."""
+        return Growing(self._journal, *self._history.present, self.stream.base, self.stream.size)
+
+    def missing(self) -> list[Entry]:
+        """List the sealed segments that somebody else has removed."""
+        return self._manifest.missing(self._directory)
 
     @property
     def is_finished(self) -> bool:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,7 +27,20 @@ _BYTES = 8 << 20
 _GATHERED = 16384
 
 
-def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[Entry, list[Hole]]:
+@dataclass
+class Condition:
+    """In what condition a segment was.
+
+    Attributes:
+        holes: what means nothing in its file.
+        lost: the ranges of offsets, each with the one after it, whose records are lost.
+    """
+
+    holes: list[Hole] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
+
+
+def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[Entry, Condition]:
     """Write a segment as an Arrow file, which takes the place of one that is there.
 
     Args:
@@ -35,32 +50,52 @@ def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[
             say so, and what exceeds it is left out.
 
     Returns:
-        What the file holds, and what was damaged in the source.
+        What the file holds, and in what condition the source was.
     """
-    base = source.segment.base
-    holes: list[Hole] = []
-    made = Messages(source.journal, base)
+    found = Condition()
+    entry = _write(directory, source.journal, source.segment.base, _tables(source, end, found))
+    return entry, found
+
+
+def fill(directory: Path, journal: str, base: int, end: int, time_ns: int = 0) -> Entry:
+    """Write a segment of records that say that what was there is lost.
+
+    Args:
+        directory: the journal.
+        journal: its id.
+        base: the first offset.
+        end: the offset after the last.
+        time_ns: the time to give them, in nanoseconds since 1970; 0 is now.
+
+    Returns:
+        What the file holds.
+    """
+    return _write(directory, journal, base, _filling(base, end, time_ns or time.time_ns()))
+
+
+def _write(directory: Path, journal: str, base: int, tables: Iterable[pa.Table]) -> Entry:
+    made = Messages(journal, base)
     tally = Tally(base)
     with files.replacing(directory / files.Segment(base, files.SEALED).name) as descriptor:
         files.write_all(descriptor, made.head)
         size = len(made.head)
-        for batch in _regrouped(_tables(source, end, holes)):
+        for batch in _regrouped(tables):
             tally.add(batch)
             message = made.of(batch)
             files.write_all(descriptor, message)
             size += len(message)
         tail = made.tail()
         files.write_all(descriptor, tail)
-    return tally.entry(size + len(tail)), holes
+    return tally.entry(size + len(tail))
 
 
-def describe(source: OpenSegment) -> tuple[Entry, list[Hole]]:
+def describe(source: OpenSegment) -> tuple[Entry, Condition]:
     """Read a sealed segment for what the manifest says of it; as `seal` does, but writing nothing."""
-    holes: list[Hole] = []
+    found = Condition()
     tally = Tally(source.segment.base)
-    for table in _tables(source, None, holes):
+    for table in _tables(source, None, found):
         tally.add(table)
-    return tally.entry(source.source.size), holes
+    return tally.entry(source.source.size), found
 
 
 class Distinct:
@@ -129,21 +164,24 @@ def subject_bytes(batch: pa.RecordBatch | pa.Table) -> pa.Array | pa.ChunkedArra
     return text if raw.null_count == len(raw) else pc.coalesce(raw, text)
 
 
-def _tables(source: OpenSegment, end: int | None, holes: list[Hole]) -> Iterator[pa.Table]:
-    """Decode what is intact, in order, and fill what is missing; note each hole."""
+def _tables(source: OpenSegment, end: int | None, found: Condition) -> Iterator[pa.Table]:
+    """Decode what is intact, in order, and fill what is missing; note what that is."""
     offset, time_ns = source.segment.base, 0
     for is_hole, pieces in itertools.groupby(source.survey(), lambda piece: isinstance(piece, Hole)):
         if is_hole:
-            holes.extend(piece for piece in pieces if isinstance(piece, Hole))
+            found.holes.extend(piece for piece in pieces if isinstance(piece, Hole))
             continue
         frames = (piece for piece in pieces if isinstance(piece, Frame))
         for run in runs(frames):
             first = run[0].stamp
-            yield from _filling(offset, first.first, time_ns or first.min_ns)
+            if offset < first.first:
+                found.lost.append((offset, first.first))
+                yield from _filling(offset, first.first, time_ns or first.min_ns)
             yield source.decode_checked(run)
             offset, time_ns = run[-1].stamp.end, run[-1].stamp.max_ns
-    if end is not None:
-        yield from _filling(offset, end, time_ns)
+    if end is not None and offset < end:
+        found.lost.append((offset, end))
+        yield from _filling(offset, end, time_ns or time.time_ns())
 
 
 def _filling(offset: int, end: int, time_ns: int) -> Iterator[pa.Table]:

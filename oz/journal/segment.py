@@ -56,8 +56,20 @@ class OpenSegment:
             )
         head = head_at(self.source, start, salt=0)
         if not found or not isinstance(head, Frame) or head.stamp.first != self.segment.base:
-            raise DamagedHead(f"{self.path}: its head is damaged; see `oz journal repair`")
+            raise DamagedHead(
+                f"{self.path}: its head is damaged, of the records from offset {self.segment.base} on; see "
+                "`oz journal repair`"
+            )
         return head.end, found[2].decode()
+
+    def is_in_place(self) -> bool:
+        """Whether it is the file that has its name, still."""
+        try:
+            found = os.stat(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        own = os.fstat(self.source.descriptor)
+        return (found.st_ino, found.st_dev) == (own.st_ino, own.st_dev)
 
     def frames(self, position: int, offset: int) -> Iterator[Frame | Hole]:
         """Go through the heads of the batches from a position on, without looking at their bodies.
@@ -95,7 +107,8 @@ class OpenSegment:
         with memoryview(data) as view:
             for frame, start, end in _places(run):
                 if crc32(view[start + frame.head : end]) != frame.stamp.body_crc:
-                    raise damage(self.path, frame.position, "the checksum of a message's body differs")
+                    reason = "the checksum of a message's body differs"
+                    raise damage(self.path, frame.position, reason, frame.stamp.first, frame.stamp.end)
         options = pa.ipc.IpcReadOptions(
             included_fields=sorted(map(COLUMNS.index, columns)), use_threads=False
         )
@@ -133,9 +146,20 @@ class DamagedHead(JournalError):
     """The head of a segment cannot be read."""
 
 
-def damage(path: Path, position: int, reason: str) -> JournalError:
-    """Make the error for damage that a reader came upon."""
-    return JournalError(f"{path}, byte {position}: {reason}; `oz journal repair` keeps what is intact")
+def damage(path: Path, position: int, reason: str, first: int, end: int | None = None) -> JournalError:
+    """Make the error for damage that a reader came upon.
+
+    Args:
+        path: the segment.
+        position: the byte at which it begins.
+        reason: what is wrong, in words.
+        first: the first offset that it costs.
+        end: the offset after the last that it costs; None when that is not known.
+    """
+    which = f"from offset {first} on" if end is None else f"from offset {first} to {end - 1}"
+    return JournalError(
+        f"{path}, byte {position}: {reason}, of the records {which}; `oz journal repair` keeps what is intact"
+    )
 
 
 def open_segment(directory: Path, segment: Segment, journal: str | None = None) -> OpenSegment | None:

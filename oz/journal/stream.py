@@ -11,7 +11,11 @@ import pyarrow as pa
 from oz.journal import files
 from oz.journal.files import STREAM, Segment
 from oz.journal.messages import StreamMessages
-from oz.journal.recovery import Tail
+from oz.journal.tail import Tail
+
+
+class FileGone(OSError):
+    """The file that is written is no longer where readers look for it, or is not as it was written."""
 
 
 class ActiveStream:
@@ -44,7 +48,10 @@ class ActiveStream:
         self.base = base
         self.size, self.end_offset = tail.size, tail.end_offset
         self.started: float | None = time.monotonic() if self.end_offset > base else None
+        self._path = path
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        status = os.fstat(self._descriptor)
+        self._identity = status.st_ino, status.st_dev
 
     def _begin(self, path: Path, base: int) -> Tail:
         try:
@@ -68,6 +75,24 @@ class ActiveStream:
         self.end_offset += batch.num_rows
         if self.started is None:
             self.started = time.monotonic()
+
+    def check(self) -> None:
+        """See that the file is where readers look for it, and has what was written to it.
+
+        Raises:
+            FileGone: somebody has removed it, put another in its place, or changed its size.
+        """
+        try:
+            found = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            raise FileGone(f"{self._path} was removed while it was written") from None
+        if (found.st_ino, found.st_dev) != self._identity:
+            raise FileGone(f"{self._path} was replaced by another file while it was written")
+        if found.st_size != self.size:
+            raise FileGone(
+                f"{self._path} has {found.st_size} bytes, and {self.size} were written: "
+                "somebody else changed it"
+            )
 
     def cut(self, size: int, end_offset: int) -> None:
         """Go back to how it was, taking back what was written since."""

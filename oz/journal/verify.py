@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from oz.journal import files
+from oz.journal import epochs, files
+from oz.journal.epochs import must_reach
 from oz.journal.files import Segment
 from oz.journal.manifest import Manifest, load
-from oz.journal.mark import acknowledged
+from oz.journal.mark import acknowledged, read_mark
 from oz.journal.report import Finding, Report
 from oz.journal.segment import DamagedHead, OpenSegment, open_segment
 from oz.journal.walk import Frame, Hole
@@ -22,23 +23,56 @@ def verify(directory: Path) -> Report:
     Raises:
         JournalError: the journal is of a newer version.
     """
-    limit = acknowledged(directory)  # before the list is made: all that it counts is in these segments
+    limit = must_reach(directory)  # before the list is made: all that it counts is in these segments
+    forgives = acknowledged(directory) is not None
     known = load(directory)
     present = files.segments(directory)
-    findings = []
-    if known is None and any(segment.is_sealed for segment in present):
-        findings.append(Finding(files.MANIFEST, "missing or damaged; the next writer makes it again"))
+    findings = [*_notes(directory, known, present), *_gone(directory, known, present, limit)]
     records = size = 0
-    for segment, following in zip(present, [*present[1:], None], strict=True):
-        found = look_at(directory, segment, following.base if following else None, known, limit)
+    for segment, following in zip(present, [*present[1:], None], strict=False):
+        end = following.base if following else None
+        found = look_at(directory, segment, end, known, limit, forgives=forgives)
         findings += found.findings
         records += found.records
         size += found.bytes
     return Report(tuple(findings), len(present), records, size)
 
 
+def _notes(directory: Path, known: Manifest | None, present: list[Segment]) -> Iterator[Finding]:
+    if known is None and any(segment.is_sealed for segment in present):
+        yield Finding(files.MANIFEST, "missing or damaged; the next writer makes it again")
+    if read_mark(directory) is None:
+        text = "missing or damaged: nothing says how far the last segment went"
+        yield Finding(files.MARK, f"{text}; the next writer makes it again")
+    if epochs.is_damaged(directory):
+        yield Finding(files.EPOCHS, "damaged; the next writer makes it again, without what it does not know")
+
+
+def _gone(
+    directory: Path, known: Manifest | None, present: list[Segment], limit: int | None
+) -> Iterator[Finding]:
+    for entry in known.missing(directory) if known else []:
+        if not present or entry.first_offset < present[0].base:  # others are holes after the one before
+            gone = Segment(entry.first_offset, files.SEALED)
+            yield _missing_from(gone, gone.base, entry.end_offset)
+    mark = read_mark(directory)
+    if not present and limit and mark and mark.growing and mark.growing.base < limit:
+        yield _missing_from(Segment(mark.growing.base, files.STREAM), mark.growing.base, limit)
+
+
+def _missing_from(segment: Segment, first: int, end: int) -> Finding:
+    text = f"is gone: the records from offset {first} to {end - 1} are missing"
+    return Finding(segment.name, text, None, first, end - first)
+
+
 def look_at(
-    directory: Path, segment: Segment, end: int | None, known: Manifest | None, limit: int | None = None
+    directory: Path,
+    segment: Segment,
+    end: int | None,
+    known: Manifest | None,
+    limit: int | None = None,
+    *,
+    forgives: bool = False,
 ) -> Report:
     """Check one segment.
 
@@ -47,7 +81,8 @@ def look_at(
         segment: the segment.
         end: the offset at which the next one begins; None for the last.
         known: the manifest, if it can be read.
-        limit: how far the journal is acknowledged, if that is known; for the last segment.
+        limit: how far the journal must reach, if that is known; for the last segment.
+        forgives: whether what is torn beyond that is nothing to speak of: it may be being written.
     """
     try:
         opened = open_segment(directory, segment, known.journal if known else None)
@@ -56,12 +91,13 @@ def look_at(
     if opened is None:  # sealed or removed meanwhile
         sealed = Segment(segment.base, files.SEALED)
         gone = segment.is_sealed or not (directory / sealed.name).exists()
-        return Report() if gone else look_at(directory, sealed, end, known, limit)
+        return Report() if gone else look_at(directory, sealed, end, known, limit, forgives=forgives)
     with opened:
         pieces = list(opened.survey())
         frames = [piece for piece in pieces if isinstance(piece, Frame)]
         reached = frames[-1].stamp.end if frames else segment.base
-        if not segment.is_sealed and limit is not None and end is None and reached >= limit and pieces:
+        is_beyond = forgives and limit is not None and end is None and reached >= limit
+        if is_beyond and pieces and not segment.is_sealed:
             # What follows is being written, or will be cut: nobody was told that it is there.
             pieces = pieces[:-1] if isinstance(pieces[-1], Hole) else pieces
         findings = [*_holes(segment, pieces), *_missing(segment, reached, end if end is not None else limit)]

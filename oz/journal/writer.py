@@ -25,6 +25,7 @@ from oz.journal.report import Finding
 from oz.journal.retention import Retention
 from oz.journal.rotation import Segments
 from oz.journal.schema import Appendable, batch_of, chunks
+from oz.journal.stream import FileGone
 from oz.journal.ticker import Ticker
 
 Sync = Literal["batch", "interval", "never"]
@@ -107,7 +108,7 @@ class Writer:
             with system():
                 self._segments = Segments(self._directory, state, most_bytes, most_seconds, retention)
                 self._mark = AcknowledgedMark(self._directory)
-                self._mark.set(end_offset)
+                self._mark.set(end_offset, self._segments.growing)
         except SystemFault as fault:
             self._lock.release()
             raise _unopened(self._directory, end_offset, fault.error) from fault.error
@@ -182,20 +183,33 @@ class Writer:
         try:
             for batch in batches:
                 with system():
+                    self._segments.begin_epoch()
                     stream.write(batch)
             with system():
                 if self._sync_mode == "batch":
                     stream.sync()
-                self._mark.set(stream.end_offset)
+                self._check_place()
+                self._mark.set(stream.end_offset, self._segments.growing)
             self._is_dirty = True
         except BaseException:
             self._take_back(size, end_offset)
             raise
 
+    def _check_place(self) -> None:
+        try:
+            self._segments.stream.check()
+        except FileGone as fault:
+            self._fault = fault
+            raise
+
     def _take_back(self, size: int, end_offset: int) -> None:
+        if self._fault is not None:
+            return  # the file is not ours any more
+        if self._mark.end is not None and self._mark.end > end_offset:
+            self._segments.end_epoch()  # readers may have seen it
         try:
             self._segments.stream.cut(size, end_offset)
-            self._mark.set(end_offset)
+            self._mark.set(end_offset, self._segments.growing)
         except OSError as fault:
             self._fault = fault
 

@@ -91,14 +91,14 @@ def test_columns_of_any_length_become_batches_of_bounded_size(tmp_path, rows, si
 
 def test_an_append_does_not_wait_for_a_segment_to_be_sealed(tmp_path, monkeypatch):
     sealing, go_on = threading.Event(), threading.Event()
-    real = oz.journal.recovery.seal
+    real = oz.journal.tail.seal
 
     def slow(*arguments):
         sealing.set()
         assert go_on.wait(20)
         return real(*arguments)
 
-    monkeypatch.setattr("oz.journal.recovery.seal", slow)
+    monkeypatch.setattr("oz.journal.tail.seal", slow)
     with Writer(tmp_path, segment_bytes=1) as writer:
         for _ in range(2):
             writer.append([("a", b"")])
@@ -130,7 +130,7 @@ def test_the_segment_that_grows_is_never_sealed_though_one_after_it_is_there_for
 
 def test_a_seal_that_fails_is_logged_and_made_up_for(tmp_path, monkeypatch, caplog):
     with monkeypatch.context() as patched:
-        patched.setattr("oz.journal.recovery.seal", lambda *_: 1 / 0)
+        patched.setattr("oz.journal.tail.seal", lambda *_: 1 / 0)
         with Writer(tmp_path, segment_bytes=1) as writer:
             for _ in range(3):
                 writer.append([("a", os.urandom(10))])

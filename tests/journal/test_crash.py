@@ -48,9 +48,10 @@ def whole(tmp_path_factory):
 
 
 def copied(directory, change):
-    """A copy of a journal, its stream changed; a copy has no mark that holds, as after a power failure."""
+    """A copy of a journal, its stream changed, and nothing that tells how far it was acknowledged."""
     copy = Path(tempfile.mkdtemp(dir=directory.parent)) / "journal"
     shutil.copytree(directory, copy)
+    (copy / "acknowledged").unlink()
     stream = copy / f"{0:020d}.arrows"
     stream.write_bytes(change(stream.read_bytes()))
     return copy
@@ -163,7 +164,7 @@ def test_leftovers_of_an_interrupted_replacement_are_removed(many):
 @pytest.mark.parametrize("crash", ["before the stream is removed", "before it is sealed"])
 def test_a_seal_that_was_interrupted_is_finished(journal, monkeypatch, crash):
     if crash == "before it is sealed":
-        monkeypatch.setattr("oz.journal.recovery.seal", lambda *_: (_ for _ in ()).throw(OSError("crash")))
+        monkeypatch.setattr("oz.journal.tail.seal", lambda *_: (_ for _ in ()).throw(OSError("crash")))
     else:
         monkeypatch.setattr("oz.journal.recovery.remove_sealed_stream", lambda *_: False)
     one = journal([("a", b"1")], [("b", b"2")], segment_bytes=1)
@@ -209,7 +210,9 @@ def test_a_damaged_record_tells_that_it_is_one(whole):
     directory, ends = whole
     copy = copied(directory, lambda content: content[: ends[4] - 9] + b"?" + content[ends[4] - 8 :])
     report = Journal(copy).repair()
-    assert [finding.file for finding in report.findings] == [f"{0:020d}.arrows"]
+    assert {finding.file for finding in report.findings} == {f"{0:020d}.arrows"}
+    assert [(found.first_offset, found.records) for found in report.findings if found.records] == [(20, 5)]
+    assert (copy / f"{0:020d}.arrows.damaged").exists()
     damaged = [record for record in Journal(copy).read(gaps=True) if record.kind == Kind.DAMAGED]
     assert [record.offset for record in damaged] == [20, 21, 22, 23, 24]
     assert all(record.payload == b"" and not record.is_message for record in damaged)
@@ -219,6 +222,7 @@ def test_a_damaged_record_tells_that_it_is_one(whole):
 def test_a_stream_of_which_nothing_is_intact_is_begun_anew_where_the_last_segment_ends(many, content):
     last = max(many.directory.glob("*.arrows"))
     last.write_bytes(content)
+    (many.directory / "acknowledged").unlink()
     first = int(last.stem)
     with Writer(many.directory) as writer:
         assert [finding.cut_bytes for finding in writer.findings] == [len(content)]
@@ -242,6 +246,7 @@ def test_a_segment_is_put_back_where_its_head_is_damaged(many):
 def test_when_nothing_tells_which_journal_it_is_nothing_is_touched(journal):
     one = journal([("a", b"")])
     (one.directory / "manifest.json").unlink()
+    (one.directory / "acknowledged").unlink()
     stream = one.directory / f"{0:020d}.arrows"
     content = stream.read_bytes().replace(b"id=", b"??=")
     stream.write_bytes(content)

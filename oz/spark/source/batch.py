@@ -85,6 +85,8 @@ def wanted_of(options: Options, bounds: Bounds | None = None) -> Wanted:
 
 def read_share(share: Share, fetcher: Fetcher, wanted: Wanted, rows: Rows) -> Iterator[pa.RecordBatch]:
     """Read what one partition has, in the order of the offsets."""
+    if share.ranges:
+        fetcher.compare(share.epoch, share.ranges[-1].end)
     for each in share.ranges:
         for records in fetcher.fetch(each, wanted):
             yield from rows.of(wanted.of(records))

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from oz.errors import JournalError
+from oz.journal.epochs import history_of
 from oz.journal.ranges import RangeGone, read_range
+from oz.journal.reading import why_renumbered
 from oz.spark.source.planning import Range
 from oz.spark.source.wanted import Wanted
 
@@ -30,6 +32,22 @@ class Fetcher:
         self._directory = directory
         self._journal = journal
         self._fails_on_loss = fails_on_loss
+
+    def compare(self, epoch: str, end: int) -> None:
+        """See that the journal is still the one that the query was planned with.
+
+        Args:
+            epoch: the epoch of the last record that is wanted.
+            end: the offset after it.
+
+        Raises:
+            JournalError: other records have the offsets now.
+        """
+        history = history_of(self._directory, self._journal)
+        if history.agreed(epoch, end) != end and self._directory.is_dir():
+            raise JournalError(
+                f"{self._directory}: {why_renumbered(history, epoch, end)}; run the query again"
+            )
 
     def fetch(self, wanted: Range, records: Wanted) -> Iterator[pa.Table]:
         """Fetch the records of a range, as they are; batches without any wanted may be left out.

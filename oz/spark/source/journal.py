@@ -8,9 +8,10 @@ from pathlib import Path
 
 from oz.errors import JournalError, OptionError
 from oz.journal import files, manifest
+from oz.journal.epochs import history_of
 from oz.journal.manifest import Manifest
 from oz.journal.ranges import Span, identity_of, spans_of
-from oz.journal.reading import end_of
+from oz.journal.reading import end_of, why_renumbered
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share, share_out
 from oz.spark.source.position import Position
@@ -51,7 +52,7 @@ class PlannedJournal:
     @property
     def first(self) -> int:
         """The offset of the first record that is kept; the end when there is none."""
-        return min((segment.base for segment in files.segments(self._directory)), default=0)
+        return min((segment.base for segment in files.segments(self._directory)), default=self.end)
 
     def beginning(self) -> int:
         """Where the options have a new query begin.
@@ -68,19 +69,42 @@ class PlannedJournal:
         self.pass_by(start)
         return max(start, self.first)
 
+    def going_on(self, position: Position) -> int:
+        """Tell at which offset a query goes on that has read up to a position.
+
+        It is the position's, unless the records before it are no longer those that were read there: then it
+        is where they differ, or the beginning when nobody can tell.
+
+        Raises:
+            JournalError: it is another, and that is an error.
+        """
+        history, end = history_of(self._directory, self.id), self.end
+        agreed = history.agreed(position.epoch, position.offset)
+        if agreed == position.offset and agreed <= end:
+            return agreed
+        if agreed == position.offset:
+            why = (
+                f"the query has read up to offset {agreed}, and the journal ends at {end}: it has lost its "
+                "end, or is an older copy, and what is appended now has the offsets of what was read"
+            )
+        else:
+            why = why_renumbered(history, position.epoch, position.offset)
+        begins = self.first if agreed is None else min(agreed, end)
+        if self._options.fails_on_loss:
+            raise JournalError(
+                f"{self._directory}: {why}. Begin anew with another checkpointLocation; or option "
+                f"failOnDataLoss=false goes on at offset {begins}"
+            )
+        _log.warning("%s: %s; the query goes on at offset %d", self._directory, why, begins)
+        return begins
+
     def pass_by(self, offset: int) -> int:
         """Tell how many records from an offset on are no longer there.
 
         Raises:
             JournalError: there are some, and that is an error.
         """
-        where, first, end = self._directory, self.first, self.end
-        if offset > end:
-            raise JournalError(
-                f"{where}: the query has read up to offset {offset}, and the journal ends at {end}: it "
-                "has lost its end, as without sync='batch' when the machine fails. What is appended now has "
-                "the offsets of what was read: begin anew with another checkpointLocation"
-            )
+        where, first = self._directory, self.first
         lost = max(0, first - offset)
         if lost and self._options.fails_on_loss:
             raise JournalError(
@@ -119,7 +143,8 @@ class PlannedJournal:
         if first < end:
             self.pass_by(first)  # what was there before the segments were listed may be missing in the list
         shares = share_out(spans, self._options.partitions, self._options.partition_rows)
-        return [Share(self.id, ranges) for ranges in shares]
+        history = history_of(self._directory, self.id)
+        return [Share(self.id, ranges, history.epoch_before(ranges[-1].end)) for ranges in shares]
 
     def _spans(self, first: int, end: int) -> Iterator[Span]:
         spans = spans_of(self._directory, self._known(), first, end)
@@ -139,7 +164,7 @@ class PlannedJournal:
 
     def position(self, offset: int, lost: int = 0) -> Position:
         """Make a position in it."""
-        return Position(self.id, offset, lost)
+        return Position(self.id, offset, lost, history_of(self._directory, self.id).epoch_before(offset))
 
 
 def found_at(directory: Path) -> str:
@@ -151,6 +176,6 @@ def found_at(directory: Path) -> str:
     try:
         return identity_of(directory)
     except JournalError as error:
-        if directory.is_dir() and files.segments(directory):
+        if files.is_journal(directory):
             raise
         raise JournalError(f"{error}; `oz record` or oz.journal.Writer makes one") from None

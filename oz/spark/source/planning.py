@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
+from oz.journal.epochs import UNNAMED
 from oz.journal.ranges import Span
 
 ROW_BYTES = 100
@@ -30,11 +31,13 @@ class Share(InputPartition):  # type: ignore[misc]
     Attributes:
         journal: the id of the journal.
         ranges: what to read of it.
+        epoch: that in which the last record of them was written.
     """
 
-    def __init__(self, journal: str, ranges: Sequence[Range]) -> None:
+    def __init__(self, journal: str, ranges: Sequence[Range], epoch: str = UNNAMED) -> None:
         """Say what."""
         self.journal = journal
+        self.epoch = epoch
         self.ranges = tuple(ranges)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from oz.errors import JournalError
+from oz.journal.epochs import UNNAMED
 
 
 class Position(NamedTuple):
@@ -14,11 +15,14 @@ class Position(NamedTuple):
         journal: the journal's id, so that a checkpoint is not taken for one of another journal.
         offset: the offset of the record that comes next.
         lost: how many records retention had removed before the query came to them, since it began.
+        epoch: the journal's epoch in which the record before the offset was written, so that offsets which
+            have been given to other records since are told apart; empty where there were no epochs yet.
     """
 
     journal: str
     offset: int
     lost: int = 0
+    epoch: str = UNNAMED
 
     def as_data(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
@@ -37,7 +41,8 @@ class Position(NamedTuple):
             JournalError: it is a place in another journal, or none at all.
         """
         try:
-            position = cls(str(data["journal"]), int(data["offset"]), int(data.get("lost", 0)))
+            lost, epoch = int(data.get("lost", 0)), str(data.get("epoch", UNNAMED))
+            position = cls(str(data["journal"]), int(data["offset"]), lost, epoch)
         except (KeyError, TypeError, ValueError):
             raise JournalError(f"a checkpoint of another source, or a damaged one: {data!r}") from None
         if position.journal != journal:

@@ -74,8 +74,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """
         journal = self._opened()
         position = self._position(journal, start)
-        lost = journal.pass_by(position.offset)
-        first = position.offset + lost
+        first = journal.going_on(position)
+        lost = journal.pass_by(first)
+        first += lost
         end = max(first, journal.end if self._target is None else self._target)
         if isinstance(limit, ReadMaxRows):
             end = journal.limited(first, end, limit.max_rows)
@@ -117,11 +118,12 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         """
         journal = self._opened()
         first, last = self._position(journal, start), self._position(journal, end)
-        gone = journal.pass_by(first.offset)
+        begins, ends = journal.going_on(first), journal.going_on(last)
+        gone = journal.pass_by(begins)
         # Of a batch that was planned before, and whose records have gone since.
-        self._late += max(0, min(gone, last.offset - first.offset) - (last.lost - first.lost))
+        self._late += max(0, min(gone, ends - begins) - (last.lost - first.lost))
         self._planned = last
-        return journal.shares(first.offset + gone, last.offset)
+        return journal.shares(begins + gone, ends)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: what is kept is for the journal's own retention to say."""
