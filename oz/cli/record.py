@@ -221,6 +221,8 @@ class _Shown:
             sys.stderr.write("\r\x1b[K")
         stats = self._recorder.stats
         left = f"; {self._recorder.waiting} could not be recorded" if self._recorder.waiting else ""
+        if stats.gone:
+            left = f"; {stats.gone} that were recorded are gone with their files{left}"
         end = self._recorder.writer.end_offset
         say(
             self._ctx,

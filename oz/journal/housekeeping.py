@@ -98,6 +98,12 @@ class Housekeeper:
         with self._changed:
             self._changed.wait_for(lambda: self._asked is None and not self._is_busy)
 
+    def abandon(self) -> None:
+        """Do no more of what was asked for: the directory is not the one that it was."""
+        with self._changed:
+            self._asked = None
+            self._changed.notify_all()
+
     def stop(self) -> None:
         """Finish, and end the thread."""
         if self._thread is not None:

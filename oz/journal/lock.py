@@ -28,6 +28,7 @@ class ProcessLock:
         Raises:
             OzError: someone else has it: what `refusal` made.
         """
+        self._path = path
         self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -39,6 +40,17 @@ class ProcessLock:
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, b"%d\n" % os.getpid(), 0)
         _held.add(self)
+
+    def is_in_place(self) -> bool:
+        """Whether the file is the one that has its name, still: otherwise somebody else may lock another."""
+        if self._descriptor is None:
+            return False
+        try:
+            found = os.stat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        own = os.fstat(self._descriptor)
+        return (found.st_ino, found.st_dev) == (own.st_ino, own.st_dev)
 
     def release(self) -> None:
         """Give it back; a second time does nothing."""

@@ -78,11 +78,13 @@ class Manifest:
         """List the entries of segments that are not there, though retention has not removed them."""
         if self.first is None:
             return []
-        present = {segment.base for segment in files.segments(directory)}
-        # A copy: the thread that seals may add to them.
+        # First a copy: the thread that seals adds to them once a file is there, and lets go of them before.
         entries = list(self.entries.values())
+        present = {segment.base for segment in files.segments(directory)}
         gone = [one for one in entries if one.first_offset not in present and one.end_offset > self.first]
-        return sorted(gone, key=lambda one: one.first_offset)
+        return sorted(
+            (one for one in gone if one.first_offset in self.entries), key=lambda one: one.first_offset
+        )
 
     def entry_of(self, directory: Path, segment: files.Segment) -> Entry | None:
         """Return what is known of a segment, unless the file has another size now."""
@@ -117,7 +119,7 @@ def load(directory: Path) -> Manifest | None:
         if checksum != _checksum(data):
             return None
         entries = [Entry.from_data(entry) for entry in data["segments"]]
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return Manifest(
         data["journal"], {entry.first_offset: entry for entry in entries}, data.get("first_offset")

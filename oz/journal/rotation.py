@@ -109,6 +109,10 @@ class Segments:
         """Wait until what is finished is sealed, and what is not to be kept is gone."""
         self._housekeeper.finish()
 
+    def abandon(self) -> None:
+        """Leave what is finished as it is: the directory is not the one that it was."""
+        self._housekeeper.abandon()
+
     def close(self) -> None:
         """Seal what is finished, and close the stream."""
         self._housekeeper.stop()

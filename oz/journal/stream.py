@@ -85,14 +85,19 @@ class ActiveStream:
         try:
             found = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
-            raise FileGone(f"{self._path} was removed while it was written") from None
+            raise FileGone(f"{self._path} was removed while it was written, {self._what}") from None
         if (found.st_ino, found.st_dev) != self._identity:
-            raise FileGone(f"{self._path} was replaced by another file while it was written")
+            raise FileGone(f"{self._path} was replaced by another file while it was written, {self._what}")
         if found.st_size != self.size:
             raise FileGone(
                 f"{self._path} has {found.st_size} bytes, and {self.size} were written: "
                 "somebody else changed it"
             )
+
+    @property
+    def _what(self) -> str:
+        """What was in it, for errors."""
+        return f"with what was in it from offset {self.base} to {self.end_offset}"
 
     def cut(self, size: int, end_offset: int) -> None:
         """Go back to how it was, taking back what was written since."""

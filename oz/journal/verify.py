@@ -51,7 +51,11 @@ def _notes(directory: Path, known: Manifest | None, present: list[Segment]) -> I
 def _gone(
     directory: Path, known: Manifest | None, present: list[Segment], limit: int | None
 ) -> Iterator[Finding]:
-    for entry in known.missing(directory) if known else []:
+    missing = known.missing(directory) if known else []
+    if missing:  # retention may just have removed them
+        known = load(directory)
+        missing = known.missing(directory) if known else missing
+    for entry in missing:
         if not present or entry.first_offset < present[0].base:  # others are holes after the one before
             gone = Segment(entry.first_offset, files.SEALED)
             yield _missing_from(gone, gone.base, entry.end_offset)

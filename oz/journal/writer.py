@@ -9,6 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -18,7 +19,7 @@ from oz.errors import ClosedError, JournalError, JournalFull, OwnershipError
 from oz.journal import recovery
 from oz.journal.columns import batch_of_columns, pieces
 from oz.journal.faults import FULL, SystemFault, system
-from oz.journal.files import sync_directory
+from oz.journal.files import LOCK, MARK, sync_directory
 from oz.journal.lock import WriterLock
 from oz.journal.mark import AcknowledgedMark
 from oz.journal.report import Finding
@@ -131,7 +132,8 @@ class Writer:
 
         Raises:
             JournalFull: there is no room. Make some, and append again.
-            JournalError: the system failed to write; open the journal again to go on.
+            JournalError: the system failed to write, or somebody has taken the file away; open the journal
+                again to go on.
             TypeError: something is no record, or has a field of the wrong type.
             ValueError: a record cannot be stored, as with a payload of more than 1 GiB.
             ClosedError: the writer is closed.
@@ -199,8 +201,12 @@ class Writer:
         try:
             self._segments.stream.check()
         except FileGone as fault:
-            self._fault = fault
+            self._give_up(fault)
             raise
+
+    def _give_up(self, fault: FileGone) -> None:
+        self._fault = fault
+        self._segments.abandon()
 
     def _take_back(self, size: int, end_offset: int) -> None:
         if self._fault is not None:
@@ -243,6 +249,44 @@ class Writer:
                 raise SystemFault(self._fault)
             self._segments.begin()
 
+    def check_files(self) -> None:
+        """See that what was appended is still where readers look for it.
+
+        Each append sees to the file that grows. Who appends seldom calls this now and then, as recorders do;
+        it costs a look at the directory, and nothing while another thread appends.
+
+        Raises:
+            JournalError: somebody has removed, replaced or changed a file of the journal, or its directory;
+                nothing more is written.
+            ClosedError: the writer is closed.
+            OwnershipError: it belongs to the process that this one was forked from.
+        """
+        if not self._guard.acquire(blocking=False):
+            return
+        try:
+            self._check()
+            try:
+                self._look_at_files()
+            except FileGone as fault:
+                self._give_up(fault)
+                raise self._broken(fault) from fault
+        finally:
+            self._guard.release()
+
+    def _look_at_files(self) -> None:
+        self._segments.stream.check()
+        if not self._lock.is_in_place():
+            raise FileGone(
+                f"{self._directory / LOCK} was removed or replaced: another writer may be at work here"
+            )
+        for entry in self._segments.missing():
+            raise FileGone(
+                f"{self._directory}: the segment with the records from offset {entry.first_offset} to "
+                f"{entry.end_offset - 1} was removed"
+            )
+        if self._mark.keep(self.end_offset, self._segments.growing):
+            _log.warning("%s: the file %s was gone, and is made again", self._directory, MARK)
+
     def sync(self) -> None:
         """Make durable what was appended so far, whatever `sync` is.
 
@@ -271,6 +315,11 @@ class Writer:
                 self._sync()
 
     @property
+    def journal(self) -> str:
+        """The id of the journal: 32 hexadecimal digits, made when it was."""
+        return self._segments.growing.journal
+
+    @property
     def end_offset(self) -> int:
         """The offset after the last record: that of the next one."""
         return self._segments.stream.end_offset
@@ -279,7 +328,8 @@ class Writer:
         """Make everything durable, unless `sync` is `"never"`, and let others write. Again does nothing.
 
         Raises:
-            JournalError: the system failed to make it durable; the writer is closed all the same.
+            JournalError: the system failed to make it durable, or somebody has taken the file away; the
+                writer is closed all the same.
         """
         if self._is_closed or self._owner != os.getpid():
             return
@@ -289,6 +339,9 @@ class Writer:
             self._is_closed = True
             if self._sync_mode != "never" and self._fault is None:
                 self._sync()
+            if self._fault is None:
+                with suppress(FileGone):
+                    self._check_place()
             self._segments.close()
             self._mark.close()
             self._lock.release()

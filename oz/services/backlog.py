@@ -12,7 +12,8 @@ from oz.services.columns import Loss
 from oz.services.gathering import OVERHEAD, Rows, count_of
 
 _LOSS_BYTES = 300
-_GROUP_BYTES = 16 << 20
+GROUP_BYTES = 16 << 20
+"""What belongs into one commit at most, unless it is one item."""
 
 Item = Rows | Loss
 
@@ -57,7 +58,7 @@ class Backlog:
 
     def _add(self, item: Item) -> None:
         self._items.append(item)
-        self.bytes += _size(item)
+        self.bytes += size_of(item)
         self.count += _rows(item)
 
     def discard(self, arrived: Sequence[Arrived]) -> None:
@@ -85,8 +86,11 @@ class Backlog:
                 self._flush_discarded()
             self._changed.notify_all()
 
-    def take(self) -> list[Item]:
+    def take(self, most_bytes: int = GROUP_BYTES) -> list[Item]:
         """Wait for something to write.
+
+        Args:
+            most_bytes: how much to give at most; the first item is given whatever its size.
 
         Returns:
             What belongs into one commit, in order; it counts as waiting until `done`. Empty at the end.
@@ -96,18 +100,30 @@ class Backlog:
             taken: list[Item] = []
             size = 0
             for item in self._items:
-                size += _size(item)
-                if taken and size > _GROUP_BYTES:
+                size += size_of(item)
+                if taken and size > most_bytes:
                     break
                 taken.append(item)
             return taken
+
+    def split(self) -> bool:
+        """Make two of the first item, which is being written; False when it cannot be divided."""
+        with self._changed:
+            first = self._items[0]
+            if not isinstance(first, Rows) or first.count < 2:
+                return False
+            halves = first.halves()
+            self.bytes += sum(map(size_of, halves)) - size_of(first)
+            self._items.popleft()
+            self._items.extendleft(reversed(halves))
+            return True
 
     def done(self, items: int) -> None:
         """Let go of the first items, which have been written."""
         with self._changed:
             for _ in range(items):
                 item = self._items.popleft()
-                self.bytes -= _size(item)
+                self.bytes -= size_of(item)
                 self.count -= _rows(item)
             self._changed.notify_all()
 
@@ -125,7 +141,8 @@ class Backlog:
             self._changed.notify_all()
 
 
-def _size(item: Item) -> int:
+def size_of(item: Item) -> int:
+    """Say how much memory an item takes, about."""
     return item.bytes + OVERHEAD * item.count if isinstance(item, Rows) else _LOSS_BYTES
 
 

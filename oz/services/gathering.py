@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from oz.journal.columns import arranged
 from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
 from oz.message import Arrived, Message, MessageBatch, PlainBatch
@@ -32,6 +35,21 @@ class Rows(NamedTuple):
     count: int  # type: ignore[assignment]
     bytes: int
     time_ns: int
+
+    def halves(self) -> tuple[Rows, Rows]:
+        """Divide them in two; there are two at least."""
+        return self._part(0, self.count // 2), self._part(self.count // 2, self.count)
+
+    def _part(self, start: int, end: int) -> Rows:
+        columns = {
+            name: values[start:end] if isinstance(values, (list, tuple, range, pa.Array)) else values
+            for name, values in self.columns.items()
+        }
+        payloads = columns["payload"]
+        sizes = pc.sum(pc.binary_length(payloads)).as_py() or 0
+        time_ns = columns.get("time_ns")
+        first_ns = time_ns[0].as_py() if isinstance(time_ns, pa.Array) else self.time_ns
+        return Rows(columns, end - start, sizes, first_ns)
 
 
 class Gathering:

@@ -9,13 +9,15 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
 from oz.journal import Journal, Writer
+from oz.journal.presence import messages_there
 from oz.message import Arrived, Gap
 from oz.protocol.repeats import SINGLES, MessageId
-from oz.services.backlog import Backlog, Item
+from oz.services.backlog import GROUP_BYTES, Backlog, Item, size_of
 from oz.services.columns import Loss, columns_of_loss, spanning, unpack_headers
 from oz.services.gathering import Gathering
 from oz.subjects.pattern import Pattern, parse
@@ -27,6 +29,7 @@ _MANY = 1024
 _SLICE = 0.1  # seconds between two looks at whether to stop
 _LEAST_TURN = 0.001  # and at whether the last commit is over
 _PARTING = 1.0  # seconds for what is on its way when it stops
+_LOOK_SECONDS = 0.5  # between two looks at whether the files are still there
 _PAUSE = 0.25  # seconds between two attempts while the disk is full
 
 Filtering = Literal["prefix", "publisher"]
@@ -42,6 +45,8 @@ class RecorderStats:
     """The size of their payloads."""
     lost: int = 0
     """Messages that gap records stand for: lost on the way, or while there was no room."""
+    gone: int = 0
+    """Messages that were in the journal, until somebody else removed the file."""
     commits: int = 0
     """Appends to the journal."""
     is_full: bool = False
@@ -109,6 +114,8 @@ class Recorder:
         self._gathered = Gathering()
         self._not_before = 0.0
         self._losses: list[Loss] = []
+        self._most = GROUP_BYTES
+        self._looked = 0.0
         self._is_stopping = False
         self._giving_up = threading.Event()
         self._is_idle = threading.Event()
@@ -116,6 +123,8 @@ class Recorder:
         self._failure: BaseException | None = None
         self.stats = RecorderStats()
         self.writer = Writer(directory, **writer)
+        self._directory = Path(directory)
+        self._first_offset = self.writer.end_offset
         with ExitStack() as opened:
             opened.callback(self.writer.close)
             if self.writer.end_offset:
@@ -142,7 +151,8 @@ class Recorder:
 
         Raises:
             JournalFull: there was no room to the end, so that the last messages are not in the journal.
-            JournalError: the system failed to write.
+            JournalError: the system failed to write, or somebody has taken the files away; `stats.recorded`
+                then counts only what is on the disk.
         """
         self._is_idle.clear()
         writing = threading.Thread(target=self._write, name="oz-recorder", daemon=True)
@@ -150,6 +160,7 @@ class Recorder:
         try:
             while not self._is_stopping and self._failure is None:
                 self._receive(self._turn if self._gathered.count else _SLICE)
+                self._look_at_files()
                 if on_look is not None:
                     on_look()
             if self._failure is None:
@@ -161,9 +172,37 @@ class Recorder:
             finally:
                 self._backlog.close()
                 writing.join()
-                self._is_idle.set()
+                try:
+                    self._look_at_files(at_once=True)
+                finally:
+                    self._is_idle.set()
         if self._failure is not None:
             raise self._failure
+
+    def _look_at_files(self, *, at_once: bool = False) -> None:
+        """See now and then that nobody has taken the files away, so that an idle recorder says so too."""
+        now = time.monotonic()
+        if self._failure is None and (at_once or now - self._looked >= _LOOK_SECONDS):
+            self._looked = now
+            try:
+                self.writer.check_files()
+            except JournalError as error:
+                self._failure = error
+                self._backlog.close()
+        if at_once and isinstance(self._failure, JournalError) and not isinstance(self._failure, JournalFull):
+            self._count_anew()
+
+    def _count_anew(self) -> None:
+        """Count only what is on the disk, where somebody may have removed some."""
+        try:
+            there = messages_there(
+                self._directory, self.writer.journal, self._first_offset, self.writer.end_offset
+            )
+        except OSError as error:
+            _log.warning("%s: what is left cannot be counted: %s", self._directory, error)
+            return
+        self.stats.gone = max(0, self.stats.recorded - there)
+        self.stats.recorded = min(self.stats.recorded, there)
 
     def stop(self) -> None:
         """Have `run` come to its end. Any thread may call it, and a signal handler."""
@@ -238,28 +277,32 @@ class Recorder:
 
     def _write(self) -> None:
         try:
-            while items := self._backlog.take():
-                self._commit(items)
-                self._backlog.done(len(items))
+            while items := self._backlog.take(self._most):
+                if self._commit(items):
+                    self._backlog.done(len(items))
+                    self._most = min(2 * self._most, GROUP_BYTES)
+                    self._look_at_room()
         except BaseException as error:
             self._failure = error
             # Nobody must wait for room any more.
             self._backlog.close()
 
-    def _commit(self, items: list[Item]) -> None:
-        """Append items as one group; it waits for as long as there is no room."""
+    def _commit(self, items: list[Item]) -> bool:
+        """Append items as one group; False when they found no room, and fewer are to be tried."""
         group = [
             columns_of_loss(self._pattern, one) if isinstance(one, Loss) else one.columns for one in items
         ]
-        while True:
-            try:
-                self.writer.append_columns(*group)
-                break
-            except JournalFull as error:
+        try:
+            self.writer.append_columns(*group)
+        except JournalFull as error:
+            self._note_full(error)
+            # There may be room for a part of them.
+            self._most = min(self._most, sum(map(size_of, items))) // 2
+            if len(items) == 1 and not self._backlog.split():
                 self._await_room(error)
-        if self.stats.is_full:
-            self._say_room()
+            return False
         self._count(items)
+        return True
 
     def _count(self, items: list[Item]) -> None:
         self.stats.commits += 1
@@ -270,11 +313,18 @@ class Recorder:
                 self.stats.recorded += one.count
                 self.stats.payload_bytes += one.bytes
 
-    def _await_room(self, error: JournalFull) -> None:
+    def _note_full(self, error: JournalFull) -> None:
         if not self.stats.is_full:
             self.stats.is_full = True
             self._backlog.discard_when_full(True)
             _log.error("%s", error)
+
+    def _look_at_room(self) -> None:
+        """There is room again once the backlog fits, and not just a part of it."""
+        if self.stats.is_full and (self._most == GROUP_BYTES or not self._backlog.count):
+            self._say_room()
+
+    def _await_room(self, error: JournalFull) -> None:
         if self._giving_up.is_set():
             raise error
         self._giving_up.wait(_PAUSE)
