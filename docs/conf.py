@@ -1,11 +1,11 @@
 """Sphinx configuration: MyST Markdown, API pages from docstrings."""
 
-from importlib.metadata import version as version_of
+import oz
 
 project = "oz"
 author = "The oz authors"
 copyright = "The oz authors"
-release = version = version_of("ozmq")
+release = version = oz.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build"]

@@ -20,7 +20,7 @@ function::
 `oz.asyncio.Subscriber` too. `oz.Publisher` checks subjects and sends ordinary ZeroMQ messages.
 """
 
-from oz import asyncio
+from oz import asyncio as asyncio
 from oz.errors import (
     ClosedError,
     ConfigurationError,
@@ -53,16 +53,21 @@ from oz.protocol.advisory import Advisory
 from oz.protocol.multicast import Multicast
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.stats import PublisherStats, SubscriberStats
-from oz.protocol.subscriptions import Subscription
 from oz.subjects.dialects import DIALECTS
 from oz.subjects.index import PatternIndex
-from oz.subjects.pattern import Pattern, compile, parse, validate_subject
-from oz.sync.node import Node
+from oz.subjects.pattern import Pattern, parse, validate_subject
+from oz.subjects.pattern import compile as compile
+from oz.sync.draining import Subscription
+from oz.sync.node import Node, NodeSubscription, ReceivedSubscription
 from oz.sync.poller import Poller
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
+from oz.version import VERSION
 from oz.wire.announcement import Announcement
 
+__version__ = VERSION
+
+# `asyncio` and `compile` are public too; `from oz import *` must not put them in place of Python's own.
 __all__ = [
     "DIALECTS",
     "Advisory",
@@ -82,6 +87,7 @@ __all__ = [
     "NoResponders",
     "Node",
     "NodeStats",
+    "NodeSubscription",
     "OptionError",
     "OwnershipError",
     "OzError",
@@ -93,6 +99,7 @@ __all__ = [
     "ProtocolError",
     "Publisher",
     "PublisherStats",
+    "ReceivedSubscription",
     "ReplyError",
     "SinkError",
     "SparkMissing",
@@ -105,8 +112,6 @@ __all__ = [
     "TransportUnavailable",
     "Undecidable",
     "WouldBlock",
-    "asyncio",
-    "compile",
     "parse",
     "validate_subject",
 ]

@@ -15,7 +15,7 @@ from oz.asyncio.closing import is_cancelled
 from oz.asyncio.waiting import Clock, Waiters
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
-from oz.protocol.subscriptions import Subscription
+from oz.protocol import subscriptions
 from oz.transport.inlet import PATIENCE_MS, RoutedInlet
 from oz.transport.subscribing import SubscriberBase
 
@@ -30,9 +30,27 @@ _LONGEST = 1e6
 """Seconds of one wait at most: more than timers take is for ever all the same."""
 
 
-class Draining(SubscriberBase):
+Handler = Callable[[Message], Any]
+
+
+class Subscription(subscriptions.Subscription):
+    """One call of `subscribe`: its patterns and its handler, until it is undone; as `oz.Subscription`."""
+
+    __slots__ = ()
+
+    async def drain(self, timeout: float = 1.0) -> bool:
+        """End it, and lose nothing; see `oz.Subscription.drain`.
+
+        Raises:
+            ClosedError, OwnershipError: as there.
+        """
+        return bool(await super().drain(timeout))
+
+
+class Draining(SubscriberBase[Handler, Subscription]):
     """The part of a subscriber that waits for the answers of publishers."""
 
+    _subscription_class = Subscription
     _waiters: Waiters
     _clock: Clock
 
@@ -57,7 +75,7 @@ class Draining(SubscriberBase):
         await self._take_what_is_here(deadline)
         self._end_drain()
 
-    async def _drain_one(self, subscription: Subscription, timeout: float) -> bool:
+    async def _drain_one(self, subscription: subscriptions.Subscription, timeout: float) -> bool:
         self._check_open()
         if not subscription.active:
             return True
@@ -90,7 +108,7 @@ class Draining(SubscriberBase):
             self._ready.extendleft(reversed(kept))
             self._wake_others()
 
-    async def _end_with_rest(self, subscription: Subscription) -> None:
+    async def _end_with_rest(self, subscription: subscriptions.Subscription) -> None:
         for message in self._rest_of(subscription):
             if message.route.is_listed and self._still_wanted(message):
                 # Kept before anything is awaited, as in `receive`.

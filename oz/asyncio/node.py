@@ -6,12 +6,13 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import suppress
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import zmq
 import zmq.asyncio
 
 from oz.asyncio.closing import in_thread
+from oz.asyncio.draining import Handler, Subscription
 from oz.asyncio.handlers import HandledQueue, Handlers
 from oz.asyncio.mailbox import Mailbox
 from oz.asyncio.publisher import Publisher
@@ -19,9 +20,10 @@ from oz.asyncio.requesting import Requesting
 from oz.asyncio.subscriber import Subscriber
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
+from oz.protocol import node_subscription
 from oz.protocol.lanes import LIMIT, Lanes
 from oz.protocol.node_stats import NodeStats
-from oz.protocol.node_subscription import NodeSubscription
+from oz.subjects.pattern import Patterns
 from oz.transport.node_base import TICK
 from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
@@ -40,6 +42,12 @@ class NodePublisher(NodePublishing, Publisher):  # type: ignore[misc]
 
 class NodeSubscriber(NodeSubscribing, Subscriber):
     """A node's subscriber."""
+
+
+class NodeSubscription(node_subscription.NodeSubscription, Subscription):
+    """One call of a node's `subscribe`; as `oz.NodeSubscription`."""
+
+    __slots__ = ()
 
 
 class ReceivedSubscription(NodeSubscription):
@@ -86,6 +94,7 @@ class Node(Requesting):
 
     _publisher_class = NodePublisher
     _subscriber_class = NodeSubscriber
+    _subscription_class = NodeSubscription
     _context_class = zmq.asyncio.Context
     _sub: NodeSubscriber
 
@@ -223,11 +232,45 @@ class Node(Requesting):
 
     # subscribing -----------------------------------------------------------------------------------------
 
+    @overload
     def subscribe(
         self,
-        pattern: Any,
+        pattern: Patterns,
         *,
-        handler: Callable[[Message], Any] | None = None,
+        handler: None = None,
+        dialect: str | None = None,
+        group: str | None = None,
+        policy: Policy = "turn",
+        keep: Keep = "all",
+        max_waiting: int | None = None,
+        last_value: bool = False,
+        max_messages: int | None = None,
+        concurrency: int = 1,
+        order_by: str | None = None,
+    ) -> ReceivedSubscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: Patterns,
+        *,
+        handler: Handler,
+        dialect: str | None = None,
+        group: str | None = None,
+        policy: Policy = "turn",
+        keep: Keep = "all",
+        max_waiting: int | None = None,
+        last_value: bool = False,
+        max_messages: int | None = None,
+        concurrency: int = 1,
+        order_by: str | None = None,
+    ) -> NodeSubscription: ...
+
+    def subscribe(
+        self,
+        pattern: Patterns,
+        *,
+        handler: Handler | None = None,
         dialect: str | None = None,
         group: str | None = None,
         policy: Policy = "turn",
@@ -256,14 +299,14 @@ class Node(Requesting):
     def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> HandledQueue:
         return HandledQueue(self._handlers, lanes, handler, self._on_failed, dropped)
 
-    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[NodeSubscription]]:
+    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[ReceivedSubscription]]:
         return Mailbox(lanes, dropped), ReceivedSubscription
 
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()
         return work()
 
-    async def _drain_one(self, subscription: NodeSubscription, timeout: float) -> bool:
+    async def _drain_one(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
         self._check_open()
         if not subscription.active:
             return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -51,7 +51,7 @@ class Requesting(NodeBase):
         limit: int | None = None,
         headers: dict[str, Any] | None = None,
         key: str | bytes | None = None,
-    ) -> Any:
+    ) -> AsyncGenerator[Message, None]:
         """Ask, and give the answers as they come; see `oz.Node.request_many`. For `async for`."""
         if limit is not None:
             check_count("limit", limit, 1, 2**63)

@@ -19,6 +19,7 @@ from oz.errors import ClosedError, Timeout
 from oz.message import Arrived, Message
 from oz.protocol.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
+from oz.transport.guard import Guard
 from oz.transport.inlet import RoutedInlet
 from oz.transport.terms import check_count
 
@@ -55,11 +56,10 @@ class Subscriber(Draining, zmq.asyncio.Socket):
     _context_class = zmq.asyncio.Context
     _turn: _Turn
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        """Make a subscriber; see `oz.Subscriber`."""
+    def _create(self, context: zmq.Context[Any] | None, kind: Any, dialect: str, holder: Guard) -> None:
         self._turn = _Turn()
         self._begin_to_wait()
-        super().__init__(*args, **options)
+        super()._create(context, kind, dialect, holder)
 
     async def receive(self, timeout: float | None = None) -> Message:
         """Wait for the next message that a subscription without a handler wants; run handlers meanwhile.

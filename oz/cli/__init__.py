@@ -23,6 +23,7 @@ from oz.cli.request import request
 from oz.cli.spark import spark
 from oz.cli.sub import sub
 from oz.cli.translate import translate
+from oz.version import VERSION
 
 _HELP = """Wildcard subjects for ZeroMQ, without a broker.
 
@@ -39,13 +40,7 @@ Try it, in two terminals:
 def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
     if not asked:
         return
-    from importlib import metadata
-
-    try:
-        version = metadata.version("ozmq")
-    except metadata.PackageNotFoundError:
-        version = "(not installed: run from a checkout)"
-    click.echo(f"oz {version}")
+    click.echo(f"oz {VERSION}")
     ctx.exit()
 
 

@@ -74,22 +74,7 @@ class Subscription:
             self._cancel(self)
 
     def drain(self, timeout: float = 1.0) -> Any:
-        """End it, and lose nothing: ask for no more, and deliver what was on its way.
-
-        Publishers that filter answer that they send no more for it. A plain one does not answer: what is
-        here counts. Handlers are called; what is to be received still is. Of a queue group the other members
-        get what is published from then on. In asyncio it is awaited.
-
-        Args:
-            timeout: seconds for all of it; what has come by then is still handled.
-
-        Returns:
-            Whether nothing is missing: every publisher has answered, and a node's handlers have returned.
-            True also for one that has ended before.
-
-        Raises:
-            ClosedError, OwnershipError: as `oz.Subscriber.receive`.
-        """
+        """End it, and lose nothing; see `oz.Subscription.drain`. In asyncio it is awaited."""
         return self._drain(self, timeout)
 
     @property
@@ -175,7 +160,9 @@ class SubscriptionTable:
         "undecoded",
     )
 
-    def __init__(self, delimiter: bytes = b"", index: type[PatternIndex] = PatternIndex) -> None:
+    def __init__(
+        self, delimiter: bytes = b"", index: type[PatternIndex[Subscription]] = PatternIndex
+    ) -> None:
         """Start with none.
 
         Args:

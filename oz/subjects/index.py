@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 from oz.errors import PatternTimeout, SubjectError
 from oz.subjects import leaves
@@ -14,6 +14,16 @@ from oz.subjects.dialects.base import LONE_SURROGATE
 from oz.subjects.leaves import Leaf
 from oz.subjects.pattern import TIME_LIMIT, Pattern
 from oz.subjects.shapes import WordTable
+
+if TYPE_CHECKING:
+    # Without a type of its own an index gives Any. Python's own TypeVar has defaults from 3.13 on.
+    from typing_extensions import TypeVar
+
+    Value = TypeVar("Value", bound=Hashable, default=Any)
+else:
+    from typing import TypeVar
+
+    Value = TypeVar("Value")
 
 CACHE_SIZE = 65_536
 """How many subjects an index remembers the answer for."""
@@ -31,13 +41,14 @@ class Found(NamedTuple):
 _NOTHING = Found((), ())
 
 
-class PatternIndex:
+class PatternIndex(Generic[Value]):
     """Finds the values of all patterns that match a subject. Patterns of all dialects mix.
 
-    Each pair of pattern and value is kept once: adding it again changes nothing. Looking a subject up
-    does not visit patterns that cannot match: words are looked up in dicts, other patterns by the
-    lengths of the prefixes that there are, and the last `CACHE_SIZE` subjects are remembered. What is
-    added or taken out counts from the next subject on, and costs the same however much there is.
+    `PatternIndex[str]()` is one whose values are text. Each pair of pattern and value is kept once: adding it
+    again changes nothing. Looking a subject up does not visit patterns that cannot match: words are looked up
+    in dicts, other patterns by the lengths of the prefixes that there are, and the last `CACHE_SIZE` subjects
+    are remembered. What is added or taken out counts from the next subject on, and costs the same however
+    much there is.
     """
 
     __slots__ = ("_buckets", "_cache", "_count", "_dotted", "_levels", "_literals", "_words")
@@ -60,6 +71,12 @@ class PatternIndex:
         """Count the pairs of pattern and value."""
         return self._count
 
+    @overload
+    def add(self: PatternIndex[Pattern], pattern: Pattern, value: None = None) -> None: ...
+
+    @overload
+    def add(self, pattern: Pattern, value: Value) -> None: ...
+
     def add(self, pattern: Pattern, value: Hashable = None) -> None:
         """Add a pattern.
 
@@ -78,6 +95,12 @@ class PatternIndex:
             self._count += 1
             self._forget(pattern)
 
+    @overload
+    def discard(self: PatternIndex[Pattern], pattern: Pattern, value: None = None) -> None: ...
+
+    @overload
+    def discard(self, pattern: Pattern, value: Value) -> None: ...
+
     def discard(self, pattern: Pattern, value: Hashable = None) -> None:
         """Take a pair of pattern and value out, if it is there."""
         entry = leaves.entry_of(pattern, value)
@@ -91,7 +114,7 @@ class PatternIndex:
             self._count -= 1
             self._forget(pattern)
 
-    def match(self, subject: str | bytes) -> Sequence[Any]:
+    def match(self, subject: str | bytes) -> Sequence[Value]:
         """Find the values of all patterns that match a subject, in no particular order.
 
         Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Protocol
 
 import regex
 
@@ -198,6 +199,29 @@ class Pattern:
         return _remake, (self.text, self.dialect, variant is not None)
 
 
+class Regex(Protocol):
+    """A pattern compiled by `re` or `regex`."""
+
+    @property
+    def pattern(self) -> Any:
+        """Its text."""
+
+    @property
+    def flags(self) -> int:
+        """Its flags."""
+
+    @property
+    def groupindex(self) -> Any:
+        """Its named groups."""
+
+
+PatternLike = str | bytes | Pattern | Regex
+"""What can be compiled."""
+
+Patterns = PatternLike | Iterable[PatternLike]
+"""What can be subscribed to."""
+
+
 def _readable(text: str | bytes) -> str | bytes:
     if isinstance(text, bytes):
         try:
@@ -207,7 +231,7 @@ def _readable(text: str | bytes) -> str | bytes:
     return text
 
 
-def compile(text: Any, dialect: str = DEFAULT_DIALECT, *, lenient: bool = False) -> Pattern:
+def compile(text: PatternLike, dialect: str = DEFAULT_DIALECT, *, lenient: bool = False) -> Pattern:
     """Compile a pattern.
 
     Args:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from inspect import iscoroutinefunction
 from math import ceil
 
 import zmq
 
 from oz.message import Message
-from oz.protocol.subscriptions import Subscription
+from oz.protocol import subscriptions
 from oz.transport.inlet import RoutedInlet
 from oz.transport.subscribing import SubscriberBase
 
@@ -22,8 +23,55 @@ _SLICE = 0.05
 """Seconds of waiting at a time."""
 
 
-class Draining(SubscriberBase):
+Handler = Callable[[Message], None]
+
+
+def refuse_async(handler: object, instead: str) -> None:
+    """Refuse what nobody would await, be it a function or an object that is called like one.
+
+    Raises:
+        TypeError: it is async; names what to use instead.
+    """
+    if iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__):
+        raise TypeError(f"{handler!r} is async, and nobody awaits it here; use {instead}")
+
+
+class Subscription(subscriptions.Subscription):
+    """One call of `subscribe`: its patterns and its handler, until it is undone.
+
+    Attributes:
+        patterns: the compiled patterns.
+        handler: what is called with each message, or None when messages are received.
+        active: False once it has been undone; nothing is delivered for it any more.
+        left: messages after which it ends, or None; 0 once it has had its last.
+    """
+
+    __slots__ = ()
+
+    def drain(self, timeout: float = 1.0) -> bool:
+        """End it, and lose nothing: ask for no more, and deliver what was on its way.
+
+        Publishers that filter answer that they send no more for it. A plain one does not answer: what is
+        here counts. Handlers are called; what is to be received still is. Of a queue group the other members
+        get what is published from then on.
+
+        Args:
+            timeout: seconds for all of it; what has come by then is still handled.
+
+        Returns:
+            Whether nothing is missing: every publisher has answered, and a node's handlers have returned.
+            True also for one that has ended before.
+
+        Raises:
+            ClosedError, OwnershipError: as `oz.Subscriber.receive`.
+        """
+        return bool(super().drain(timeout))
+
+
+class Draining(SubscriberBase[Handler, Subscription]):
     """The part of a subscriber that waits for the answers of publishers."""
+
+    _subscription_class = Subscription
 
     def _next(self, flags: int, until: float | None = None) -> Message:
         """Take messages until one is for the caller; run the handlers of each."""
@@ -53,7 +101,7 @@ class Draining(SubscriberBase):
         self._take_what_is_here(deadline)
         self._end_drain()
 
-    def _drain_one(self, subscription: Subscription, timeout: float) -> bool:
+    def _drain_one(self, subscription: subscriptions.Subscription, timeout: float) -> bool:
         self._check_open()
         if not subscription.active:
             return True
@@ -80,7 +128,7 @@ class Draining(SubscriberBase):
             while time.monotonic() < ends:
                 self._ready.append(self._next(_NOBLOCK, ends))
 
-    def _end_with_rest(self, subscription: Subscription) -> None:
+    def _end_with_rest(self, subscription: subscriptions.Subscription) -> None:
         """Deliver what has come for a subscription, and what stands before that; then end it."""
         for message in self._rest_of(subscription):
             if self._dispatch(message):

@@ -7,17 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
-from inspect import iscoroutinefunction
 from math import ceil
-from typing import Any, Self
+from typing import Any, Self, overload
 
 import zmq
 
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
+from oz.protocol import node_subscription
 from oz.protocol.lanes import LIMIT, Lanes
 from oz.protocol.node_stats import NodeStats
-from oz.protocol.node_subscription import NodeSubscription
+from oz.subjects.pattern import Patterns
+from oz.sync.draining import Handler, Subscription, refuse_async
 from oz.sync.handlers import HandledQueue, Handlers
 from oz.sync.io_thread import IOThread
 from oz.sync.mailbox import Mailbox
@@ -46,6 +47,16 @@ class NodePublisher(NodePublishing, PublisherEngine):
 
 class NodeSubscriber(NodeSubscribing, Subscriber):
     """A node's subscriber."""
+
+
+class NodeSubscription(node_subscription.NodeSubscription, Subscription):
+    """One call of a node's `subscribe`. Any thread may call its methods, and handlers may.
+
+    Attributes:
+        group: its queue group, or "".
+    """
+
+    __slots__ = ()
 
 
 class ReceivedSubscription(NodeSubscription):
@@ -82,6 +93,7 @@ class Node(Requesting):
 
     _publisher_class = NodePublisher
     _subscriber_class = NodeSubscriber
+    _subscription_class = NodeSubscription
     _io: IOThread
     _sub: NodeSubscriber
 
@@ -211,11 +223,45 @@ class Node(Requesting):
 
     # subscribing -----------------------------------------------------------------------------------------
 
+    @overload
     def subscribe(
         self,
-        pattern: Any,
+        pattern: Patterns,
         *,
-        handler: Callable[[Message], Any] | None = None,
+        handler: None = None,
+        dialect: str | None = None,
+        group: str | None = None,
+        policy: Policy = "turn",
+        keep: Keep = "all",
+        max_waiting: int | None = None,
+        last_value: bool = False,
+        max_messages: int | None = None,
+        concurrency: int = 1,
+        order_by: str | None = None,
+    ) -> ReceivedSubscription: ...
+
+    @overload
+    def subscribe(
+        self,
+        pattern: Patterns,
+        *,
+        handler: Handler,
+        dialect: str | None = None,
+        group: str | None = None,
+        policy: Policy = "turn",
+        keep: Keep = "all",
+        max_waiting: int | None = None,
+        last_value: bool = False,
+        max_messages: int | None = None,
+        concurrency: int = 1,
+        order_by: str | None = None,
+    ) -> NodeSubscription: ...
+
+    def subscribe(
+        self,
+        pattern: Patterns,
+        *,
+        handler: Handler | None = None,
         dialect: str | None = None,
         group: str | None = None,
         policy: Policy = "turn",
@@ -249,7 +295,7 @@ class Node(Requesting):
             order_by: `"subject"` keeps those of one subject in order.
 
         Returns:
-            The subscription: `unsubscribe()` ends it.
+            The subscription: `unsubscribe()` ends it. Without a handler it is an `oz.ReceivedSubscription`.
 
         Raises:
             PatternError: the dialect does not allow the pattern, or applications may not have it.
@@ -268,16 +314,15 @@ class Node(Requesting):
 
     def _check_handler(self, handler: Any) -> None:
         super()._check_handler(handler)
-        if iscoroutinefunction(handler):
-            raise TypeError(f"{handler!r} is async, and nobody awaits it here; use oz.asyncio.Node")
+        refuse_async(handler, "oz.asyncio.Node")
 
-    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[NodeSubscription]]:
+    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[ReceivedSubscription]]:
         return Mailbox(lanes, dropped), ReceivedSubscription
 
     def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> HandledQueue:
         return HandledQueue(self._handlers, lanes, handler, self._on_failed, dropped)
 
-    def _drain_one(self, subscription: NodeSubscription, timeout: float) -> bool:
+    def _drain_one(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
         self._check_open()
         if not subscription.active:
             return True

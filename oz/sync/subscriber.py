@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from inspect import iscoroutinefunction
 from math import ceil, inf
 from typing import Any
 
@@ -14,7 +13,7 @@ import zmq
 from oz.errors import ClosedError, Timeout
 from oz.message import Message, MessageBatch, PlainBatch
 from oz.protocol.unpacking import Unpacking
-from oz.sync.draining import PATIENCE, Draining
+from oz.sync.draining import PATIENCE, Draining, refuse_async
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.inlet import PATIENCE_MS, RoutedInlet
 from oz.transport.terms import check_count
@@ -330,8 +329,7 @@ class Subscriber(Draining):
 
     def _check_handler(self, handler: Any) -> None:
         super()._check_handler(handler)
-        if iscoroutinefunction(handler):
-            raise TypeError(f"{handler!r} is async, and nobody awaits it here; use oz.asyncio.Subscriber")
+        refuse_async(handler, "oz.asyncio.Subscriber")
 
     def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> int:
         """Wait for something to read, as `zmq.Socket.poll`: milliseconds, and a hint only.

@@ -8,10 +8,13 @@ from typing import cast
 
 from oz.transport.capabilities import check_transport
 
+Endpoints = str | bytes | Iterable[str | bytes]
+"""One endpoint, such as `tcp://127.0.0.1:5555`, or several."""
+
 MAX_PORT = 65_535
 
 
-def as_list(endpoints: str | Iterable[str] | None) -> list[str]:
+def as_list(endpoints: object) -> list[str]:
     """Give one endpoint, several or none as a list."""
     if endpoints is None:
         return []

@@ -31,6 +31,8 @@ def _ignore(count: int, message: Message) -> None:
 class Interested(Replying):
     """The part of a node that subscribes."""
 
+    _subscription_class: type[NodeSubscription]
+
     # what the shells do ----------------------------------------------------------------------------------
 
     def _call(self, work: Callable[[], Any]) -> Any:
@@ -98,7 +100,7 @@ class Interested(Replying):
             queue, kind = self._make_mailbox(lanes, dropped)
         else:
             self._check_handler(handler)
-            queue, kind = self._make_queue(handler, lanes, dropped), NodeSubscription
+            queue, kind = self._make_queue(handler, lanes, dropped), self._subscription_class
         subscription = kind(
             patterns, queue, self._cancel, max_messages, terms.group, self._answer, self._drain_one
         )

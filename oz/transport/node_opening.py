@@ -9,7 +9,6 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +38,7 @@ from oz.transport.node_sockets import (
     wide_origin,
 )
 from oz.transport.publishing import OnFull
+from oz.version import VERSION
 from oz.wire.codec import find_codec
 from oz.wire.naming import Announcement
 from oz.wire.node_codec import NodeCodec
@@ -244,7 +244,7 @@ class NodeOpening(Told):
             pid=os.getpid(),
             endpoints=advertised(bound, self._advertise or address_towards(others)),
             near=nearby.endpoint if nearby is not None else None,
-            version=_version(),
+            version=VERSION,
             started_ns=time.time_ns(),
         )
         if self.announcement.endpoints:
@@ -306,10 +306,3 @@ def _ignore(_: Message) -> None:
 
 def _program() -> str:
     return Path(sys.argv[0] or "python").stem[:100] or "python"
-
-
-def _version() -> str:
-    try:
-        return version("ozmq")
-    except PackageNotFoundError:
-        return ""

@@ -204,7 +204,7 @@ class NodePublishing(PublisherBase):
         return self._outlet.publish(self, subject, payload, headers, key, None, reply_to)
 
 
-class NodeSubscribing(SubscriberBase):
+class NodeSubscribing(SubscriberBase[Any, Any]):
     """The part of a node's subscriber that knows whom it hears."""
 
     def __init__(self, **options: Any) -> None:

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
@@ -112,7 +112,7 @@ class BaseSocket(zmq.Socket[Any]):
             self.close(0)
             raise
 
-    def _attach(self, bind: str | Iterable[str] | None, connect: str | Iterable[str] | None) -> None:
+    def _attach(self, bind: object, connect: object) -> None:
         for endpoint in endpoints.as_list(bind):
             self.bind(endpoint)
         for endpoint in endpoints.as_list(connect):

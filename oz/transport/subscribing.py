@@ -7,7 +7,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import zmq
 
@@ -22,8 +22,9 @@ from oz.protocol.stats import SubscriberStats
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Handler, Subscription
 from oz.protocol.unpacking import OnGap, Unpacking
-from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile
+from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns, compile
 from oz.transport.asking import Asking
+from oz.transport.endpoints import Endpoints
 from oz.transport.frames import frame_reader
 from oz.transport.guard import StrictGuard
 from oz.transport.inlet import Inlet, RoutedInlet
@@ -51,14 +52,19 @@ ROUTED_HIGH_WATER_MARK = 1_000
 """Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
 
 
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+AnySubscription = TypeVar("AnySubscription", bound=Subscription)
+
+
 def _refuse_to_drain(subscription: Subscription, timeout: float) -> Any:
     raise ClosedError(f"the subscriber of {subscription!r} is gone: nothing can be had of it any more")
 
 
-class SubscriberBase(Asking):
+class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     """A SUB socket that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting."""
 
     _public_name = "Subscriber"
+    _subscription_class: type[AnySubscription]
     _kind = zmq.SUB
     _accepted_kinds = (zmq.SUB,)
     _inlet: Inlet
@@ -70,8 +76,8 @@ class SubscriberBase(Asking):
 
     def __init__(
         self,
-        connect: Any = None,
-        bind: Any = None,
+        connect: Endpoints | zmq.Context[Any] | None = None,
+        bind: Endpoints | int | None = None,
         *,
         dialect: str = DEFAULT_DIALECT,
         context: zmq.Context[Any] | None = None,
@@ -89,7 +95,8 @@ class SubscriberBase(Asking):
         r"""Make a subscriber.
 
         Args:
-            connect: an endpoint to connect to, or a list of them.
+            connect: an endpoint to connect to, or a list of them. A context, with a socket type behind it, is
+                pyzmq's own way to make a socket.
             bind: an endpoint to bind to, or a list of them.
             dialect: the dialect of patterns that are given as `str`; one of `oz.DIALECTS`.
             context: the ZeroMQ context to share; without it the subscriber has one of its own.
@@ -187,17 +194,17 @@ class SubscriberBase(Asking):
 
     def subscribe(  # type: ignore[override]
         self,
-        pattern: str | bytes | Pattern | Iterable[str | bytes | Pattern],
+        pattern: Patterns,
         *,
         dialect: str | None = None,
-        handler: Handler | None = None,
+        handler: AnyHandler | None = None,
         group: str | None = None,
         policy: Policy = "turn",
         keep: Keep = "all",
         max_waiting: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
-    ) -> Subscription:
+    ) -> AnySubscription:
         """Ask for the messages whose subject matches.
 
         Args:
@@ -245,7 +252,7 @@ class SubscriberBase(Asking):
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         # A message knows its subscriptions: one that is kept must not keep the socket.
         cancel, drain = weakref.WeakMethod(self._cancel), weakref.WeakMethod(self._drain_one)
-        subscription = Subscription(
+        subscription = self._subscription_class(
             patterns,
             handler,
             lambda one: (method := cancel()) and method(one),
@@ -279,7 +286,7 @@ class SubscriberBase(Asking):
             raise ValueError("this subscriber does not look at ids; make it with dedupe=True")
         intake.streams.mark_seen(message_ids)
 
-    def unsubscribe(self, topic: str | bytes | Pattern | Subscription | Iterable[Any]) -> None:
+    def unsubscribe(self, topic: Patterns | Subscription) -> None:
         """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
 
         Args:

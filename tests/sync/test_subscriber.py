@@ -4,6 +4,7 @@ import re
 import signal
 import threading
 import time
+from functools import partial
 
 import msgpack
 import pytest
@@ -640,3 +641,18 @@ def test_random_subscriptions_get_what_a_naive_filter_gives_them(pair, seed):
                 assert got == [each for each in [*subjects, f"end.{turn}"] if pattern.matches(each)]
                 calls.clear()
     assert two.sub.stats.lost == 0
+
+
+class AsyncObject:
+    async def __call__(self, message):
+        raise NotImplementedError
+
+
+async def async_function(message):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("handler", [async_function, partial(async_function), AsyncObject()])
+def test_an_async_handler_is_refused_with_the_socket_that_awaits_it(handler):
+    with oz.Subscriber() as subscriber, pytest.raises(TypeError, match=r"use oz\.asyncio\.Subscriber$"):
+        subscriber.subscribe("a", handler=handler)

@@ -102,7 +102,7 @@ class Dialect(ABC):
         """Say why a legal subject is unwise, or nothing."""
         return None
 
-    def decode(self, text: str | bytes, error: type[PatternError | SubjectError]) -> str | bytes:
+    def decode(self, text: object, error: type[PatternError | SubjectError]) -> str | bytes:
         """Bring text into the dialect's own type: UTF-8 both ways, and `surrogateescape` for what is not.
 
         Raises:

@@ -1,0 +1,3 @@
+"""The version of oz: the one place where it stands; setup.cfg reads it from here."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,133 @@
+"""Programs as people write them. They are checked, not run: `tox -e types` and `tox -e pyright`."""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, assert_type
+
+import zmq
+
+import oz
+import oz.asyncio
+
+
+def handle(message: oz.Message) -> None:
+    market, _, name = message.subject.partition(".")
+    print(market.upper(), name, message.subject_bytes.hex(), message.payload, message.headers.get("trace"))
+
+
+async def handle_later(message: oz.Message) -> None:
+    await asyncio.sleep(0)
+    handle(message)
+
+
+def sockets() -> None:
+    with oz.Publisher("tcp://127.0.0.1:*") as publisher:
+        with oz.Subscriber(["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"], filtering="publisher") as subscriber:
+            one = subscriber.subscribe("time.*.east", handler=handle)
+            assert_type(one, oz.Subscription)
+            assert_type(one.drain(timeout=2.0), bool)
+            assert_type(one.unsubscribe(), None)
+            many: list[oz.Message] = []
+            subscriber.subscribe(["a.>", b"b", oz.compile("c.*"), re.compile("d.*")], handler=many.append)
+            subscriber.subscribe("md.>", handler=lambda message: print(message.subject))
+            subscriber.unsubscribe(one)
+            assert_type(subscriber.receive(timeout=1.0), oz.Message)
+            for message in subscriber:
+                assert_type(message.subject, str)
+                assert_type(message.subject_bytes, bytes)
+                publisher.publish(message.subject, message.payload, key=message.subject)
+            assert_type(subscriber.receive_many(10), list[oz.Message])
+        assert_type(publisher.interest("a"), bool)
+
+
+def pyzmq(context: zmq.Context[Any]) -> None:
+    subscriber = oz.Subscriber(context=context)
+    subscriber.connect("tcp://127.0.0.1:1")
+    subscriber.setsockopt(zmq.SUBSCRIBE, b"a.")
+    subscriber.subscribe(b"b.")
+    subject, payload = subscriber.recv_multipart()
+    print(subject, payload)
+    other = context.socket(zmq.SUB, socket_class=oz.Subscriber)
+    other.close()
+    poller = oz.Poller()
+    poller.register(subscriber, zmq.POLLIN)
+    for socket, events in poller.poll(100):
+        print(socket, events)
+
+
+def subjects() -> None:
+    named: oz.PatternIndex[str] = oz.PatternIndex()
+    named.add(oz.compile("a.*"), "first")
+    assert_type([one.upper() for one in named.match("a.b")], list[str])
+    numbers = oz.PatternIndex[int](cache_size=10)
+    numbers.add(oz.compile("b.*"), 1)
+    assert_type(sum(numbers.match(b"b.c")), int)
+    patterns = oz.PatternIndex[oz.Pattern]()
+    patterns.add(oz.compile("c"))
+    assert_type([one.text for one in patterns.match("c")], list[str | bytes])
+    anything = oz.PatternIndex()
+    anything.add(oz.compile("d"), ("whatever", 1))
+    assert_type(oz.compile(re.compile("a|b")).matches("a"), bool)
+    assert_type(oz.__version__, str)
+
+
+def nodes() -> None:
+    with oz.Node("desk", peers=["tcp://127.0.0.1:1"]) as node:
+        handled = node.subscribe("job.*", handler=handle, group="workers")
+        assert_type(handled, oz.NodeSubscription)
+        received = node.subscribe("price.>")
+        assert_type(received, oz.ReceivedSubscription)
+        assert_type(received.receive(1.0), oz.Message)
+        for message in received:
+            print(message.subject.split("."))
+        base: list[oz.Subscription] = [handled, received]
+        print([one.drain() for one in base], handled.waiting, handled.dropped, handled.group)
+        assert_type(node.request("service.time").payload, Any)
+        for reply in node.request_many("service.*", limit=3):
+            assert_type(reply, oz.Message)
+        print([peer.name for peer in node.peers])
+
+        def answer(message: oz.Message) -> None:
+            message.reply({"answer": 42})
+
+        node.subscribe("question", handler=answer)
+
+
+async def async_sockets() -> None:
+    async with (
+        oz.asyncio.Publisher("tcp://127.0.0.1:*") as publisher,
+        oz.asyncio.Subscriber("tcp://127.0.0.1:1", codec="msgpack") as subscriber,
+    ):
+        subscription = subscriber.subscribe("a.*", handler=handle_later)
+        assert_type(subscription, oz.asyncio.Subscription)
+        assert_type(await subscription.drain(), bool)
+        subscriber.subscribe("b.*", handler=handle)
+        assert_type(await subscriber.receive(1.0), oz.Message)
+        await publisher.publish("a.b", b"x")
+        async for message in subscriber:
+            assert_type(message.subject, str)
+
+
+async def async_nodes() -> None:
+    async with oz.asyncio.Node("desk") as node:
+        handled = node.subscribe("job.*", handler=handle_later)
+        assert_type(handled, oz.asyncio.NodeSubscription)
+        received = node.subscribe("price.>")
+        assert_type(received, oz.asyncio.ReceivedSubscription)
+        assert_type(await received.receive(1.0), oz.Message)
+        async for message in received:
+            assert_type(message, oz.Message)
+        async for reply in node.request_many("service.*", limit=3):
+            assert_type(reply, oz.Message)
+        replies = node.request_many("service.*")
+        first = await anext(replies)
+        await replies.aclose()
+        assert_type(first, oz.Message)
+        assert_type(await node.request("service.time"), oz.Message)
+        assert_type(await handled.drain(), bool)
+
+
+def either(handler: Callable[[oz.Message], Awaitable[None]] | Callable[[oz.Message], None]) -> None:
+    subscriber = oz.asyncio.Subscriber("tcp://127.0.0.1:1")
+    subscriber.subscribe("a", handler=handler)

@@ -1,0 +1,44 @@
+"""Mistakes that a type checker finds: an ignore that silences nothing is an error itself."""
+
+import oz
+import oz.asyncio
+
+
+async def later(message: oz.Message) -> None:
+    print(message.subject)
+
+
+def number(message: oz.Message) -> int:
+    return len(message.frames)
+
+
+def sockets() -> None:
+    oz.Subscriber(5)  # type: ignore[arg-type]
+    oz.Subscriber("tcp://127.0.0.1:1", filtering="publishers")  # type: ignore[arg-type]
+    oz.asyncio.Subscriber("tcp://127.0.0.1:1", filterin="publisher")  # type: ignore[call-arg]
+    subscriber = oz.Subscriber()
+    subscriber.subscribe("a", handler=later)  # type: ignore[arg-type]
+    subscriber.subscribe("a", handler=number)  # type: ignore[arg-type]
+    subscriber.subscribe(7)  # type: ignore[arg-type]
+    subscriber.receive().subject.decode()  # type: ignore[attr-defined]
+
+
+def nodes() -> None:
+    node = oz.Node()
+    node.subscribe("a", handler=later)  # type: ignore[arg-type]
+    node.subscribe("a", handler=print).receive()  # type: ignore[attr-defined]
+    node.subscribe("a").receve()  # type: ignore[attr-defined]
+
+
+async def async_nodes() -> None:
+    node = oz.asyncio.Node()
+    for reply in node.request_many("a"):  # type: ignore[attr-defined]
+        del reply
+    node.subscribe("a").receive().subject  # type: ignore[attr-defined]  # noqa: B018
+
+
+def subjects() -> None:
+    index = oz.PatternIndex[str]()
+    index.add(oz.compile("a"), 1)  # type: ignore[arg-type]
+    index.add(oz.compile("a"))  # type: ignore[call-arg]
+    oz.compile(3)  # type: ignore[arg-type]
