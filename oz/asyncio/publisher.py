@@ -43,7 +43,8 @@ def _look_after(publisher: weakref.ref[Publisher], loop: asyncio.AbstractEventLo
     one = publisher()
     if one is not None and one._loop is loop and not one.closed and not one._guard.is_foreign:
         one._attend()
-        pause = _FIRST_PAUSE if one._dispatch.full else _ATTEND_EVERY
+        is_busy = one._dispatch.full or one._dispatch.is_halfway
+        pause = _FIRST_PAUSE if is_busy else _ATTEND_EVERY
         loop.call_later(pause, _look_after, publisher, loop)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from math import inf
 from typing import Any
 
 from oz.errors import PatternTimeout, SubjectError
@@ -52,6 +53,8 @@ class OutStream:
         is_leaving: it said goodbye.
         is_full: what was last sent on it found no room.
         is_gone: it is forgotten.
+        left_out_at: when one of several connections was last left out of what was sent, in monotonic seconds.
+        refused_at: since when a record of where it stands finds no room, in monotonic seconds.
         unsent: frames that are to be sent as soon as there is room.
         held: the messages of a `keep` that found no room: subjects and payloads.
         is_shared: whether it is that of a shared pattern.
@@ -68,10 +71,12 @@ class OutStream:
         "is_shared",
         "joined",
         "key",
+        "left_out_at",
         "listeners",
         "name",
         "patterns",
         "refused",
+        "refused_at",
         "sequence",
         "terms",
         "unsent",
@@ -104,6 +109,8 @@ class OutStream:
         self.is_leaving = False
         self.is_full = False
         self.is_gone = False
+        self.left_out_at = -inf
+        self.refused_at = inf
         self.unsent: deque[tuple[bytes, ...]] = deque()
         self.held: Any = None
 
@@ -122,6 +129,12 @@ class OutStream:
         flags = (MESSAGES, RICH, CONTROL, RETAINED, RETAINED | RICH)
         self.heads = tuple(head_start(self.key, one, origin, number) for one in flags)
         self.sequence = 0
+
+    @property
+    def has_several(self) -> bool:
+        """Whether more than one connection may listen on the key."""
+        # Who shares a pattern declares it too, and is counted for both.
+        return self.listeners > (2 if self.is_shared else 1)
 
     @property
     def is_held(self) -> bool:

@@ -28,6 +28,7 @@ RENEW_EVERY = 0.1
 _NS = 1_000_000_000
 _NAME_SIZE = ID_SIZE - 2
 _MOST_NAMES = 65_536
+_MOST_ENDED = 16  # publishers that have said goodbye and are remembered, for each stream
 
 
 class Stream:
@@ -42,7 +43,7 @@ class Stream:
         repeats: the ids of what came, where repeats are dropped.
     """
 
-    __slots__ = ("is_shared", "kept", "key", "repeats", "sources", "table")
+    __slots__ = ("_ended", "is_shared", "kept", "key", "repeats", "sources", "table")
 
     def __init__(
         self,
@@ -61,6 +62,18 @@ class Stream:
         self.is_shared = is_shared
         # For each stream: subscriptions on other terms get a message again, and are to.
         self.repeats = Repeats() if dedupe else None
+        self._ended: dict[bytes, int] = {}
+
+    def end(self, origin: bytes, epoch: int) -> None:
+        """Take note that a publisher has said goodbye: it is not to be waited for."""
+        self.sources.pop(origin, None)
+        if len(self._ended) >= _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[origin] = epoch
+
+    def has_ended(self, origin: bytes, epoch: int) -> bool:
+        """Tell whether a publisher has said goodbye lately, so that where its sequence stands is no news."""
+        return self._ended.get(origin) == epoch
 
 
 class Interest:

@@ -155,6 +155,9 @@ class Unpacking(Intake):
 
     def _take_control(self, stream: Stream, head: Head, frame: bytes, size: int, time_ns: int) -> None:
         body = parse_control(frame, size)
+        if stream.has_ended(head.origin, head.epoch):
+            # A goodbye that is said again, for those who may have been left out.
+            return
         live = body.get("live")
         source = find(stream.sources, head.origin)
         self._advance(stream, source, head, time_ns)
@@ -164,11 +167,13 @@ class Unpacking(Intake):
             source.paths = body.get("paths", 0)
         if body.get("bye") is True:
             # It closed in order, and is not to be waited for.
-            del stream.sources[head.origin]
+            stream.end(head.origin, head.epoch)
 
     def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> int:
         """Take note of where the key stands; give how many messages of the batch were here before."""
-        lost, seen = source.advance(head, time_ns, is_shared=stream.is_shared)
+        # What comes behind a goodbye did not begin with its source here, as on a key that others read too.
+        joins_late = stream.is_shared or stream.has_ended(head.origin, head.epoch)
+        lost, seen = source.advance(head, time_ns, is_shared=joins_late)
         if lost != 0:
             self._report(stream, source, head, lost)
         return seen

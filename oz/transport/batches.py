@@ -5,6 +5,8 @@ Whoever calls holds the publisher's guard.
 
 from __future__ import annotations
 
+from math import inf
+from time import monotonic
 from typing import Any
 
 import zmq
@@ -34,17 +36,22 @@ PLAIN, RICH, CONTROL, RETAINED, RETAINED_RICH = range(5)
 _HELD_KEEPS = ("latest", "drop_oldest")
 """What a publisher holds messages back for; the others are dropped, or wait in the way of everybody."""
 
+PATIENCE = 1.0
+"""Seconds that what is held, or may go to another member of a group, waits for the fullest of several
+connections before that one is left out."""
+
 
 class Batches:
     """Sends windows of published messages to the streams of their audiences.
 
     Attributes:
-        full: streams for which something waits until there is room.
+        full: streams for which something waits until there is room, and since when, in monotonic seconds.
         is_blocked: one of them holds up the publisher.
+        left_out_at: when a connection was left out last, in monotonic seconds; see `_leave_out`.
         size: bytes of the largest batch of the last window.
     """
 
-    __slots__ = ("_drops", "_is_lossless", "_router", "full", "is_blocked", "size")
+    __slots__ = ("_drops", "_is_lossless", "_router", "full", "is_blocked", "left_out_at", "size")
 
     def __init__(self, router: Router, *, drops: bool) -> None:
         """Start with nothing to send.
@@ -56,8 +63,9 @@ class Batches:
         self._router = router
         self._drops = drops
         self._is_lossless = not drops
-        self.full: dict[OutStream, None] = {}
+        self.full: dict[OutStream, float] = {}
         self.is_blocked = False
+        self.left_out_at = -inf
         self.size = 0
 
     def send(self, socket: Any, window: list[Any], *, is_rich: bool) -> None:
@@ -137,8 +145,8 @@ class Batches:
                 whole = [subject, payload]
                 self._send_batch(socket, Batch(stream).whole(pack_array(whole), whole), is_rich=True)
             else:
+                self._overflow(socket, stream, 1, frames)
                 stream.sequence += 1
-                self._overflow(stream, 1, frames)
 
     @staticmethod
     def _head(stream: OutStream, kind: int, sequence: int, count: int) -> bytes:
@@ -171,7 +179,7 @@ class Batches:
             if stream.terms.group:
                 self._send_to_others(socket, batch)
                 return
-            self._overflow(stream, batch.count, (frame,))
+            self._overflow(socket, stream, batch.count, (frame,))
         stream.sequence += batch.count
 
     def _send_or_hold(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
@@ -181,7 +189,7 @@ class Batches:
             return
         frame = self._head(stream, RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
         try:
-            _send_if_it_fits(socket, (frame,))
+            send_if_it_fits(socket, (frame,))
         except zmq.Again:
             assert batch.items is not None
             self._hold(stream, batch.items)
@@ -204,21 +212,37 @@ class Batches:
         if stream.is_gone:
             return not stream.terms.group
         if not stream.unsent:
+            if monotonic() - stream.left_out_at < PATIENCE:
+                # Who is left out is back only when libzmq has looked.
+                _get(socket, _EVENTS)
             try:
-                _send_if_it_fits(socket, frames)
+                send_if_it_fits(socket, frames)
             except zmq.Again:
                 pass
             else:
+                return True
+            # One of a group is passed over; but not for ever, for a connection that may be dead.
+            is_due = stream.terms.group and monotonic() - stream.left_out_at >= PATIENCE
+            if is_due and self._leave_out(socket, stream, frames):
                 return True
         self._fill(stream)
         return False
 
     def _overflow(
-        self, stream: OutStream, count: int, frames: tuple[bytes, ...], *, must_wait: bool = False
+        self,
+        socket: Any,
+        stream: OutStream,
+        count: int,
+        frames: tuple[bytes, ...],
+        *,
+        must_wait: bool = False,
     ) -> None:
         """Do with frames that are numbered what is to be done when there is no room."""
         if not must_wait and (self._drops or stream.terms.keep == "drop_newest"):
+            # Counted once: nobody can tell how many of several connections had no room.
             self._router.stats.missed += count
+            if not stream.unsent:
+                self._leave_out(socket, stream, frames)
         else:
             stream.unsent.append(frames)
             self.is_blocked |= not self._drops and _blocks(stream)
@@ -233,7 +257,7 @@ class Batches:
             return
         frame = self._head(stream, RICH, stream.sequence, count) + pack_array(left)
         stream.sequence += count
-        self._overflow(stream, count, (frame,))
+        self._overflow(socket, stream, count, (frame,))
 
     def _pass_on(self, socket: Any, full: OutStream, items: list[Any]) -> list[Any]:
         """Give the messages of a member of a queue group to other members; give back those nobody takes."""
@@ -259,7 +283,24 @@ class Batches:
 
     def _fill(self, stream: OutStream) -> None:
         stream.is_full = True
-        self.full[stream] = None
+        self.full.setdefault(stream, monotonic())
+
+    def _leave_out(self, socket: Any, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
+        """Send frames to those of several connections that have room; tell whether there are several.
+
+        libzmq refuses a message that must not be dropped if one connection of many that listen on its key is
+        full: those who share a pattern, or the dead connection of a subscriber that has come back by another.
+        When it may drop, it does so for that connection only, and leaves it out until it can be written.
+        Whoever is there finds by the numbers what was missed. With `on_full` other than `"drop"` all wait.
+        """
+        if not (self._drops and stream.has_several):
+            return False
+        _set(socket, _NODROP, 0)
+        self._is_lossless = False
+        send_frames(socket, frames, _NOBLOCK, copy=len(frames[-1]) < LARGE)
+        self.make_lossless(socket)
+        self.left_out_at = stream.left_out_at = monotonic()
+        return True
 
     # when there is room again ----------------------------------------------------------------------------
 
@@ -276,7 +317,7 @@ class Batches:
             stream.unsent.clear()
         try:
             while stream.unsent:
-                send_frames(socket, stream.unsent[0], _NOBLOCK, copy=len(stream.unsent[0][-1]) < LARGE)
+                self._send_waiting(socket, stream, stream.unsent[0])
                 stream.unsent.popleft()
             while stream.held and not stream.is_gone:
                 self._send_held(socket, stream)
@@ -287,13 +328,26 @@ class Batches:
             self.full.pop(stream, None)
         self.is_blocked = self.is_blocked and any(_blocks(one) for one in self.full)
 
+    def _send_waiting(self, socket: Any, stream: OutStream, frames: tuple[bytes, ...]) -> None:
+        """Send what has waited for room; not for ever for one connection of several, which may be dead.
+
+        Raises:
+            zmq.Again: there is none yet.
+        """
+        try:
+            send_if_it_fits(socket, frames)
+        except zmq.Again:
+            since = max(self.full.get(stream, inf), stream.left_out_at)
+            if monotonic() - since < PATIENCE or not self._leave_out(socket, stream, frames):
+                raise
+
     def _send_held(self, socket: Any, stream: OutStream) -> None:
         sequence, items = stream.held.take(stream, MAX_BATCH)
         count = len(items) // 2
         is_rich = any(type(payload) is not bytes for payload in items[1::2])
         if stream.vanished_at is None:
             frame = self._head(stream, RICH if is_rich else PLAIN, sequence, count) + pack_array(items)
-            _send(socket, frame, _NOBLOCK)
+            self._send_waiting(socket, stream, (frame,))
         if stream.terms.keep == "latest":
             stream.sequence += count
         stream.held.drop(count)
@@ -314,7 +368,7 @@ def _wants(stream: OutStream, subject: bytes) -> bool:
     return False
 
 
-def _send_if_it_fits(socket: Any, frames: tuple[bytes, ...]) -> None:
+def send_if_it_fits(socket: Any, frames: tuple[bytes, ...]) -> None:
     """Send the frames of one message.
 
     libzmq hears of room that has come only now and then while it sends. Before anything is dropped it is

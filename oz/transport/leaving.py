@@ -18,6 +18,12 @@ from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket
 _FAREWELL = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
 
+_REMEMBERED = 10.0
+"""Seconds for which it is remembered that a connection was left out, and may be still."""
+
+_LONGEST_INSISTENCE = 0.5
+"""Seconds between two goodbyes at most."""
+
 
 def pauses() -> Iterator[float]:
     """Give seconds to wait: libzmq gives no sign when a subscriber has room again, so one looks again."""
@@ -47,51 +53,89 @@ class Leaving(BaseSocket):
         return CLOSE_TIMEOUT if timeout is None else timeout
 
     def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
-        if not self.closed and not self._guard.is_foreign:
-            seconds = self._seconds_to_close(linger, timeout)
-            started = time.monotonic()
+        if self.closed or self._guard.is_foreign:
+            return super()._close_socket(linger, timeout)
+        seconds = self._seconds_to_close(linger, timeout)
+        started = time.monotonic()
+        # In one go: what others publish behind the goodbye would never come, and look like a loss.
+        with self._guard:
             self._send_rest(seconds)
+            self._outlet.window.end()
             if (linger is not None or timeout is not None) and seconds < inf:
                 # One time for both: what oz holds, and what ZeroMQ does.
                 linger, timeout = None, max(0.0, seconds - (time.monotonic() - started))
-        is_own = super()._close_socket(linger, timeout)
-        # A message that nobody wants would not touch the socket, and so not find it closed.
-        self._outlet.routes.forget()
+            is_own = super()._close_socket(linger, timeout)
+            # A message that nobody wants would not touch the socket, and so not find it closed.
+            self._outlet.routes.forget()
         return is_own
 
     def _send_rest(self, seconds: float) -> None:
-        """Send what has not gone out yet, for so long at most, and say goodbye."""
-        with self._guard:
-            for pause in self._leave(seconds):
-                time.sleep(pause)
+        """Send what has not gone out yet, for so long at most, and say goodbye; with the guard held."""
+        for pause in self._leave(seconds):
+            time.sleep(pause)
 
     def _leave(self, seconds: float) -> Iterator[float]:
         """Send what has not gone out yet, for so long at most, and say goodbye; give the seconds to wait."""
         deadline, waits = time.monotonic() + seconds, pauses()
+        self._outlet.window.begin_end()
         while not self._send_what_fits() and time.monotonic() < deadline:
             yield next(waits)
-        if self._say_goodbye():
-            if isinstance(self._dispatch, MulticastDispatch):
-                yield from self._dispatch.farewell(self, deadline)
-                return
-            # A moment for ZeroMQ to see peers leave that are sent this. Without it 1 close in 16 took all its
-            # time, before listeners lingered for nobody; see BaseSocket.bind.
-            yield _FAREWELL
-            with suppress(zmq.ZMQError):
-                self._listen()
+        if not self._begin_goodbye():
+            return
+        if isinstance(self._dispatch, MulticastDispatch):
+            self._say_goodbye()
+            yield from self._dispatch.farewell(self, deadline)
+            return
+        waits = pauses()
+        while not self._say_goodbye() and time.monotonic() < deadline:
+            yield next(waits)
+        yield from self._insist(deadline)
+        # A moment for ZeroMQ to see peers leave that are sent this. Without it 1 close in 16 took all its
+        # time, before listeners lingered for nobody; see BaseSocket.bind.
+        yield _FAREWELL
+        self._hear()
 
-    def _say_goodbye(self) -> bool:
-        """Tell the streams that nothing more comes; tell whether any could be told."""
+    def _begin_goodbye(self) -> bool:
+        """Tell whether there is anybody to take leave of, and it was not done already."""
         with self._guard:
             if self.closed or self._said_goodbye or not self._router.streams:
                 return False
             self._said_goodbye = True
+            return True
+
+    def _say_goodbye(self) -> bool:
+        """Tell streams that nothing more comes, as far as there is room; tell whether that was all."""
+        with self._guard:
+            self._hear()
             try:
-                self._dispatch.say_goodbye(self)
+                # Behind what others have added since; a raw send is behind no check.
+                self._outlet.window.flush(self)
+                return self.closed or self._dispatch.say_goodbye(self)
             except zmq.ZMQError:
                 # The context was ended under the socket.
-                return False
-            return True
+                return True
+
+    def _insist(self, deadline: float) -> Iterator[float]:
+        """Say goodbye again to those who were left out lately, and may have been when it was said.
+
+        libzmq gives no sign of whom it leaves out, nor for how long. Whoever was told already passes over it.
+        """
+        again = time.monotonic() - self._dispatch.left_out_at <= _REMEMBERED
+        ends, pause = min(deadline, time.monotonic() + CLOSE_TIMEOUT), _FAREWELL
+        while True:
+            with self._guard, suppress(zmq.ZMQError):
+                if not self.closed:
+                    self._dispatch.insist(self, again=again)
+            self._hear()
+            if not again or not self._router.streams or time.monotonic() >= ends:
+                return
+            yield min(pause, max(0.0, ends - time.monotonic()))
+            pause = min(2 * pause, _LONGEST_INSISTENCE)
+
+    def _hear(self) -> None:
+        # An error: the context was ended under the socket.
+        with suppress(zmq.ZMQError):
+            self._listen()
 
     def _send_what_fits(self) -> bool:
         """Send what has not gone out yet, as far as there is room; tell whether that was all."""

@@ -143,7 +143,7 @@ class MulticastDispatch(Dispatch):
             self._stats.missed += count
             return
         self._unsent.append(frame)
-        self.full[self._stream] = None
+        self.full.setdefault(self._stream, monotonic())
         self.is_blocked = True
 
     def _announce(self, socket: Any, sequence: int, quiet: float) -> None:
@@ -221,10 +221,11 @@ class MulticastDispatch(Dispatch):
             self.beats_at = now + BEAT
             self._say(socket, now)
 
-    def say_goodbye(self, socket: Any) -> None:
-        """Say that nothing more comes."""
+    def say_goodbye(self, socket: Any) -> bool:
+        """Say that nothing more comes; `farewell` says it again and again."""
         if self.to:
             self._say(socket, monotonic(), bye=True)
+        return True
 
     def _say(self, socket: Any, now: float, **more: Any) -> None:
         # Behind what waits, which is not lost.

@@ -311,19 +311,20 @@ class PublisherBase(RawSends, Leaving):
         """Do what is due: send what waits, take in subscriptions, tell streams where they stand.
 
         Returns:
-            Whether there was anything to send.
+            Whether there was anything to send, or still is and may soon find room.
         """
         with self._guard:
             if self.closed or self._said_goodbye:
                 return False
             window, dispatch = self._outlet.window, self._dispatch
             was_busy = bool(window or dispatch.full)
+            dispatch.is_halfway = False
             if not window.is_held:
                 window.flush(self)
             self._listen()
             dispatch.retry(self)
             dispatch.beat(self, time.monotonic())
-            return was_busy
+            return was_busy or dispatch.is_halfway
 
     def _expect_more(self) -> None:
         """Called when a message waits for others in the window: see to it that they go out in time."""

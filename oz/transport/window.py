@@ -37,6 +37,7 @@ class Window:
         messages: audience, subject and payload in turn; see `packing.STEP`.
         limit: the length at which they go out.
         is_held: `with publisher.batch():`, so that nothing goes out before it is full.
+        is_over: the publisher has closed, and nothing goes out any more.
     """
 
     __slots__ = (
@@ -50,6 +51,7 @@ class Window:
         "_unwanted",
         "_whole_limit",
         "is_held",
+        "is_over",
         "limit",
         "messages",
     )
@@ -78,6 +80,7 @@ class Window:
         self.messages: list[Any] = []
         self.limit = self._whole_limit = STEP * max_batch
         self.is_held = 0
+        self.is_over = False
         self._is_rich = False
         self._counted = 0
         self._sent_at = 0.0
@@ -99,6 +102,7 @@ class Window:
         ):
             with self._guard:
                 if not self.messages:
+                    self._check_open()
                     self._sent_at = now
                     self._unwanted = unwanted
                     self._stats.sent += 1
@@ -120,6 +124,7 @@ class Window:
 
     def begin_rare(self, socket: Any, audience: Audience, raw: bytes, item: Any) -> None:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
+        self._check_open()
         content = item[0] if type(item) is Rich else item
         if type(content) is bytes and len(content) >= LARGE:
             self._send(socket)
@@ -142,9 +147,36 @@ class Window:
             self._stats.sent += waiting - self._counted
             self._counted = waiting
 
+    def begin_end(self) -> None:
+        """Have every thread that adds a message from now on send it too, or learn that it came too late.
+
+        Adding takes no lock. Whoever has added before this is called finds the message sent by a flush that
+        follows it; whoever adds later sees that the window is full, and flushes.
+        """
+        self.limit = self._whole_limit = 0
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self.is_over = True
+
+    def _check_open(self) -> None:
+        """Refuse what comes after the end.
+
+        Raises:
+            zmq.ZMQError: as of a socket that is closed.
+        """
+        if self.is_over:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
+
     def flush(self, socket: Any) -> None:
-        """Send what waits."""
+        """Send what waits.
+
+        Raises:
+            zmq.ZMQError: something was added that came too late.
+        """
         with self._guard:
+            if self.messages:
+                self._check_open()
             # As much as there is now: other threads may go on adding to it.
             for _ in range(0, len(self.messages), _MOST):
                 self._send(socket)
@@ -169,7 +201,7 @@ class Window:
 
     def _limit_bytes(self, length: int) -> None:
         """Take fewer large messages into a batch from now on, or more again, going by the last one."""
-        if self._dispatch.size > BATCH_BYTES:
+        if self._dispatch.size > BATCH_BYTES and self._whole_limit:
             fewer = length * BATCH_BYTES // self._dispatch.size
             self.limit = max(STEP, fewer - fewer % STEP)
         elif self.limit < self._whole_limit:

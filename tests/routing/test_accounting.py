@@ -1,0 +1,101 @@
+"""Whatever the network does: what was published was delivered, or reported lost, or let go by a `keep`."""
+
+import time
+from contextlib import suppress
+
+import pytest
+
+import oz
+from support.fault_proxy import FaultProxy
+from waiting import DEADLINE, Thread, until
+
+FAULTS = 5
+PACED = 50  # messages, then a moment for everybody
+
+
+class Traffic:
+    """Publishes on all the patterns in turn, until asked how much it was."""
+
+    def __init__(self, pub, patterns):
+        self._pub, self._patterns = pub, patterns
+        self._is_over = False
+        self._thread = Thread(self._run)
+
+    def _run(self):
+        count = 0
+        while not self._is_over:
+            for _ in range(PACED):
+                self._pub.publish(f"n.{count % self._patterns}.x", bytes(200))
+                count += 1
+            time.sleep(0.001)
+        self._pub.flush()
+        return count
+
+    def stop(self):
+        self._is_over = True
+        return self._thread.outcome()
+
+
+class Account:
+    """What a subscriber got, in which order of their numbers, and what it said it lost."""
+
+    def __init__(self, pub_endpoint, patterns, keep="all", **options):
+        self.gaps = []
+        self.sub = oz.Subscriber(pub_endpoint, filtering="publisher", on_gap=self.gaps.append, **options)
+        for number in range(patterns):
+            self.sub.subscribe(f"n.{number}.>", keep=keep)
+        self.sub.wait_ready(timeout=DEADLINE)
+        self.delivered = 0
+
+    def take(self):
+        with suppress(oz.Timeout):
+            self.delivered += len(self.sub.receive_many(1_000, timeout=0.02))
+
+    def settle(self, published):
+        """Receive until all is accounted for, and see that nothing is accounted for twice."""
+
+        def is_level():
+            self.take()
+            return self.delivered + self.sub.stats.lost + self.sub.stats.dropped >= published
+
+        until(is_level)
+        self.take()
+        assert self.delivered + self.sub.stats.lost + self.sub.stats.dropped == published
+        assert sum(gap.count for gap in self.gaps) == self.sub.stats.lost
+
+
+@pytest.mark.parametrize("high_water_mark", [1, 10, None])
+@pytest.mark.parametrize("shared", [False, True], ids=["plain", "shared"])
+@pytest.mark.parametrize(("patterns", "seed"), [(1, 4), (15, 2)])
+def test_all_is_delivered_or_reported_whatever_the_network_does(patterns, seed, shared, high_water_mark):
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", high_water_mark=high_water_mark) as pub,
+        FaultProxy(pub.endpoint, seed) as proxy,
+    ):
+        account = Account(proxy.endpoint, patterns, shared=shared, high_water_mark=high_water_mark)
+        with account.sub:
+            traffic = Traffic(pub, patterns)
+            shaking = Thread(lambda: proxy.shake(FAULTS))
+            while shaking.is_alive():
+                account.take()
+            shaking.outcome()
+            account.settle(traffic.stop())
+        # Whatever is still half open is not waited for.
+        proxy.release()
+
+
+@pytest.mark.parametrize("keep", ["drop_oldest", "drop_newest"])
+def test_what_a_keep_lets_go_is_counted_whatever_the_network_does(keep):
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", high_water_mark=10) as pub,
+        FaultProxy(pub.endpoint, 2) as proxy,
+    ):
+        account = Account(proxy.endpoint, 1, keep, high_water_mark=10)
+        with account.sub:
+            traffic = Traffic(pub, 1)
+            shaking = Thread(lambda: proxy.shake(FAULTS))
+            while shaking.is_alive():
+                account.take()
+            shaking.outcome()
+            account.settle(traffic.stop())
+        proxy.release()

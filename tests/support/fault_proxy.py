@@ -1,0 +1,216 @@
+"""A TCP proxy that does to its connections what networks do: the same things in the same order for a seed.
+
+It runs in a thread of its own, on asyncio. What it can do:
+
+- `cut`: end connections by RST, which loses what is on its way, or by FIN;
+- `stall`: pass nothing on until `resume`; both ends see a peer that is there and takes nothing;
+- `half_open`: reset the near end only; the far end stays open, and nobody ever reads from it again;
+- `throttle`: pass on so many bytes a second at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+import struct
+import threading
+from contextlib import suppress
+
+_CHUNK = 16_384
+_RESET = struct.pack("ii", 1, 0)
+_PATIENCE = 30.0
+
+
+class _Link:
+    """One connection: the near end is that of whoever connected to the proxy."""
+
+    def __init__(self, near, far):
+        self.near, self.far = near, far
+        self.may_pass = asyncio.Event()
+        self.may_pass.set()
+        self.rate = None
+        self.tasks = [asyncio.ensure_future(self._pump(near[0], far[1]))]
+        self.tasks.append(asyncio.ensure_future(self._pump(far[0], near[1])))
+
+    async def _pump(self, reader, writer):
+        with suppress(OSError):
+            while True:
+                await self.may_pass.wait()
+                data = await reader.read(_CHUNK if self.rate is None else max(1, self.rate // 50))
+                # What was read just as it stalled waits too.
+                await self.may_pass.wait()
+                if not data:
+                    break
+                writer.write(data)
+                await writer.drain()
+                if self.rate is not None:
+                    await asyncio.sleep(len(data) / self.rate)
+        # One end has gone: the other is told in order.
+        for _, one in (self.near, self.far):
+            one.close()
+
+    def end(self, *, reset, ends=("near", "far")):
+        for task in self.tasks:
+            task.cancel()
+        for _, writer in (getattr(self, end) for end in ends):
+            if reset:
+                with suppress(OSError):
+                    raw = writer.get_extra_info("socket")
+                    raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                writer.transport.abort()
+            else:
+                writer.close()
+
+
+class FaultProxy:
+    """Stands between a publisher and those who connect to `endpoint`."""
+
+    def __init__(self, upstream, seed=0):
+        """Listen.
+
+        Args:
+            upstream: where it passes connections on to, `tcp://host:port`.
+            seed: what `shake` does follows from it.
+        """
+        host, _, port = upstream.removeprefix("tcp://").rpartition(":")
+        self._upstream = host, int(port)
+        self._random = random.Random(seed)
+        self._links = []
+        self._stale = []
+        self._is_stalled = False
+        self._rate = None
+        self.faults = []
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._server = self._call(self._listen())
+        self.endpoint = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    def _call(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)
+
+    async def _listen(self):
+        return await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_CHUNK)
+
+    async def _accept(self, reader, writer):
+        try:
+            far = await asyncio.open_connection(*self._upstream, limit=_CHUNK)
+        except OSError:
+            writer.transport.abort()
+            return
+        for one in (writer, far[1]):
+            one.transport.set_write_buffer_limits(high=_CHUNK)
+        link = _Link((reader, writer), far)
+        link.rate = self._rate
+        if self._is_stalled:
+            link.may_pass.clear()
+        self._links.append(link)
+
+    # faults ----------------------------------------------------------------------------------------------
+
+    def cut(self, how="rst"):
+        """End every connection, by `"rst"` or `"fin"`; who connects again is let through."""
+        self._call(self._cut(how))
+
+    async def _cut(self, how):
+        self.faults.append(how)
+        links, self._links = self._links, []
+        for link in links:
+            link.end(reset=how == "rst")
+
+    def half_open(self):
+        """Have the near ends see a reset, and the far ends nothing: they stay until `release`."""
+        self._call(self._half_open())
+
+    async def _half_open(self):
+        self.faults.append("half open")
+        links, self._links = self._links, []
+        for link in links:
+            link.end(reset=True, ends=("near",))
+            # Whatever asyncio would still read is not to be read.
+            with suppress(RuntimeError):
+                link.far[1].transport.pause_reading()
+            self._stale.append(link)
+
+    def release(self):
+        """Have what is half open end at the far side too."""
+        self._call(self._release())
+
+    async def _release(self):
+        stale, self._stale = self._stale, []
+        for link in stale:
+            link.end(reset=True, ends=("far",))
+
+    def stall(self):
+        """Pass nothing on until `resume`."""
+        self._call(self._stall("stall", True))
+
+    def resume(self):
+        """Go on."""
+        self._call(self._stall("resume", False))
+
+    async def _stall(self, name, is_stalled):
+        self.faults.append(name)
+        self._is_stalled = is_stalled
+        for link in self._links:
+            (link.may_pass.clear if is_stalled else link.may_pass.set)()
+
+    def throttle(self, rate):
+        """Pass on so many bytes a second in each direction of a connection; None for no limit."""
+        self._call(self._throttle(rate))
+
+    async def _throttle(self, rate):
+        self.faults.append(f"throttle {rate}")
+        self._rate = rate
+        for link in self._links:
+            link.rate = rate
+
+    def shake(self, count, longest=0.2):
+        """Do so many faults one after the other, as the seed has it, and then none; it takes a while.
+
+        Args:
+            count: how many.
+            longest: seconds between two of them at most.
+        """
+        self._call(self._shake(count, longest))
+
+    async def _shake(self, count, longest):
+        for _ in range(count):
+            await asyncio.sleep(self._random.uniform(0.02, longest))
+            fault = self._random.choice(("rst", "fin", "half open", "stall", "throttle"))
+            if fault in ("rst", "fin"):
+                await self._cut(fault)
+            elif fault == "half open":
+                await self._half_open()
+            elif fault == "stall":
+                await self._stall("stall", True)
+                await asyncio.sleep(self._random.uniform(0.02, longest))
+                await self._stall("resume", False)
+            else:
+                await self._throttle(self._random.choice((20_000, 200_000)))
+                await asyncio.sleep(self._random.uniform(0.02, longest))
+                await self._throttle(None)
+
+    def close(self):
+        """End everything."""
+        if self._thread.is_alive():
+            self._call(self._close())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_PATIENCE)
+            self._loop.close()
+
+    async def _close(self):
+        self._server.close()
+        await self._release()
+        await self._cut("rst")
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
