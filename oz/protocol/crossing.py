@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import suppress
 from functools import lru_cache
 
@@ -11,6 +11,7 @@ from oz.protocol import tree
 from oz.protocol.distinguished import INBOX, LOCAL, OWN
 from oz.protocol.outgoing import OutStream
 from oz.protocol.tree import Offer
+from oz.protocol.wanted import NAME_SIZE
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern
 
@@ -47,12 +48,19 @@ class Ledger:
         self._told: dict[OutStream, dict[Pattern, Offer]] = {}
         self._changes: dict[Interest, bool] = {}
 
-    def update(self, streams: Iterable[OutStream], changed: Mapping[OutStream, Iterable[Pattern]]) -> None:
+    def update(
+        self,
+        streams: Iterable[OutStream],
+        changed: Mapping[OutStream, Iterable[Pattern]],
+        silent: Container[bytes] = (),
+    ) -> None:
         """Take note of what has changed.
 
         Args:
             streams: all that there are.
             changed: the patterns that came or went since the last call, of streams that were there then.
+            silent: what the names of the streams of those begin with who say nothing any more. A forwarder
+                that stands still passes nothing on: its offers do not count.
         """
         standing = {one for one in streams if _stands(one)}
         for stream in self._counted.keys() - standing:
@@ -64,7 +72,12 @@ class Ledger:
             counted = self._counted.setdefault(stream, {})
             for pattern in stream.patterns if is_new else changed.get(stream, ()):
                 self._note(stream, counted, pattern)
-        self.offers = tree.newest(offer for told in self._told.values() for offer in told.values())
+        self.offers = tree.newest(
+            offer
+            for stream, told in self._told.items()
+            if stream.name[:NAME_SIZE] not in silent
+            for offer in told.values()
+        )
         seniors: dict[str, tuple[int, str]] = {}
         for stream in standing:
             if group := stream.terms.group:

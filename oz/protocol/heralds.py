@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from contextlib import suppress
 
 from oz.errors import ProtocolError
+from oz.protocol import tree
 from oz.protocol.distinguished import DistinguishedIndex
 from oz.protocol.outgoing import Chunk, OutStream
 from oz.protocol.routing import Router
@@ -27,6 +28,7 @@ _log = logging.getLogger("oz.node")
 
 PREFIX = "_OZ.PEER."
 _PREFIX = PREFIX.encode()
+_OFFER = tree.PREFIX.encode()
 
 MOST_STRANGERS = 1_024
 """Subscribers of another bus that are remembered."""
@@ -58,7 +60,7 @@ def herald(announcement: Announcement) -> Pattern:
 class NodeRouter(Router):
     """The interests at a publisher of a node: it knows heralds, and wildcards pass by subjects with `_`."""
 
-    __slots__ = ("_bus", "_changes", "_heralds", "_strangers")
+    __slots__ = ("_bus", "_changes", "_heralds", "_offers", "_strangers")
 
     def __init__(self, origin: bytes, stats: PublisherStats, bus: str) -> None:
         """Start without any.
@@ -71,6 +73,7 @@ class NodeRouter(Router):
         super().__init__(origin, stats)
         self._bus = bus
         self._heralds: dict[OutStream, dict[Pattern, Announcement]] = {}
+        self._offers: dict[OutStream, set[Pattern]] = {}
         self._strangers: dict[bytes, str] = {}
         self._changes: dict[OutStream, dict[Pattern, None]] | None = None
 
@@ -119,6 +122,8 @@ class NodeRouter(Router):
                 self.stats.malformed += 1
             else:
                 self._heralds.setdefault(stream, {})[pattern] = announced
+        elif pattern.prefix.startswith(_OFFER):
+            self._offers.setdefault(stream, set()).add(pattern)
 
     def _drop(self, stream: OutStream, pattern: Pattern) -> None:
         super()._drop(stream, pattern)
@@ -128,6 +133,10 @@ class NodeRouter(Router):
             self._heralds[stream].pop(pattern, None)
             if not self._heralds[stream]:
                 del self._heralds[stream]
+        if stream in self._offers:
+            self._offers[stream].discard(pattern)
+            if not self._offers[stream]:
+                del self._offers[stream]
 
     def _check_held(self, stream: OutStream, now: float) -> None:
         stood = stream.vanished_at is None
@@ -149,6 +158,24 @@ class NodeRouter(Router):
         """Give the patterns that may have come or gone since this was asked last; nothing the first time."""
         changes, self._changes = self._changes or {}, {}
         return changes
+
+    def forwarders(self) -> set[bytes]:
+        """Give the uuids of the nodes that pass messages on from other buses."""
+        names = {stream.name[:NAME_SIZE] for stream in self._offers}
+        return {
+            announced.uuid
+            for stream, heralds in self._heralds.items()
+            if stream.name[:NAME_SIZE] in names
+            for announced in heralds.values()
+        }
+
+    def names_of(self, uuids: Container[bytes]) -> set[bytes]:
+        """Give what the names of the streams of some nodes begin with."""
+        return {
+            stream.name[:NAME_SIZE]
+            for stream, heralds in self._heralds.items()
+            if any(announced.uuid in uuids for announced in heralds.values())
+        }
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
         """Give the nodes that are connected, and the uuids of those whose connection was cut."""

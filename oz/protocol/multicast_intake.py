@@ -143,4 +143,4 @@ class MulticastIntake(Unpacking):
             began_at = time_ns - round(1e9 * body["age"])
             if missed and began_at > self.joined_at + round(1e9 * JOINING):
                 # It began when this subscriber was listening: they are lost, though nothing came before.
-                self._report(self._stream, sender, head._replace(sequence=missed), missed)
+                self._report(self._stream, sender, head.origin, missed, missed)

@@ -21,6 +21,8 @@ class Source:
         unreported: messages that are lost but came before no message yet.
         served: of each declaration that asked for last values, under which number it was given them.
         is_reported: a loss was logged; the counters tell of further ones.
+        is_in_place: it goes on for another publisher that is gone, and has sent no message yet: nobody knows
+            how many were lost before its first.
     """
 
     __slots__ = (
@@ -28,6 +30,7 @@ class Source:
         "epoch",
         "expected",
         "heard_at",
+        "is_in_place",
         "is_reported",
         "paths",
         "refused",
@@ -45,6 +48,7 @@ class Source:
         self.heard_at = 0
         self.unreported = 0
         self.is_reported = False
+        self.is_in_place = False
         self.served: dict[int, int] = {}
 
     def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
@@ -72,6 +76,8 @@ class Source:
             self.answered = frozenset()
             self.refused = {}
             self.expected = sequence if is_shared else 0
+        if self.is_in_place and count:
+            self.is_in_place, lost = False, None
         missing = sequence - self.expected
         if missing > 0:
             self.expected = sequence + count

@@ -27,6 +27,9 @@ RANK_SIZE = 16
 MAX_PATH = 16
 """Forwarders from one bus to another at most."""
 
+LAST = b"\xff" * RANK_SIZE
+"""The rank of nobody, behind all others: a forwarder that is about to end tells that as its root."""
+
 _VERSION = 1
 _MOST = 2**32 - 1
 

@@ -175,17 +175,34 @@ class Unpacking(Intake):
         joins_late = stream.is_shared or stream.has_ended(head.origin, head.epoch)
         lost, seen = source.advance(head, time_ns, is_shared=joins_late)
         if lost != 0:
-            self._report(stream, source, head, lost)
+            self._report(stream, source, head.origin, lost, head.sequence)
         return seen
 
-    def _report(self, stream: Stream, source: Source, head: Head, lost: int | None) -> None:
-        origin = head.origin
+    def lose_track(self, origin: bytes, besides: Stream | None, *, is_in_place: bool) -> None:
+        """Report that messages of a publisher may be missing which nobody counted.
+
+        Args:
+            origin: the publisher.
+            besides: a stream that it sends nothing on.
+            is_in_place: it has only begun, for another one that is gone; the same is reported once more
+                before its first message. Otherwise it is gone itself, as far as it was there.
+        """
+        for stream in self.streams.by_key.values():
+            if stream is besides or not (is_in_place or origin in stream.sources):
+                continue
+            source = find(stream.sources, origin)
+            source.is_in_place = is_in_place
+            self._report(stream, source, origin, None)
+
+    def _report(
+        self, stream: Stream, source: Source, origin: bytes, lost: int | None, sequence: int = 0
+    ) -> None:
         if lost is not None:
             self.stats.lost += lost
             source.unreported += lost
         subscriptions = tuple(stream.table)
         only = subscriptions[0] if len(subscriptions) == 1 else None
-        gap = Gap(origin, only, lost, sequence=None if lost is None else head.sequence - lost)
+        gap = Gap(origin, only, lost, sequence=None if lost is None else sequence - lost)
         if self._on_gap is None:
             if not source.is_reported:
                 source.is_reported = True

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from threading import Event
+from threading import Event, Lock
 from typing import Any, Self
 
 from oz.errors import ClosedError, ConfigurationError, OzError
@@ -28,6 +28,7 @@ PATIENCE = 3.0
 
 _LOOK_EVERY = 0.1  # seconds
 _GATHER = 0.005  # seconds in which changes are taken together
+_CLOSING = 5.0  # seconds that closing takes at most, as with a node
 
 
 class Forwarder:
@@ -61,6 +62,8 @@ class Forwarder:
         # Not an Event: a signal handler that sets one may block itself.
         self._news: SimpleQueue[None] = SimpleQueue()
         self._takeovers = 0
+        self._is_over = self._is_replaced = False
+        self._ending = Lock()
         self.sides: list[Side] = []
         try:
             for number, one in enumerate(given):
@@ -225,7 +228,8 @@ class Forwarder:
     def _lose(self, side: Side, count: int | None) -> None:
         """Tell the other buses that messages were lost on one."""
         side.stats.lost += count or 0
-        if side.is_open:
+        # Whoever goes on for this one says that some may be lost, and must not be told so in its turn.
+        if side.is_open and not (count is None and self._is_replaced):
             for other, _ in side.borders:
                 if other.is_open:
                     other.report_loss(count)
@@ -251,6 +255,7 @@ class Forwarder:
             self.turn(_LOOK_EVERY)
             if look is not None:
                 look()
+        self._hand_over(time.monotonic() + _CLOSING)
 
     def turn(self, seconds: float = 0.0) -> None:
         """See to what has changed. Messages pass meanwhile, in threads of the nodes.
@@ -266,6 +271,8 @@ class Forwarder:
             while True:
                 self._news.get_nowait()
         now = time.monotonic()
+        for side in self.sides:
+            side.tell_losses()
         if has_news or not self._is_settled or now - self._looked_at >= 1.0 or self._is_opening():
             self._looked_at = now
             for side in self.sides:
@@ -277,16 +284,38 @@ class Forwarder:
         return any(one.free_since is not None and not one.is_open for one in self.sides)
 
     def stop(self) -> None:
-        """Have `run` return soon; any thread or signal handler may call it."""
+        """Have `run` pass on what was taken in, and return; any thread or signal handler may call it."""
         self._stopping.set()
         self._stir()
 
     def close(self) -> None:
-        """Leave the buses. A second call does nothing."""
+        """Pass on what was taken in, and leave the buses. A second call does nothing."""
+        ends = time.monotonic() + _CLOSING
+        self._hand_over(ends)
         for side in self.sides:
             side.is_open = False
         for side in self.sides:
-            side.close()
+            side.close(max(0.0, ends - time.monotonic()))
+
+    def _hand_over(self, ends: float) -> None:
+        """Let another forwarder go on, if there is one, and pass on what is on its way until then."""
+        with self._ending:
+            if not self._is_over:
+                self._is_over = True
+                self._let_others_go_on()
+                for side in self.sides:
+                    # All before any is closed: what comes to one goes out on others.
+                    side.node.hand_over(ends)
+                for side in self.sides:
+                    side.tell_losses()
+
+    def _let_others_go_on(self) -> None:
+        if any(side.is_open and side.ledger.offers for side in self.sides):
+            # Whoever is to go on opens in a moment.
+            for side in self.sides:
+                side.tell(tree.Offer((tree.LAST, self._rank), side.number, self._serial + 1))
+            time.sleep(SETTLE)
+            self._is_replaced = True
 
     def __enter__(self) -> Self:
         """Use it in `with`."""

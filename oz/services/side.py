@@ -20,6 +20,10 @@ from oz.sync.node import Node
 
 _SLICE = 0.05  # seconds of a node's thread at a time
 
+_REPORT_EVERY = 0.25
+"""Seconds between two reports that nobody knows how many messages were lost. Forwarders that pass messages
+side by side, as they do while they disagree, hear each other's, and would tell of them without end."""
+
 Cross = Callable[["Side", str, Message], None]
 Lose = Callable[["Side", int | None], None]
 
@@ -81,12 +85,25 @@ class SideNode(Node):
         """
         self._on_news = on_news
         self._on_loss = on_loss
+        self._silent: frozenset[bytes] = frozenset()
         # Its own publications are what came from another bus, and must not go back.
         super().__init__(dialect="zmq", codec=_Bytes(), echo=False, **options)
 
     def _on_interest(self) -> None:
         super()._on_interest()
         self._on_news()
+
+    def _tick(self, now: float) -> list[tuple[str, bytes]]:
+        frames = super()._tick(now)
+        if self._mesh.silent != self._silent:
+            self._silent = self._mesh.silent
+            self._on_news()
+        return frames
+
+    def hand_over(self, ends: float) -> None:
+        """Ask for nothing more, and pass on what was on its way, until a time of the monotonic clock."""
+        if not self._closed:
+            self._drain(ends)
 
     def _on_gap(self, gap: Gap) -> None:
         super()._on_gap(gap)
@@ -139,6 +156,8 @@ class Side:
         self._passed: Message | None = None
         self._offer: Any = None
         self._cut: set[OutStream] = set()
+        self._told_at = -_REPORT_EVERY
+        self._is_owed = False
         self.node = SideNode(on_news, self._note_loss, **options)
 
     def begin(self, cross: Cross, lose: Lose, others: Iterable[Side]) -> None:
@@ -157,7 +176,7 @@ class Side:
     def look(self) -> None:
         """Look at what peers ask for now."""
         publisher = self.node._main
-        publisher.enter_into(self.ledger)
+        publisher.enter_into(self.ledger, self.node._mesh.silent)
         streams = publisher.streams()
         cut = {stream for stream in streams if stream.vanished_at is not None}
         back = [stream for stream in streams if stream in self._cut and stream not in cut]
@@ -260,14 +279,25 @@ class Side:
         return self.node._main.pass_on(subject, content, extras, group)
 
     def report_loss(self, count: int | None) -> None:
-        """Have peers find that messages are missing."""
+        """Have peers find that messages are missing; if nobody knows how many, perhaps by `tell_losses`."""
+        now = time.monotonic()
+        if count is None and now - self._told_at < _REPORT_EVERY:
+            self._is_owed = True
+            return
+        if count is None:
+            self._told_at, self._is_owed = now, False
         with suppress(ClosedError):
             self.node._main.report_loss(count)
 
-    def close(self) -> None:
-        """Leave the bus."""
+    def tell_losses(self) -> None:
+        """Report what was to be reported and came too soon after something else."""
+        if self._is_owed:
+            self.report_loss(None)
+
+    def close(self, timeout: float) -> None:
+        """Leave the bus, within so many seconds."""
         self.is_open = False
-        self.node.close()
+        self.node.close(drain=False, timeout=timeout)
 
 
 def _ignore(_: Message) -> None:

@@ -70,6 +70,7 @@ class Mesh:
         own: the node's announcement.
         membership: its peers.
         enrolments: what it does with each name server, by endpoint.
+        silent: the uuids of peers that are connected and say nothing any more.
     """
 
     __slots__ = (
@@ -78,6 +79,8 @@ class Mesh:
         "_dialled_at",
         "_echoes",
         "_forgotten",
+        "_forwarders",
+        "_has_lost_way",
         "_heard",
         "_is_stale",
         "_is_there",
@@ -95,6 +98,7 @@ class Mesh:
         "enrolments",
         "membership",
         "own",
+        "silent",
     )
 
     def __init__(
@@ -143,6 +147,9 @@ class Mesh:
         self._mute: set[str] = set()
         self._scan_at = 0.0
         self._is_stale = True
+        self._forwarders: set[bytes] = set()
+        self._has_lost_way = False
+        self.silent: frozenset[bytes] = frozenset()
 
     def start(self, now: float) -> None:
         """Connect to seeds, and look for nodes of this host."""
@@ -208,6 +215,7 @@ class Mesh:
         there = {one.uuid: one for some in linked for one in some}
         silent = {peer.uuid for peer in there.values() if self._has_fallen_silent(peer)}
         cut |= silent
+        self.silent = frozenset(silent)
         whole = {
             peer.uuid
             for peer in there.values()
@@ -216,7 +224,35 @@ class Mesh:
                 peer.uuid in uuids for uuids, is_due in zip(seen, self._due_at(peer), strict=False) if is_due
             )
         }
+        before = {uuid for uuid in self._forwarders if self.membership.is_linked(uuid)}
         self._do(self.membership.link(there.values(), whole, cut, now), now)
+        self._look_at_forwarders(publishers, before, cut)
+
+    def _look_at_forwarders(
+        self, publishers: Iterable[NodePublishing], before: set[bytes], cut: set[bytes]
+    ) -> None:
+        """See which forwarders have come or gone: numbers do not tell what they did not pass on.
+
+        Args:
+            publishers: of this node.
+            before: the uuids of forwarders whose links stood until now.
+            cut: the uuids of nodes that did not take their leave.
+        """
+        known = {peer.uuid: peer for peer in self.membership.known}
+        gone = {uuid for uuid in before if not self.membership.is_linked(uuid)}
+        for uuid in gone & cut & known.keys():
+            self._sub.lose_track(self._main_origin(known[uuid]), is_in_place=False)
+        there = set().union(*(one.forwarders() for one in publishers)) & known.keys()
+        if self._has_lost_way:
+            for uuid in there - self._forwarders:
+                self._sub.lose_track(self._main_origin(known[uuid]), is_in_place=True)
+        self._has_lost_way |= bool(gone)
+        self._forwarders = there | (self._forwarders & known.keys())
+
+    @staticmethod
+    def _main_origin(peer: Announcement) -> bytes:
+        """Give the publisher of a peer by which all goes out but what stays on its host."""
+        return wide_origin(peer.uuid) if peer.endpoints else near_origin(peer.uuid)
 
     def _due_at(self, peer: Announcement) -> tuple[bool, bool]:
         """Say which of this node's publishers a peer connects to: that for the host, and the other."""

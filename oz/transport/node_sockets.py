@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -20,8 +20,9 @@ from oz.protocol.packing import Rich
 from oz.protocol.retained import NodeRetained, Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
-from oz.protocol.streams import Streams
+from oz.protocol.streams import Stream, Streams
 from oz.protocol.subscriptions import Subscription
+from oz.protocol.unpacking import Unpacking
 from oz.subjects.pattern import Pattern
 from oz.transport import endpoints
 from oz.transport.payloads import as_item, as_sendable
@@ -134,11 +135,23 @@ class NodePublishing(PublisherBase):
         with self._guard:
             return list(self._router.streams.values())
 
-    def enter_into(self, ledger: Ledger) -> None:
-        """Bring a ledger up to date, which is the only one; `on_interest` tells when to do it again."""
+    def forwarders(self) -> set[bytes]:
+        """Give the uuids of the nodes that are connected and pass messages on from other buses."""
         with self._guard:
             assert isinstance(self._router, NodeRouter)
-            ledger.update(self._router.streams.values(), self._router.take_changes())
+            return self._router.forwarders()
+
+    def enter_into(self, ledger: Ledger, silent: Container[bytes]) -> None:
+        """Bring a ledger up to date, which is the only one; `on_interest` tells when to do it again.
+
+        Args:
+            ledger: what is asked for here.
+            silent: the uuids of nodes that say nothing any more.
+        """
+        with self._guard:
+            assert isinstance(self._router, NodeRouter)
+            names = self._router.names_of(silent) if silent else ()
+            ledger.update(self._router.streams.values(), self._router.take_changes(), names)
 
     def own_up(self, streams: Iterable[OutStream]) -> None:
         """Have streams find that they may have missed something, as nobody counted for them meanwhile."""
@@ -207,6 +220,8 @@ class NodePublishing(PublisherBase):
 class NodeSubscribing(SubscriberBase[Any, Any]):
     """The part of a node's subscriber that knows whom it hears."""
 
+    _introduced: Stream | None = None
+
     def __init__(self, **options: Any) -> None:
         """Make one that is not connected yet; see `oz.Subscriber`."""
         super().__init__(filtering="publisher", **options)
@@ -225,6 +240,8 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
         """Subscribe to what nodes say to each other: the first to do, see `INTRODUCTION`."""
         subscription = Subscription([pattern], handler, lambda _: None, None)
         self._begin(subscription, INTRODUCTION, last_value=False)
+        assert self._streams is not None
+        self._introduced = self._streams.stream(subscription)
 
     def _admit_endpoint(self, addr: str) -> str:
         endpoints.check(addr, own_context=False)
@@ -266,6 +283,11 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
         """Tell whether a publisher has answered everything that is asked for."""
         assert self._streams is not None
         return self._streams.has_answered(origin)
+
+    def lose_track(self, origin: bytes, *, is_in_place: bool) -> None:
+        """Report that messages of a publisher may be missing; see `Unpacking.lose_track`."""
+        assert isinstance(self._intake, Unpacking)
+        self._intake.lose_track(origin, self._introduced, is_in_place=is_in_place)
 
     def forget(self, origin: bytes) -> None:
         """Forget a publisher that is gone."""

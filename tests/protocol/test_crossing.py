@@ -76,6 +76,17 @@ def test_who_was_cut_off_or_leaves_wants_nothing():
     assert not ledger_of(cut, leaving, gone).interests
 
 
+def test_a_forwarder_that_says_nothing_offers_nothing_but_still_wants_what_it_wants():
+    offer = Offer((b"r" * 16,), 0, 1)
+    offering = stream(f"_OZ.FORWARDER.{to_text(offer)}", "a.b")
+    ledger = ledger_of(offering)
+    assert ledger.offers == [offer]
+    ledger.update([offering], {}, {offering.name[:14]})
+    assert (ledger.offers, asked(ledger)) == ([], {("a.b", "")})
+    ledger.update([offering], {})
+    assert ledger.offers == [offer]
+
+
 def test_a_group_has_the_policy_of_its_senior_member():
     ledger = ledger_of(
         stream("a", group="g", policy="sticky", joined=5),

@@ -31,6 +31,14 @@ def test_a_heartbeat_exposes_a_lost_tail_once():
     assert source.advance(head(9, 0), 0, is_shared=False) == (0, 0)
 
 
+def test_who_goes_on_for_another_has_lost_some_before_its_first_message():
+    source = Source()
+    source.is_in_place = True
+    assert source.advance(head(0, 0), 0, is_shared=False) == (0, 0)
+    assert source.advance(head(2, 3), 0, is_shared=False) == (None, 0)
+    assert source.advance(head(6, 1), 0, is_shared=False) == (1, 0)
+
+
 def test_what_was_here_before_is_passed_over():
     source = Source()
     source.advance(head(0, 5), 0, is_shared=False)

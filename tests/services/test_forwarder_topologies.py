@@ -2,7 +2,9 @@
 
 import os
 import signal
+import time
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 
@@ -13,6 +15,16 @@ from waiting import DEADLINE, until
 pytestmark = pytest.mark.timeout(180)
 
 MANY = 200
+
+
+@contextmanager
+def ending(forwarder):
+    """End a forwarder in order."""
+    try:
+        yield forwarder
+    finally:
+        forwarder.stop()
+        forwarder.close()
 
 
 @pytest.fixture
@@ -225,16 +237,111 @@ def test_a_forwarder_that_is_killed_is_replaced_by_the_one_that_stands_by(buses)
     assert gaps.receive(DEADLINE).payload.count is None
 
 
-def test_a_forwarder_that_is_killed_and_restarted_goes_on(buses):
-    near, far = buses.node("lan"), buses.node("wan")
-    wanted = far.subscribe("a.*")
-    for _ in range(2):
+def until_told(gaps):
+    """Wait until it is told that nobody knows how many are missing; give of whom."""
+    while (told := gaps.receive(DEADLINE).payload).count is not None:
+        pass
+    return told.about
+
+
+@pytest.mark.parametrize("hops", [1, 2])
+def test_a_forwarder_that_is_killed_and_restarted_goes_on_and_the_loss_is_told(buses, hops):
+    """Whoever is behind another forwarder knows nothing of the one that is killed."""
+    near, far = buses.node("lan"), buses.node("wan" if hops == 1 else "far")
+    if hops == 2:
+        buses.forwarder("wan", "far", name="last")
+    gaps, wanted = far.subscribe("_OZ.ADVISORY.*.GAP"), far.subscribe("a.*")
+    for life in range(2):
         with buses.process("lan", "wan") as process:
             wait_for_interest(near, "a.b")
+            assert life or not gaps.waiting
             check_once([], near, wanted)
             os.kill(process.pid, signal.SIGKILL)
             process.wait(DEADLINE)
+        assert until_told(gaps).startswith("forwarder" if hops == 1 else "last")
         wait_for_interest(near, "a.b", gone=True)
+        assert [one.name for one in far.peers if one.name == "last"] == ["last"] * (hops - 1)
+
+
+def test_after_an_orderly_end_the_next_forwarder_is_known_to_have_missed_some(buses):
+    near, far = buses.node("lan"), buses.node("wan")
+    gaps, wanted = far.subscribe("_OZ.ADVISORY.*.GAP"), far.subscribe("a.*")
+    with ending(buses.forwarder("lan", "wan")):
+        wait_for_interest(near, "a.b")
+        check_once([], near, wanted)
+    wait_for_interest(near, "a.b", gone=True)
+    assert not gaps.waiting
+    near.publish("a.b", b"nobody passes this on")
+    buses.forwarder("lan", "wan", name="next")
+    assert until_told(gaps) == "next"
+    wait_for_interest(near, "a.b")
+    check_once([], near, wanted)
+
+
+def test_what_a_forwarder_has_taken_in_it_passes_on_before_it_ends(buses):
+    near, far = buses.node("lan", high_water_mark=100_000), buses.node("wan")
+    wanted, back = far.subscribe("a.*"), near.subscribe("z.*")
+    with ending(buses.forwarder("lan", "wan")):
+        wait_for_interest(near, "a.b")
+        wait_for_interest(far, "z.b")
+        publish_numbers(near, "a.b", 5_000)
+        publish_numbers(far, "z.b", 5_000)
+    assert payloads(wanted, 5_000) == numbers(5_000)
+    assert payloads(back, 5_000) == numbers(5_000)
+
+
+def test_a_forwarder_that_ends_hands_over_to_the_one_that_stands_by(buses):
+    near, far = buses.node("lan"), buses.node("wan")
+    gaps, wanted = far.subscribe("_OZ.ADVISORY.*.GAP"), far.subscribe("a.*")
+    with ending(buses.forwarder("lan", "wan")):
+        second = buses.forwarder("lan", "wan")
+        assert "standing by" in second.states
+        wait_for_interest(near, "a.b")
+    until(lambda: second.states == ["open", "open"])
+    until_told(gaps)
+    far.subscribe("probe")
+    wait_for_interest(near, "probe")
+    check_once([second], near, wanted)
+
+
+def test_a_forwarder_that_stands_still_is_replaced_while_it_does(buses):
+    near, far = buses.node("lan"), buses.node("wan")
+    gaps, wanted = far.subscribe("_OZ.ADVISORY.*.GAP"), far.subscribe("a.*")
+    with buses.process("lan", "wan") as process:
+        second = buses.forwarder("lan", "wan")
+        assert "standing by" in second.states
+        wait_for_interest(near, "a.b")
+        process.send_signal(signal.SIGSTOP)
+        try:
+            until(lambda: second.states == ["open", "open"])
+            until_told(gaps)
+            far.subscribe("probe")
+            until(lambda: any(str(one.text) == "probe" for one, _ in second.sides[1].ledger.interests))
+            near.wait_ready(DEADLINE)
+
+            def passes():
+                near.publish("probe", b"")
+                near.publish("a.b", b"one")
+                return wanted.waiting
+
+            until(passes)
+        finally:
+            process.send_signal(signal.SIGCONT)
+        # It is the senior one, and goes on.
+        until(lambda: "standing by" in second.states)
+
+
+def test_forwarders_side_by_side_do_not_tell_each_other_of_losses_without_end(buses):
+    forwarder = buses.forwarder("lan", "wan")
+    side = forwarder.sides[0]
+    told = []
+    side.node._main.report_loss = told.append
+    until(lambda: time.monotonic() - side._told_at >= 1.0)
+    for _ in range(100):
+        side.report_loss(None)
+    side.report_loss(3)
+    until(lambda: len(told) == 3)
+    assert told == [None, 3, None]
 
 
 def test_the_command_ends_in_order_on_sigterm(buses):
