@@ -114,18 +114,15 @@ class Dispatch(Batches):
                 del self._parting[stream]
         return not self._parting
 
-    def insist(self, socket: Any, *, again: bool) -> None:
-        """Say goodbye to those who have room for it, though others on the same stream have none.
+    def part_again(self) -> None:
+        """Have `say_goodbye` begin anew, as some may have been left out."""
+        self._parting = None
 
-        Args:
-            socket: the publisher.
-            again: also on streams that were told, as some may have been left out.
-        """
-        self.make_lossless(socket)
-        for stream in list(self._router.streams.values() if again else self._parting or ()):
-            frames = self._standing(stream, _GOODBYE)
-            if not _is_absent(stream) and _can_be_told(stream) and not self._tell(socket, frames):
-                self._leave_out(socket, stream, frames)
+    def part_with_the_rest(self, socket: Any) -> None:
+        """Say goodbye where that was not done yet, to those who have room for it."""
+        for stream in self._parting or ():
+            if not _is_absent(stream) and _can_be_told(stream):
+                self._leave_out(socket, stream, self._standing(stream, _GOODBYE))
 
     def _tell_in_time(self, socket: Any, stream: OutStream, body: bytes) -> bool:
         """Send a record, and do not wait for ever for one connection of several; tell whether all got it.

@@ -86,10 +86,12 @@ class Leaving(BaseSocket):
             self._say_goodbye()
             yield from self._dispatch.farewell(self, deadline)
             return
-        waits = pauses()
-        while not self._say_goodbye() and time.monotonic() < deadline:
-            yield next(waits)
-        yield from self._insist(deadline)
+        yield from self._part(deadline)
+        if time.monotonic() - self._dispatch.left_out_at <= _REMEMBERED:
+            yield from self._insist(min(deadline, time.monotonic() + CLOSE_TIMEOUT))
+        with self._guard, suppress(zmq.ZMQError):
+            if not self.closed:
+                self._dispatch.part_with_the_rest(self)
         # A moment for ZeroMQ to see peers leave that are sent this. Without it 1 close in 16 took all its
         # time, before listeners lingered for nobody; see BaseSocket.bind.
         yield _FAREWELL
@@ -115,22 +117,23 @@ class Leaving(BaseSocket):
                 # The context was ended under the socket.
                 return True
 
+    def _part(self, deadline: float) -> Iterator[float]:
+        """Say goodbye on every stream, as soon as there is room."""
+        waits = pauses()
+        while not self._say_goodbye() and time.monotonic() < deadline:
+            yield next(waits)
+
     def _insist(self, deadline: float) -> Iterator[float]:
-        """Say goodbye again to those who were left out lately, and may have been when it was said.
+        """Say goodbye again and again, for those who may have been left out when it was said.
 
         libzmq gives no sign of whom it leaves out, nor for how long. Whoever was told already passes over it.
         """
-        again = time.monotonic() - self._dispatch.left_out_at <= _REMEMBERED
-        ends, pause = min(deadline, time.monotonic() + CLOSE_TIMEOUT), _FAREWELL
-        while True:
-            with self._guard, suppress(zmq.ZMQError):
-                if not self.closed:
-                    self._dispatch.insist(self, again=again)
-            self._hear()
-            if not again or not self._router.streams or time.monotonic() >= ends:
-                return
-            yield min(pause, max(0.0, ends - time.monotonic()))
+        pause = _FAREWELL
+        while time.monotonic() < deadline and not self.closed and self._router.streams:
+            yield min(pause, max(0.0, deadline - time.monotonic()))
             pause = min(2 * pause, _LONGEST_INSISTENCE)
+            self._dispatch.part_again()
+            yield from self._part(deadline)
 
     def _hear(self) -> None:
         # An error: the context was ended under the socket.
