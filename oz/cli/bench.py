@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from oz.cli.exits import FAILED, INTERRUPTED, say
-from oz.cli.options import one_endpoint_option
+from oz.cli.options import Number, Whole, one_endpoint_option
 from oz.cli.output import console, is_terminal, plain_table, write_json, write_line
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
@@ -56,35 +56,35 @@ Examples:
 @one_endpoint_option("--connect", "Measure with the `oz bench --listen` there.")
 @click.option(
     "--size",
-    type=click.IntRange(0, 64 * 1024 * 1024),
+    type=Whole(0, 64 * 1024 * 1024),
     default=100,
     metavar="BYTES",
     help="Size of each payload.  [default: 100]",
 )
 @click.option(
     "--subjects",
-    type=click.IntRange(1, 1_000_000),
+    type=Whole(1, 1_000_000),
     default=1000,
     metavar="N",
     help="How many subjects are published on, in turn.  [default: 1000]",
 )
 @click.option(
     "--match",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=Number(0, 1, above=True),
     default=1.0,
     metavar="FRACTION",
     help="How many of the subjects the pattern matches: 0.01 is one in a hundred.  [default: 1]",
 )
 @click.option(
     "--subscribers",
-    type=click.IntRange(1, 64),
+    type=Whole(1, 64),
     default=1,
     metavar="N",
     help="Subscribers, each a process that gets all that matches.  [default: 1]",
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0.1, 3600),
+    type=Number(0.1, 3600),
     default=2.0,
     metavar="SECONDS",
     help="Time to measure each filtering.  [default: 2]",

@@ -10,7 +10,7 @@ from itertools import groupby
 import click
 
 from oz.cli.exits import FAILED, say
-from oz.cli.output import is_terminal, printable, write_json, write_line
+from oz.cli.output import printable, styled, write_json, write_line
 from oz.doctor import Examination, Finding, examine
 
 _HELP = """Show what this installation can do, and the exact line that adds what is missing.
@@ -64,7 +64,7 @@ def _show(found: Examination) -> None:
     columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     width = max(map(len, found.names))
     for group, findings in groupby(found.findings, key=lambda one: one.group):
-        write_line(click.style(group, bold=True) if is_terminal() else group)
+        write_line(styled(group, bold=True))
         for finding in findings:
             write_line(_heading(finding, width))
             for line in _notes(finding, columns):
@@ -74,9 +74,7 @@ def _show(found: Examination) -> None:
 
 
 def _heading(finding: Finding, width: int) -> str:
-    mark = f"{_MARKS[finding.state]:<4}"
-    if is_terminal():
-        mark = click.style(mark, fg=_COLOURS[finding.state])
+    mark = styled(f"{_MARKS[finding.state]:<4}", fg=_COLOURS[finding.state])
     return f"  {mark}{finding.name:<{width}}  {printable(finding.value)}".rstrip()
 
 

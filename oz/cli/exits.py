@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ import zmq
 import oz
 from oz.cli.options import DEFAULT_ENDPOINT
 from oz.cli.signals import interruptible
+from oz.cli.streams import forget, settle, stand_in
 
 FAILED = 1
 USAGE = 2
@@ -42,17 +42,49 @@ _NOT_HERE = (errno.EADDRNOTAVAIL, errno.ENODEV)
 class TidyGroup(click.Group):
     """A group whose commands end with an exit code and at most one line on stderr."""
 
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
+        """Run the program, and end it; what is wrong with stdin, stdout or stderr is one line too."""
+        if not extra.get("standalone_mode", True):
+            return super().main(args, **extra)
+        stand_in()
+        code = self._ended(args, extra | {"standalone_mode": False})
+        if not settle() and code == 0:
+            code = FAILED
+        sys.exit(code)
+
+    def _ended(self, args: Sequence[str] | None, extra: dict[str, Any]) -> int:
+        """Run the program; give the exit code."""
+        try:
+            code = super().main(args, **extra)
+        except click.ClickException as error:
+            with suppress(OSError):  # stderr is full: nobody can be told
+                error.show()
+            return error.exit_code
+        except click.Abort:
+            return INTERRUPTED
+        except OSError as error:
+            with suppress(OSError):
+                click.echo(f"oz: {describe(error)}", err=True)
+            return FAILED
+        return code if isinstance(code, int) else 0
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments; `--help` and `--version` are answered here, and a pipe may have no reader."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            forget(sys.stdout)
+            raise click.exceptions.Exit(0) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; Ctrl-C, a reader that went away and known errors end it quietly."""
         try:
-            if sys.stdout is None:  # as after `>&-`
-                raise OSError(errno.EBADF, "there is no standard output to write to")
             with interruptible(), _warnings_in_one_line(ctx):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            _forget_stdout()
+            forget(sys.stdout)
             ctx.exit(0)
         except (oz.OzError, zmq.ZMQError, OSError) as error:
             say(ctx, describe(error))
@@ -60,10 +92,11 @@ class TidyGroup(click.Group):
 
 
 def say(ctx: click.Context, line: str) -> None:
-    """Print one line on stderr, after the name of the command."""
+    """Print one line on stderr, after the name of the command; where that is full nobody can be told."""
     # Only the group knows here which command runs; the command itself knows its own whole path.
     name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
-    click.echo(f"{name}: {line}", err=True)
+    with suppress(OSError):
+        click.echo(f"{name}: {line}", err=True)
 
 
 def exit_code(error: Exception) -> int:
@@ -95,8 +128,3 @@ def _warnings_in_one_line(ctx: click.Context) -> Iterator[None]:
         warnings.simplefilter("always", oz.SubjectWarning)
         warnings.showwarning = show
         yield
-
-
-def _forget_stdout() -> None:
-    # Python flushes stdout once more as it ends, and would complain of the broken pipe again.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -9,7 +9,7 @@ import click
 
 import oz
 from oz.cli.against import show_against
-from oz.cli.options import dialect_option, parse_all
+from oz.cli.options import Number, dialect_option, parse_all
 from oz.cli.output import console, is_terminal, json_field, printable, write_json, write_line
 from oz.subjects.advice import advice
 from oz.transport import endpoints
@@ -56,7 +56,7 @@ def _checked_source(_ctx: click.Context, _option: click.Parameter, source: str |
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=Number(above=True),
     default=5.0,
     show_default=True,
     help="How long to listen to an endpoint.",

@@ -10,7 +10,7 @@ import click
 
 from oz.cli.exits import say
 from oz.cli.log_lines import log_in_lines
-from oz.cli.options import endpoints_option
+from oz.cli.options import Number, endpoints_option
 from oz.cli.side_options import parse_side, read_sides
 from oz.cli.signals import ended_by_signals
 
@@ -70,7 +70,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
 @click.option("--name", help="What its nodes are called.  [default: forwarder and its process id]")
 @click.option(
     "--progress",
-    type=click.FloatRange(0.1, 86_400),
+    type=Number(0.1, 86_400),
     metavar="SECONDS",
     help="Say so often what passed, when anything did.",
 )

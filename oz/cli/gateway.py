@@ -11,6 +11,7 @@ import click
 
 import oz
 from oz.cli.exits import say
+from oz.cli.options import Number, Whole
 from oz.cli.output import printable
 from oz.cli.signals import ended_by_signals
 
@@ -52,12 +53,12 @@ _DEFAULTS = oz.Multicast()
     metavar="ENDPOINT",
     help="Where applications publish; may be repeated.",
 )
-@click.option("--rate-kbps", type=int, default=_DEFAULTS.rate_kbps, show_default=True, metavar="N")
-@click.option("--recovery", type=float, default=_DEFAULTS.recovery, show_default=True, metavar="SECONDS")
-@click.option("--hops", type=int, default=_DEFAULTS.hops, show_default=True, metavar="N")
-@click.option("--mtu", type=int, default=_DEFAULTS.mtu, show_default=True, metavar="BYTES")
+@click.option("--rate-kbps", type=Whole(), default=_DEFAULTS.rate_kbps, show_default=True, metavar="N")
+@click.option("--recovery", type=Number(), default=_DEFAULTS.recovery, show_default=True, metavar="SECONDS")
+@click.option("--hops", type=Whole(), default=_DEFAULTS.hops, show_default=True, metavar="N")
+@click.option("--mtu", type=Whole(), default=_DEFAULTS.mtu, show_default=True, metavar="BYTES")
 @click.option(
-    "--stale-after", type=float, default=_DEFAULTS.stale_after, show_default=True, metavar="SECONDS"
+    "--stale-after", type=Number(), default=_DEFAULTS.stale_after, show_default=True, metavar="SECONDS"
 )
 @click.option(
     "--no-echo", is_flag=True, help="Do not give local subscribers what local applications publish."

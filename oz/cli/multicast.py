@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from oz.cli.options import Number, Whole
 from oz.cli.output import write_json, write_line
 from oz.protocol.multicast_plan import BEATS, REPAIRED_AT_ONCE, Load, Plan
 from oz.protocol.multicast_plan import plan as plan_for
@@ -44,14 +45,20 @@ def multicast() -> None:
 
 
 @multicast.command(help=_PLAN_HELP, short_help="Choose rate and recovery for a load.")
-@click.option("--rate", type=float, required=True, metavar="N", help="Messages a second of each publisher.")
-@click.option("--size", type=int, required=True, metavar="BYTES", help="Size of a payload.")
-@click.option("--outage", type=float, required=True, metavar="SECONDS", help="Longest outage to repair.")
-@click.option("--publishers", type=int, default=1, show_default=True, metavar="N", help="How many there are.")
 @click.option(
-    "--subject", type=int, default=32, show_default=True, metavar="BYTES", help="Size of a subject."
+    "--rate", type=Number(), required=True, metavar="N", help="Messages a second of each publisher."
 )
-@click.option("--mtu", type=int, default=1_500, show_default=True, metavar="BYTES", help="Largest IP packet.")
+@click.option("--size", type=Whole(), required=True, metavar="BYTES", help="Size of a payload.")
+@click.option("--outage", type=Number(), required=True, metavar="SECONDS", help="Longest outage to repair.")
+@click.option(
+    "--publishers", type=Whole(), default=1, show_default=True, metavar="N", help="How many there are."
+)
+@click.option(
+    "--subject", type=Whole(), default=32, show_default=True, metavar="BYTES", help="Size of a subject."
+)
+@click.option(
+    "--mtu", type=Whole(), default=1_500, show_default=True, metavar="BYTES", help="Largest IP packet."
+)
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
 def plan(as_json: bool, **load: Any) -> None:
     """Plan; the text of the help is `_PLAN_HELP`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -18,7 +19,43 @@ DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 ROUTED = ("filtering", "group", "policy", "keep", "last_value")
 """The names of what `routed_options` offer."""
 
+MOST_SECONDS = 1e9
+"""The longest time that an option takes, 31 years: what is longer overflows clocks, and nobody means it."""
+
+MOST_TIMES = 1_000_000_000_000
+"""The most of anything that an option takes which is counted."""
+
 _F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Number(click.FloatRange):
+    """A number between two others; never nan, which is neither less nor more than any of them."""
+
+    def __init__(self, least: float = 0.0, most: float = MOST_SECONDS, *, above: bool = False) -> None:
+        """Take numbers from `least` to `most`; `above`: and not `least` itself."""
+        super().__init__(least, most, min_open=above)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number, or fail."""
+        if math.isnan(click.FLOAT.convert(value, param, ctx)):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return super().convert(value, param, ctx)
+
+    def _describe_range(self) -> str:
+        """Leave out the bound that nobody comes near, in the text of `--help`."""
+        text = super()._describe_range()
+        return text if self.max != MOST_SECONDS else f"x{'>' if self.min_open else '>='}{self.min:g}"
+
+
+class Whole(click.IntRange):
+    """A whole number between two others."""
+
+    def __init__(self, least: int = 0, most: int = MOST_TIMES) -> None:
+        """Take numbers from `least` to `most`."""
+        super().__init__(least, most)
+
+    def _describe_range(self) -> str:
+        return super()._describe_range() if self.max != MOST_TIMES else f"x>={self.min}"
 
 
 def dialect_option(of_what: str) -> Callable[[_F], _F]:

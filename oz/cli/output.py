@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import select
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import click
 
 if TYPE_CHECKING:  # rich takes longer to import than most commands to run
     from rich.console import Console
@@ -19,6 +22,13 @@ _CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 def is_terminal() -> bool:
     """Tell whether stdout is read by a person."""
     return sys.stdout.isatty()
+
+
+def styled(text: str, **style: Any) -> str:
+    """Return text in colour for a person who does not mind; as `click.style`. See https://no-color.org."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not is_terminal():
+        return text
+    return click.style(text, **style)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -13,6 +13,7 @@ import click
 import oz
 from oz.cli.exits import NOBODY, say
 from oz.cli.joining import configured, joined, joining_options, say_ready
+from oz.cli.options import Number
 from oz.cli.output import plain_table, printable, reader_gone, write_json, write_line
 from oz.wire.announcement import Announcement
 
@@ -42,7 +43,7 @@ _READER_CHECK = 0.5  # seconds between two looks at whether anybody still reads 
 @click.option("--all", "is_all", is_flag=True, help="The nodes of all buses.")
 @click.option("--watch", is_flag=True, help="Stay, and show who comes and goes.")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON.")
-@click.option("--timeout", type=click.FloatRange(0, 3_600), default=2.0, metavar="SECONDS",
+@click.option("--timeout", type=Number(0, 3_600), default=2.0, metavar="SECONDS",
               help="Time for name servers and nodes to answer.  [default: 2]")  # fmt: skip
 @joining_options
 @click.pass_context

@@ -21,6 +21,8 @@ from oz.cli.node_payloads import BadPayload, Form, payload_option
 from oz.cli.on_bus import BusPublisher, bus_publisher
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
+    Number,
+    Whole,
     dialect_option,
     endpoint_options,
     ready_line,
@@ -70,17 +72,17 @@ class Message(NamedTuple):
 @click.argument("payload", required=False)
 @dialect_option("the subject")
 @endpoint_options(default="--bind")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Publish PAYLOAD so often.  [default: 1]")
+@click.option("--count", type=Whole(1), metavar="N", help="Publish PAYLOAD so often.  [default: 1]")
 @click.option(
     "--interval",
-    type=click.FloatRange(0),
+    type=Number(),
     default=0.0,
     metavar="SECONDS",
     help="Time from one message to the next.",
 )
 @click.option(
     "--wait",
-    type=click.FloatRange(0),
+    type=Number(),
     default=2.0,
     metavar="SECONDS",
     help="Time to wait for subscribers, in all.  [default: 2]",

@@ -16,7 +16,7 @@ import click
 import oz
 from oz.cli.exits import say
 from oz.cli.log_lines import log_in_lines
-from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options, parse_all, ready_line
+from oz.cli.options import DEFAULT_ENDPOINT, Number, dialect_option, endpoint_options, parse_all, ready_line
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.services.recorder import Recorder
@@ -45,6 +45,8 @@ Examples:
 """
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_MOST_BYTES = 1 << 60
+_MOST_DIGITS = 20
 
 
 def _read_size(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | None:
@@ -52,12 +54,13 @@ def _read_size(_ctx: click.Context, _option: click.Parameter, text: str | None) 
         return None
     digits = text.rstrip("KMGTkmgt")
     unit = text[len(digits) :].upper()
-    if not digits.isdecimal() or unit not in _UNITS or int(digits) == 0:
+    size = int(digits) * _UNITS.get(unit, 0) if digits.isdecimal() and len(digits) <= _MOST_DIGITS else 0
+    if not 0 < size <= _MOST_BYTES:
         raise click.BadParameter(f"{text!r} is no size: write 1000000, 64M or 50G")
-    return int(digits) * _UNITS[unit]
+    return size
 
 
-_SECONDS = click.FloatRange(0, min_open=True)
+_SECONDS = Number(above=True)
 
 
 @click.command(help=_HELP, short_help="Record what arrives in a journal.")

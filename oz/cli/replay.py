@@ -19,6 +19,7 @@ from oz.cli.exits import INTERRUPTED, NOBODY, say
 from oz.cli.journal_export import bound
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
+    Number,
     dialect_option,
     endpoint_options,
     endpoints_option,
@@ -58,6 +59,9 @@ Examples:
 """
 
 
+_SLOWEST = 1e-9  # slower than that clocks overflow, and nothing comes in a lifetime
+
+
 def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | None:
     if text == "max":
         return None
@@ -65,7 +69,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
         speed = float(text)
     except ValueError:
         speed = 0.0
-    if not 0 < speed < float("inf"):
+    if not _SLOWEST <= speed < float("inf"):
         raise click.BadParameter(f"{text!r} is neither a number greater than 0 nor max")
     return speed
 
@@ -82,7 +86,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @click.option(
     "--until", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before."
 )
-@click.option("--wait", type=click.FloatRange(0), default=2.0, metavar="SECONDS",
+@click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
               help="Time to wait for a subscriber.  [default: 2]")  # fmt: skip
 @click.pass_context
 def replay(

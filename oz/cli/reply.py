@@ -13,7 +13,7 @@ import oz
 from oz.cli.exits import say
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.node_payloads import BadPayload, Encoded, Form, payload_option
-from oz.cli.options import checked_group, dialect_option, parse_all
+from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
 from oz.cli.output import printable
 from oz.cli.shell_command import CommandFailed, ShellCommand, environment_of
 from oz.cli.signals import ended_by_signals
@@ -47,9 +47,9 @@ Answer = Callable[[oz.Message], Any]
 @click.option("--text", metavar="TEXT", help="Answer with this.")
 @click.option("--group", metavar="NAME", callback=checked_group,
               help="Of the nodes that name this group, one gets each request.")  # fmt: skip
-@click.option("--concurrency", type=click.IntRange(1, 1_000), default=1, metavar="N",
+@click.option("--concurrency", type=Whole(1, 1_000), default=1, metavar="N",
               help="Requests that are answered at once.  [default: 1]")  # fmt: skip
-@click.option("--timeout", type=click.FloatRange(0, 86_400, min_open=True), default=10.0, metavar="SECONDS",
+@click.option("--timeout", type=Number(0, 86_400, above=True), default=10.0, metavar="SECONDS",
               help="Time that one run of the command may take.  [default: 10]")  # fmt: skip
 @dialect_option("a pattern that names none")
 @payload_option()

@@ -18,7 +18,7 @@ from oz.cli.headers import headers_as_json, headers_option
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.node_payloads import Form, field, payload_option
 from oz.cli.on_bus import BusPublisher
-from oz.cli.options import dialect_option, text_or_bytes
+from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
 from oz.cli.output import printable, write_line
 
 _FROM_STDIN = "-"
@@ -49,11 +49,11 @@ Examples:
 @click.command(help=_HELP, short_help="Ask on a subject, and print the answer.")
 @click.argument("subject")
 @click.argument("payload", required=False, default="")
-@click.option("--timeout", type=click.FloatRange(0), default=2.0, metavar="SECONDS",
+@click.option("--timeout", type=Number(), default=2.0, metavar="SECONDS",
               help="Time for answers, from when it is ready.  [default: 2]")  # fmt: skip
-@click.option("--wait", type=click.FloatRange(0), default=0.0, metavar="SECONDS",
+@click.option("--wait", type=Number(), default=0.0, metavar="SECONDS",
               help="Time to wait for somebody who would answer.  [default: 0]")  # fmt: skip
-@click.option("--many", type=click.IntRange(1), metavar="N", help="Wait for so many answers.")
+@click.option("--many", type=Whole(1), metavar="N", help="Wait for so many answers.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
 @click.option("--raw", is_flag=True, help="Write answers as they are, with no line break.")
 @headers_option("Of the request; may be repeated.")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+
+from oz.configuration.files import load_toml, open_file
 
 SEVERAL = ("nameserver", "bind", "peers", "allow")
 ONE: dict[str, Callable[[str], Any]] = {
@@ -55,8 +56,8 @@ def read_sides(path: Path) -> list[dict[str, Any]]:
         click.BadParameter: it cannot be read, or means nothing; says what.
     """
     try:
-        with path.open("rb") as file:
-            whole = tomllib.load(file)
+        with open_file(path) as file:
+            whole = load_toml(file)
     except OSError as error:
         raise click.BadParameter(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:

@@ -24,6 +24,8 @@ from oz.cli.on_bus import BusSubscriber, Shown
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
     ROUTED,
+    Number,
+    Whole,
     check_routed,
     dialect_option,
     endpoint_options,
@@ -70,10 +72,10 @@ Examples:
 @click.argument("patterns", metavar="PATTERN...", nargs=-1, required=True)
 @dialect_option("patterns that name none")
 @endpoint_options(default="--connect")
-@click.option("--count", type=click.IntRange(1), metavar="N", help="Exit after so many messages.")
+@click.option("--count", type=Whole(1), metavar="N", help="Exit after so many messages.")
 @click.option(
     "--timeout",
-    type=click.FloatRange(0),
+    type=Number(),
     default=math.inf,
     metavar="SECONDS",
     help="Exit 4 when no message comes for so long.",

@@ -18,6 +18,12 @@ VARIABLE = "OZ_CONFIG"
 FILE = "oz.toml"
 TABLE = "node"
 
+MOST_BYTES = 1 << 16
+"""How large a file may be; nobody writes so many settings."""
+
+MOST_DOTS = 1_000
+"""How many dots a line may have: for a key of many parts the parser takes cubic time."""
+
 _ANOTHER = f"or name another file with {VARIABLE}; {VARIABLE}=/dev/null is none"
 
 
@@ -86,10 +92,10 @@ def _places() -> list[tuple[Path, str]]:
 def _read(path: Path, place: str) -> tuple[dict[str, Any], list[ConfigurationError]]:
     """Give the table, without what no setting is called, and what is wrong with the file."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             if place == "working directory" and _is_planted(path, file):
                 return {}, [_fault(path, f"{_PLANTED}{VARIABLE}={path}")]
-            whole = tomllib.load(file)
+            whole = load_toml(file)
     except OSError as error:
         return {}, [_fault(path, f"{error.strerror or error}; make it readable, {_ANOTHER}")]
     # Numbers of thousands of digits and text that is not UTF-8 are ValueErrors, as bad TOML is.
@@ -105,6 +111,42 @@ def _read(path: Path, place: str) -> tuple[dict[str, Any], list[ConfigurationErr
     ]
     faults += [_unknown(path, key, table[key]) for key in table if key not in BY_NAME]
     return {key: value for key, value in table.items() if key in BY_NAME}, faults
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a file of settings for reading; it never waits.
+
+    Raises:
+        OSError: it cannot be read, or is neither a file nor /dev/null: a pipe may never say anything, and a
+            device may never end.
+    """
+    file = open(path, "rb", opener=_open_at_once)  # noqa: SIM115 - whoever asked closes it
+    found = os.fstat(file.fileno())
+    if stat.S_ISREG(found.st_mode) or os.path.samestat(found, os.stat(os.devnull)):
+        return file
+    file.close()
+    raise OSError("it is a pipe or a device, and no file")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # Without it the opening of a named pipe waits for somebody to write; Windows has neither.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def load_toml(file: BinaryIO) -> dict[str, Any]:
+    """Read a file of settings.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is larger than `MOST_BYTES`, has a line with more than `MOST_DOTS` dots, or is no TOML.
+        RecursionError: it is nested too deep.
+    """
+    data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ValueError(f"it is larger than {MOST_BYTES} bytes")
+    if any(line.count(b".") > MOST_DOTS for line in data.splitlines()):
+        raise ValueError(f"a line has more than {MOST_DOTS} dots")
+    return tomllib.loads(data.decode())
 
 
 _PLANTED = "somebody else put it where anybody can write; read it, and if you trust it say so: "

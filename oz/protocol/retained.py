@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,18 +22,15 @@ class Retained:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._newest: dict[bytes, Any] = {}
+        self._newest: OrderedDict[bytes, Any] = OrderedDict()
 
     def put(self, subject: bytes, payload: Any) -> None:
         """Keep a message in place of the one before."""
         newest = self._newest
-        # Taken out first, so that the order is that of publishing.
-        newest.pop(subject, None)
         newest[subject] = payload
+        newest.move_to_end(subject)  # the order is that of publishing
         if len(newest) > LIMIT:
-            # A tenth at once: to find the first again and again would walk over the slots of those gone.
-            for old in list(newest)[: LIMIT // 10]:
-                del newest[old]
+            newest.popitem(last=False)
 
     def match(self, patterns: Iterable[Pattern]) -> list[Any]:
         """Give subject and payload in turn of all that some pattern matches, in the order of publishing."""

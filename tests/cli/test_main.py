@@ -1,7 +1,10 @@
 import subprocess
 import sys
 
+import click
 import pytest
+
+from oz.cli import main
 
 COMMANDS = (
     "demo",
@@ -80,3 +83,95 @@ def test_a_closed_stdout_is_said_in_one_line():
     assert ran.returncode == 1
     assert "no standard output" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def in_shell(line):
+    """Run a line of sh in which `oz` is the command."""
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f'oz() {{ {sys.executable} -m oz "$@"; }}; {line}'],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("oz match a <&-", 1, "oz match: there is no standard input to read from\n"),
+        ("oz explain a --against - <&-", 1, "oz explain: there is no standard input to read from\n"),
+        ("oz pub - --bind 'tcp://127.0.0.1:*' <&- 2>&1 | tail -1 >&2", 1, "there is no standard input"),
+        ("oz match a b <&-", 1, ""),
+        ("oz --help >&-", 1, "oz: there is no standard output to write to\n"),
+        ("oz --help >/dev/full", 1, "No space left on device\n"),
+        ("oz --version >/dev/full", 1, "No space left on device\n"),
+        ("oz pub --help >/dev/full", 1, "No space left on device\n"),
+        ("oz explain a >/dev/full", 1, "No space left on device\n"),
+        ("oz --help | true", 0, ""),
+        ("oz pub --help | true", 0, ""),
+        ("oz explain a | true", 0, ""),
+        ("oz nothing 2>/dev/full", 2, ""),
+        ("oz explain a..b 2>/dev/full", 2, ""),
+        ("oz explain a..b 2>&-", 2, ""),
+        ("oz nothing <&- >&- 2>&-", 2, ""),
+        ("oz --help >&- 2>&-", 1, ""),
+        ("oz match a a 2>&- >/dev/null", 0, ""),
+    ],
+)
+def test_a_stream_that_is_closed_or_full_is_said_in_one_line(line, code, said):
+    ran = in_shell(line)
+    assert ran.returncode == code, ran
+    assert said in ran.stderr
+    assert ran.stderr.count("\n") == bool(said)
+
+
+def commands(command=main, *path):
+    if isinstance(command, click.Group):
+        for name, inner in command.commands.items():
+            yield from commands(inner, *path, name)
+    else:
+        yield path, command
+
+
+NUMBERS = [
+    pytest.param(path, option, id=f"{'-'.join(path)}{option.opts[0]}")
+    for path, command in commands()
+    for option in command.params
+    if isinstance(option.type, (click.types.FloatParamType, click.types.IntParamType))
+]
+
+
+@pytest.mark.parametrize(("path", "option"), NUMBERS)
+@pytest.mark.parametrize(
+    "value", ["nan", "-nan", "inf", "-inf", "-1", "1e400", "9" * 400, "", " ", "x", "\udcff"]
+)
+def test_each_number_is_a_number_within_bounds(path, option, value):
+    command = dict(commands())[path]
+    with pytest.raises(click.BadParameter):
+        option.type.convert(value, option, click.Context(command))
+
+
+def test_numbers_are_looked_for_in_many_commands():
+    assert len(NUMBERS) > 30
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("record", "a", "--journal", "nowhere", "--segment-seconds", "nan"),
+        ("record", "a", "--journal", "nowhere", "--segment-bytes", "9" * 5_000),
+        ("record", "a", "--journal", "nowhere", "--retain-bytes", "9" * 18 + "T"),
+        ("replay", "nowhere", "--speed", "nan"),
+        ("replay", "nowhere", "--speed", "1e-300"),
+        ("replay", "nowhere", "--from", "9" * 5_000),
+        ("pub", "a", "b", "--wait", "nan"),
+        ("sub", "a", "--timeout", "nan"),
+        ("explain", "a", "--against", "ipc://nobody", "--seconds", "nan"),
+    ],
+)
+def test_a_number_that_is_none_is_wrong_usage(oz, arguments):
+    result = oz(*arguments)
+    assert result.exit_code == 2
+    assert "Error: Invalid value for" in result.stderr

@@ -11,9 +11,9 @@ import pytest
 
 @pytest.fixture
 def on_terminal():
-    def run(*arguments, columns=100):
+    def run(*arguments, columns=100, raw=False, **variables):
         ours, theirs = pty.openpty()
-        environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"}
+        environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"} | variables
         process = subprocess.Popen(
             [sys.executable, "-m", "oz", *arguments],
             stdin=theirs,
@@ -25,7 +25,7 @@ def on_terminal():
         with os.fdopen(ours, "rb", buffering=0) as screen:
             shown = read_all(screen)
         assert process.wait(60) == 0
-        return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
+        return shown if raw else re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
     return run
 
@@ -62,3 +62,9 @@ def test_the_demo_fits_a_narrow_terminal(on_terminal):
 
 def test_matching_subjects_look_the_same_on_a_terminal(on_terminal):
     assert on_terminal("match", "a.*", "a.b").strip() == "a.b"
+
+
+def test_doctor_is_in_colour_unless_nobody_wants_that(on_terminal):
+    assert "\x1b[" in on_terminal("doctor", raw=True, NO_COLOR="")
+    assert "\x1b[" not in on_terminal("doctor", raw=True, NO_COLOR="1")
+    assert "\x1b[" not in on_terminal("doctor", raw=True, NO_COLOR="", TERM="dumb")

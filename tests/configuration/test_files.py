@@ -156,3 +156,30 @@ def test_a_file_that_may_not_be_read_is_named(write_file):
     path.chmod(0)
     with pytest.raises(oz.ConfigurationError, match=r"oz\.toml: Permission denied; make it readable"):
         resolve()
+
+
+def fault(monkeypatch, path):
+    monkeypatch.setenv("OZ_CONFIG", str(path))
+    [said] = survey().faults
+    return said.rule
+
+
+def test_a_pipe_or_a_device_is_no_file_and_is_not_waited_for(monkeypatch, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        assert "pipe or a device" in fault(monkeypatch, path)
+
+
+def test_a_file_is_read_to_a_bound(monkeypatch, tmp_path):
+    with open(tmp_path / "sparse", "wb") as file:
+        file.truncate(1 << 34)
+    assert "larger than 65536 bytes" in fault(monkeypatch, tmp_path / "sparse")
+
+
+def test_a_key_of_ten_thousand_parts_is_not_parsed(monkeypatch, write_file):
+    assert "more than 1000 dots" in fault(monkeypatch, write_file(f"a{'.a' * 10_000} = 1"))
+
+
+def test_the_null_device_is_an_empty_file(monkeypatch):
+    monkeypatch.setenv("OZ_CONFIG", os.devnull)
+    assert resolve().bus == "default"

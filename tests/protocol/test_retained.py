@@ -37,7 +37,5 @@ def test_beyond_the_bound_those_published_longest_ago_go(monkeypatch):
         all_of_it.put(b"%d" % number, number)
         all_of_it.put(b"0", number)
         found = all_of_it.match([oz.compile(">")])
-        assert len(found) // 2 <= 20
-        assert found[-2:] == [b"0", number]
-    numbers = found[1::2]
-    assert numbers == [*range(100 - len(numbers) + 1, 100), 99]
+        others = range(max(1, number - 18), number + 1) if number else ()
+        assert found[1::2] == [*others, number]

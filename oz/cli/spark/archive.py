@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from oz.cli.exits import say
+from oz.cli.options import Whole
 from oz.cli.output import console, plain_table, write_json, write_line
 from oz.cli.spark.engine import engine, engine_options
 
@@ -34,7 +35,7 @@ Examples:
   oz spark archive /shared/recorded /shared/lake --master spark://hub:7077
 """
 
-_COUNT = click.IntRange(1)
+_COUNT = Whole(1)
 
 _Progress = Callable[[int, int, str], object]
 
@@ -46,7 +47,7 @@ _Progress = Callable[[int, int, str], object]
 @click.option("--compact", is_flag=True, help="Then merge small files; queries may fail meanwhile.")
 @click.option("--skip-lost", is_flag=True, help="Go on where retention has removed records, and count them.")
 @click.option("--separator", default=".", metavar="TEXT", help="What ends the first token.  [default: .]")
-@click.option("--most-tokens", type=click.IntRange(0), default=100, metavar="N",
+@click.option("--most-tokens", type=Whole(), default=100, metavar="N",
               help="So many first tokens have folders of their own.  [default: 100]")  # fmt: skip
 @click.option("--file-bytes", type=_COUNT, default=128 << 20, metavar="BYTES",
               help="About how large a file becomes.  [default: 134217728]")  # fmt: skip

@@ -12,7 +12,7 @@ import click
 import oz
 from oz.cli.exits import say
 from oz.cli.journal_export import bound
-from oz.cli.options import DEFAULT_ENDPOINT, dialect_option, endpoint_options
+from oz.cli.options import DEFAULT_ENDPOINT, Number, Whole, dialect_option, endpoint_options
 from oz.cli.output import console, printable
 from oz.cli.spark.engine import engine, engine_options
 
@@ -47,9 +47,9 @@ Examples:
 @click.option(
     "--until", "end", metavar="OFFSET|TIME", callback=bound, help="The offset or time to stop before."
 )
-@click.option("--subscribers", type=click.IntRange(0), default=1, metavar="N",
+@click.option("--subscribers", type=Whole(), default=1, metavar="N",
               help="Subscriptions to wait for; with 0 nobody need listen.  [default: 1]")  # fmt: skip
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=30.0, metavar="SECONDS",
+@click.option("--timeout", type=Number(above=True), default=30.0, metavar="SECONDS",
               help="Time to wait for them, and for one that does not read.  [default: 30]")  # fmt: skip
 @click.option("--staging", metavar="DIRECTORY", help="Where rows are staged; all executors must see it.")
 @click.option("--run", metavar="NAME", help="Give messages the ids of the run before with this name.")

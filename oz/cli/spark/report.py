@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from oz.cli.options import parse_all
+from oz.cli.options import Number, Whole, parse_all
 from oz.cli.output import plain_table, printable, write_line
 from oz.cli.spark.engine import engine, engine_options
 from oz.cli.spark.waiting import stages
@@ -36,11 +36,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "--subject", metavar="PATTERN", help="Only what this pattern matches, such as 'md.>' or 'rv:RUN.*'."
 )
 @click.option("--separator", default=".", metavar="TEXT", help="What stands between tokens.  [default: .]")
-@click.option("--levels", type=click.IntRange(1), default=3, show_default=True, metavar="N",
+@click.option("--levels", type=Whole(1), default=3, show_default=True, metavar="N",
               help="How many levels of subjects to go down.")  # fmt: skip
-@click.option("--most", type=click.IntRange(1), default=10, show_default=True, metavar="N",
+@click.option("--most", type=Whole(1), default=10, show_default=True, metavar="N",
               help="How many to name of each kind.")  # fmt: skip
-@click.option("--silent-after", type=click.FloatRange(0), metavar="SECONDS",
+@click.option("--silent-after", type=Number(), metavar="SECONDS",
               help="When a subject counts as silent.  [default: a tenth of the time]")  # fmt: skip
 @engine_options
 @click.pass_context
