@@ -24,6 +24,9 @@ PREFIX = f"{OWN}FORWARDER."
 RANK_SIZE = 16
 """Bytes that name a forwarder: those of the senior one come first in order."""
 
+TIME_SIZE = 8
+"""The bytes of a rank that tell a time; the others name the forwarder."""
+
 MAX_PATH = 16
 """Forwarders from one bus to another at most."""
 
@@ -91,10 +94,10 @@ def _order(path: tuple[bytes, ...], side: int) -> tuple[bytes, int, bytes, int]:
 
 
 def newest(offers: Iterable[Offer]) -> list[Offer]:
-    """Keep of each side of each forwarder the offer that it told last."""
+    """Keep of each side of each forwarder the offer that it told last; its rank may have changed."""
     kept: dict[tuple[bytes, int], Offer] = {}
     for offer in offers:
-        place = offer.path[-1], offer.side
+        place = offer.path[-1][TIME_SIZE:], offer.side
         if place not in kept or kept[place].serial < offer.serial:
             kept[place] = offer
     return list(kept.values())

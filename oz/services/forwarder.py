@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from queue import Empty, SimpleQueue
@@ -25,6 +26,10 @@ SETTLE = 0.3
 
 PATIENCE = 3.0
 """Seconds at the start for which peers are waited for, that they may tell of other forwarders."""
+
+STANDSTILL = 3.5
+"""Seconds for which a process stands still, after which another forwarder may have gone on for it. Nobody
+takes it for silent before four."""
 
 _LOOK_EVERY = 0.1  # seconds
 _GATHER = 0.005  # seconds in which changes are taken together
@@ -72,7 +77,7 @@ class Forwarder:
             self.close()
             raise
         self._name = os.urandom(VIA_SIZE)
-        self._rank = time.time_ns().to_bytes(8, "big") + self._name
+        self._rank = time.time_ns().to_bytes(tree.TIME_SIZE, "big") + self._name
         self._path: tuple[bytes, ...] = ()
         self._turns = dict[str, int]()
         self._terms: list[tuple[bool, dict[str, str]]] = []
@@ -80,6 +85,8 @@ class Forwarder:
         self._began_at = time.monotonic()
         self._looked_at = 0.0
         self._is_settled = False
+        self._alive_at = self._began_at
+        self._has_stand_by = False
         for side in self.sides:
             side.begin(self._cross, self._lose, [one for one in self.sides if one is not side])
 
@@ -112,6 +119,12 @@ class Forwarder:
 
     def _settle(self, now: float) -> None:
         """Find out which sides are open, and tell the other forwarders."""
+        names = Counter(
+            name
+            for side in self.sides
+            for name in {offer.path[-1][tree.TIME_SIZE :] for offer in side.ledger.offers}
+        )
+        self._has_stand_by = any(count > 1 for count in names.values())
         settled = tree.settle(self._rank, [one.ledger.offers for one in self.sides])
         if settled.path != self._path:
             self._path, self._serial = settled.path, self._serial + 1
@@ -126,6 +139,24 @@ class Forwarder:
                 side.free_since = now
         if may_open and all(one.free_since is None or now - one.free_since >= SETTLE for one in self.sides):
             self._open()
+
+    def _has_stood_still(self) -> bool:
+        """Tell whether another forwarder may have gone on for this one, which does not know of it yet."""
+        return self._has_stand_by and time.monotonic() - self._alive_at >= STANDSTILL
+
+    def _note_alive(self) -> None:
+        """Take note that the process runs; if it stood still, stand by for who has gone on meanwhile.
+
+        What came in the meantime would arrive twice, and behind what is newer.
+        """
+        if self._has_stood_still():
+            _log.warning("this process stood still for seconds; others may have gone on, and it stands by")
+            for side in self.sides:
+                side.is_open, side.free_since = False, None
+            # As one that is started now.
+            self._rank = time.time_ns().to_bytes(tree.TIME_SIZE, "big") + self._name
+            self._path = ()
+        self._alive_at = time.monotonic()
 
     def _may_begin(self, now: float) -> bool:
         return now - self._began_at >= PATIENCE or not any(one.unready() for one in self.sides)
@@ -181,7 +212,7 @@ class Forwarder:
             return
         raw = message.subject_bytes
         ways = [other for other, border in side.borders if other.is_open and border.lets(raw)]
-        if not side.is_open or not ways:
+        if not side.is_open or not ways or self._has_stood_still():
             stats.unwanted += 1
             return
         passed = via + self._name if type(via) is bytes else self._name
@@ -270,6 +301,7 @@ class Forwarder:
             time.sleep(_GATHER)
             while True:
                 self._news.get_nowait()
+        self._note_alive()
         now = time.monotonic()
         for side in self.sides:
             side.tell_losses()
@@ -277,8 +309,10 @@ class Forwarder:
             self._looked_at = now
             for side in self.sides:
                 side.look()
+                self._note_alive()
             self._settle(now)
             self._ask()
+            self._note_alive()
 
     def _is_opening(self) -> bool:
         return any(one.free_since is not None and not one.is_open for one in self.sides)

@@ -24,6 +24,9 @@ _REPORT_EVERY = 0.25
 """Seconds between two reports that nobody knows how many messages were lost. Forwarders that pass messages
 side by side, as they do while they disagree, hear each other's, and would tell of them without end."""
 
+_AFTER_SILENCE = 0.5
+"""Seconds for which offers of one that is heard again do not count: it takes them back if it stood still."""
+
 Cross = Callable[["Side", str, Message], None]
 Lose = Callable[["Side", int | None], None]
 
@@ -156,6 +159,7 @@ class Side:
         self._passed: Message | None = None
         self._offer: Any = None
         self._cut: set[OutStream] = set()
+        self._silent_at: dict[bytes, float] = {}
         self._told_at = -_REPORT_EVERY
         self._is_owed = False
         self.node = SideNode(on_news, self._note_loss, **options)
@@ -176,7 +180,7 @@ class Side:
     def look(self) -> None:
         """Look at what peers ask for now."""
         publisher = self.node._main
-        publisher.enter_into(self.ledger, self.node._mesh.silent)
+        publisher.enter_into(self.ledger, self._mute(time.monotonic()))
         streams = publisher.streams()
         cut = {stream for stream in streams if stream.vanished_at is not None}
         back = [stream for stream in streams if stream in self._cut and stream not in cut]
@@ -184,6 +188,13 @@ class Side:
         if back:
             # While they were cut off nothing was asked for on their behalf.
             publisher.own_up(back)
+
+    def _mute(self, now: float) -> set[bytes]:
+        """Give the uuids of those who say nothing, or did so a moment ago."""
+        for uuid in self.node._mesh.silent:
+            self._silent_at[uuid] = now
+        self._silent_at = {uuid: at for uuid, at in self._silent_at.items() if now - at < _AFTER_SILENCE}
+        return set(self._silent_at)
 
     def unready(self) -> list[str]:
         """Say which peers are still to be spoken with."""

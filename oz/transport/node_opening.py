@@ -38,6 +38,7 @@ from oz.transport.node_sockets import (
     wide_origin,
 )
 from oz.transport.publishing import OnFull
+from oz.transport.socket import HIGH_WATER_MARK
 from oz.version import VERSION
 from oz.wire.codec import find_codec
 from oz.wire.naming import Announcement
@@ -101,7 +102,8 @@ class NodeOpening(Told):
             threads: the most handlers that run at once.
             on_full: what to do when a peer has no room: see `oz.Publisher`.
             full_timeout: seconds that `"block"` waits at most.
-            high_water_mark: batches that may wait for each peer.
+            high_water_mark: messages, or batches of them, that may wait for each peer; 0 is no limit. Default
+                100,000.
             last_value: keep the newest message of each subject that it publishes, up to 65,536 of them, for
                 subscriptions that ask for it; not requests, nor what begins with `_`.
             error_replies: whether those who ask are told when a handler of this node raises, with the name of
@@ -124,7 +126,8 @@ class NodeOpening(Told):
         self._options = {
             "on_full": on_full,
             "full_timeout": full_timeout,
-            "high_water_mark": high_water_mark,
+            # The context is the node's own, as it is a socket's that makes one.
+            "high_water_mark": HIGH_WATER_MARK if high_water_mark is None else high_water_mark,
             "last_value": last_value,
         }
         self._tells_peer = on_peer

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import zmq
 
 import oz
 from waiting import DEADLINE, until
@@ -217,3 +218,10 @@ def test_a_node_on_a_fixed_port_that_restarts_is_found_again(make, spawn, free_p
     until(lambda: second.ask("got") == "['again']")
     second.ask("publish b 1")
     assert got.wait(1) == [0]
+
+
+def test_a_node_holds_as_much_for_its_peers_as_a_socket_with_a_context_of_its_own(make):
+    """Answers to what one loop asks at once are that many lone frames."""
+    node, other = make("node", bind="tcp://127.0.0.1:*"), make("other", high_water_mark=10)
+    assert {one.get(zmq.SNDHWM) for one in (node._near, node._wide)} == {100_000}
+    assert other._near.get(zmq.SNDHWM) == 10

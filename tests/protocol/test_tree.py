@@ -124,6 +124,9 @@ def test_only_the_newest_offer_of_a_side_counts():
     other = Offer((rank(1),), 1, 1)
     assert set(newest([old, new, other])) == {new, other}
     assert set(newest([new, old, other])) == {new, other}
+    # It has taken another rank since, and told that under the same name.
+    later = Offer((rank(1 + 2**64),), 0, 5)
+    assert set(newest([later, new, old, other])) == {later, other}
 
 
 offers = st.builds(

@@ -327,8 +327,14 @@ def test_a_forwarder_that_stands_still_is_replaced_while_it_does(buses):
             until(passes)
         finally:
             process.send_signal(signal.SIGCONT)
-        # It is the senior one, and goes on.
-        until(lambda: "standing by" in second.states)
+        # What had come to it meanwhile would come twice: now it is the one that stands by.
+        assert "stood still" in process.stderr.readline()
+        until(lambda: all(side.ledger.offers for side in second.sides))
+        until(lambda: second.states == ["open", "open"])
+        wanted.unsubscribe()
+        again = far.subscribe("a.*")
+        wait_for_interest(near, "a.b")
+        check_once([], near, again)
 
 
 def test_forwarders_side_by_side_do_not_tell_each_other_of_losses_without_end(buses):
