@@ -13,7 +13,7 @@ _running: set[asyncio.Future[None]] = set()
 class Closing:
     """What `close` gives: it has closed already, and may be awaited to know that all is sent."""
 
-    __slots__ = ("_future",)
+    __slots__ = ("_future", "_give_up")
 
     def __init__(
         self,
@@ -21,11 +21,14 @@ class Closing:
         *,
         later: Coroutine[object, object, None] | None = None,
         surely: Callable[[], object] | None = None,
+        give_up: Callable[[], object] | None = None,
     ) -> None:
         """Run what is still to be done: `finish` in a thread when a loop is running, `later` in the loop.
 
         `surely` comes behind `later`, which is cancelled when the loop ends, perhaps before it has begun.
+        `give_up` ends a `finish` that has no end of its own: when whoever awaits it is cancelled.
         """
+        self._give_up = give_up
         self._future: asyncio.Future[None] | None = None
         if later is not None:
             self._future = task = asyncio.ensure_future(later)
@@ -46,8 +49,18 @@ class Closing:
 
     def __await__(self) -> Generator[object, None, None]:
         """Wait until it is done."""
-        if self._future is not None:
+        if self._future is None:
+            return
+        try:
             yield from asyncio.shield(self._future).__await__()
+        except asyncio.CancelledError:
+            self.give_up()
+            raise
+
+    def give_up(self) -> None:
+        """Wait no longer for what has no end of its own."""
+        if self._give_up is not None:
+            self._give_up()
 
 
 async def in_thread(work: Callable[[], None]) -> None:

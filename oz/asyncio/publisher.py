@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from math import ceil
+from math import ceil, inf
 from typing import Any, Self
 
 import zmq
@@ -208,7 +209,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         """Close, as `oz.Publisher.close`; await what it gives to know that all is sent.
 
         Args:
-            linger: as in pyzmq, milliseconds.
+            linger: as in pyzmq, milliseconds; -1 waits for ever, or until whoever awaits it is cancelled.
             timeout: the same in seconds.
         """
         ends_at = time.monotonic() + self._seconds_to_close(linger, timeout)
@@ -218,7 +219,8 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         # Subscribers get their time, and the loop goes on meanwhile.
         self._is_closing = True
         self._outlet.routes.forget()
-        return Closing(later=self._close_later(finish, ends_at), surely=finish)
+        # Cut short, as by the end of the loop, it does not wait for ever.
+        return Closing(later=self._close_later(finish, ends_at), surely=lambda: finish().give_up())
 
     def _has_to_wait(self) -> bool:
         """Send what there is room for; tell whether closing has to go on in the loop."""
@@ -238,7 +240,9 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         closed_at = time.monotonic()
         if not self._close_socket(linger, timeout):
             return Closing()
-        return Closing(partial(self._end_context, max(0.0, ends_at - closed_at), closed_at))
+        seconds, given_up = max(0.0, ends_at - closed_at), threading.Event()
+        end = partial(self._end_context, seconds, closed_at, given_up)
+        return Closing(end, give_up=given_up.set if seconds == inf else None)
 
     def _send_rest(self, seconds: float) -> None:
         # Within a loop, what there is no room for had its time already.

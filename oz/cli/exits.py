@@ -26,8 +26,9 @@ INTERRUPTED = 130
 EXIT_CODES = """\b
 Exit codes:
     0  done; match: at least one subject matched
-    1  failed; bench, demo: messages were lost; config: something is wrong; doctor: something is missing;
-       match: no subject matched; request: whoever was asked failed; translate: not exact
+    1  failed; bench, demo: messages were lost; pub, replay: some are unsent; config: something is wrong;
+       doctor: something is missing; match: no subject matched; request: whoever was asked failed;
+       translate: not exact
     2  wrong usage, or a bad pattern, subject or endpoint
     3  pub, replay: nobody subscribed; request: nobody would answer; peers: nobody is there
     4  sub, request: no message or answer within --timeout
@@ -97,6 +98,28 @@ def say(ctx: click.Context, line: str) -> None:
     name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
     with suppress(OSError):
         click.echo(f"{name}: {line}", err=True)
+
+
+def close_when_sent(ctx: click.Context, publisher: oz.Publisher) -> None:
+    """Wait until subscribers have fetched what was published, as long as it takes.
+
+    Ctrl-C ends that. The command says that something is unsent then, and exits with 1.
+    """
+    published = publisher.stats.published
+    try:
+        publisher.close(linger=-1)
+    except KeyboardInterrupt:
+        publisher.close(linger=0)
+        say(ctx, unsent(published))
+        ctx.exit(FAILED)
+
+
+def unsent(published: int) -> str:
+    """Say what Ctrl-C left behind; how many those are only ZeroMQ could tell, and does not."""
+    return (
+        "ended by Ctrl-C while messages were unsent: some subscriber has not fetched "
+        f"the last of the {published} that were published, and will not get them"
+    )
 
 
 def exit_code(error: Exception) -> int:

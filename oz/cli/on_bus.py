@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import click
 
 import oz
-from oz.cli.exits import say
+from oz.cli.exits import FAILED, say, unsent
 from oz.cli.joining import joined, say_ready
 from oz.cli.node_payloads import Form
 from oz.cli.output import printable
@@ -65,7 +65,12 @@ def bus_publisher(
             # Whatever the reason, what was published before it still goes out.
             node.close(timeout=parting if isinstance(error, (KeyboardInterrupt, SystemExit)) else _DAYS)
             raise
-        node.close(timeout=_DAYS)
+        published = sum(one.stats.published for one in node._publishers())
+        try:
+            node.close(timeout=_DAYS)
+        except KeyboardInterrupt:
+            say(ctx, unsent(published))
+            ctx.exit(FAILED)
 
 
 class Shown(NamedTuple):

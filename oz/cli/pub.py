@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 import oz
-from oz.cli.exits import NOBODY, USAGE, describe, exit_code, say
+from oz.cli.exits import NOBODY, USAGE, close_when_sent, describe, exit_code, say
 from oz.cli.headers import headers_option
 from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus
 from oz.cli.node_payloads import BadPayload, Form, payload_option
@@ -190,8 +190,8 @@ def _publisher(
         publisher.close(timeout=_PARTING)
         raise
     finally:
-        # What a slow subscriber has not fetched yet is still here: wait for it, as long as it takes.
-        publisher.close(linger=-1)
+        # What a slow subscriber has not fetched yet is still here.
+        close_when_sent(ctx, publisher)
 
 
 def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[Message]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.exits import INTERRUPTED, NOBODY, say
+from oz.cli.exits import INTERRUPTED, NOBODY, close_when_sent, say
 from oz.cli.journal_export import bound
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
@@ -116,7 +116,7 @@ def replay(
     # It waits for ever, in slices: between them a signal or a key can end it.
     with socket_refused():
         publisher = oz.Publisher(bind, connect, dialect="zmq", on_full="block", full_timeout=_SLICE)
-    with _closed_when_sent(publisher, control):
+    with _closed_when_sent(ctx, publisher, control):
         say(ctx, f"{ready_line(publisher, bind, connect)}, replaying {directory}")
         if not any(map(is_multicast, (*bind, *connect))):
             _await_subscriber(ctx, publisher, wait)
@@ -139,14 +139,17 @@ def replay(
 
 
 @contextmanager
-def _closed_when_sent(publisher: oz.Publisher, control: Control) -> Iterator[None]:
+def _closed_when_sent(ctx: click.Context, publisher: oz.Publisher, control: Control) -> Iterator[None]:
     try:
         yield
     except BaseException:
         publisher.close(timeout=1.0)
         raise
     # What a slow subscriber has not fetched yet is still here: wait for it, unless it was ended early.
-    publisher.close(linger=1000 if control.is_stopped else -1)
+    if control.is_stopped:
+        publisher.close(timeout=1.0)
+    else:
+        close_when_sent(ctx, publisher)
 
 
 def _await_subscriber(ctx: click.Context, publisher: oz.Publisher, seconds: float) -> None:

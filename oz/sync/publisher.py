@@ -368,7 +368,8 @@ class Publisher(zmq.Socket[Any]):
         it sets LINGER and returns; your context's `term()` waits then.
 
         Args:
-            linger: as in pyzmq, milliseconds.
+            linger: as in pyzmq, milliseconds; -1 waits for ever. Ctrl-C ends that, and what is unsent
+                is lost when the process ends.
             timeout: the same in seconds; default 5 with a context of its own, else what LINGER is.
 
         In the child of a fork it does nothing.

@@ -16,7 +16,6 @@ from oz.errors import ProtocolError, Timeout
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
 from oz.transport.publishing import PublisherBase
-from oz.transport.socket import CLOSE_TIMEOUT
 
 _log = logging.getLogger("oz.publisher")
 
@@ -188,5 +187,4 @@ class PublisherEngine(PublisherBase):
             self._ticker.stop(waits=not self._guard.is_mine)
         closed_at = time.monotonic()
         if self._close_socket(linger, timeout):
-            seconds = timeout if timeout is not None else CLOSE_TIMEOUT
-            self._end_context(seconds if linger is None else linger / 1000, closed_at)
+            self._end_context(self._seconds_to_close(linger, timeout), closed_at)

@@ -81,6 +81,9 @@ class Leaving(BaseSocket):
         while not self._send_what_fits() and time.monotonic() < deadline:
             yield next(waits)
         if not self._begin_goodbye():
+            if self._said_goodbye:
+                # It was cut short.
+                self._say_goodbye()
             return
         if isinstance(self._dispatch, MulticastDispatch):
             self._say_goodbye()

@@ -28,6 +28,7 @@ HIGH_WATER_MARK = 100_000
 _PATIENCE = 3.0
 """Seconds that libzmq's threads have at least to end, on a machine with much else to do."""
 _LONGEST_JOIN = 1e6
+_SLICE = 0.1
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that `close` waits at most for what was published to be sent."""
@@ -263,17 +264,25 @@ class BaseSocket(zmq.Socket[Any]):
                 self._group.release()
         return self._own_context
 
-    def _end_context(self, timeout: float, closed_at: float | None = None) -> None:
-        end_context(self.context, timeout, closed_at)
+    def _end_context(
+        self, timeout: float, closed_at: float | None = None, given_up: threading.Event | None = None
+    ) -> None:
+        end_context(self.context, timeout, closed_at, given_up)
 
 
-def end_context(context: zmq.Context[Any], timeout: float, closed_at: float | None = None) -> None:
+def end_context(
+    context: zmq.Context[Any],
+    timeout: float,
+    closed_at: float | None = None,
+    given_up: threading.Event | None = None,
+) -> None:
     """Wait until all is sent or the linger is over: ending the context is the only way to know.
 
     Args:
         context: its sockets are closed, or it closes them.
-        timeout: seconds of linger that are left.
+        timeout: seconds of linger that are left; infinite for as long as it takes.
         closed_at: when closing began, by the monotonic clock; None is now.
+        given_up: ends the waiting when it is set, where that has no end of its own.
     """
     started = time.monotonic() if closed_at is None else closed_at
     if sys.is_finalizing():
@@ -289,7 +298,12 @@ def end_context(context: zmq.Context[Any], timeout: float, closed_at: float | No
         # From 3.12 on that begins before `is_finalizing` tells.
         context.destroy()
         return
-    ending.join(timeout + _PATIENCE if timeout < _LONGEST_JOIN else None)
+    if timeout < _LONGEST_JOIN:
+        ending.join(timeout + _PATIENCE)
+    else:
+        while ending.is_alive() and not (given_up is not None and given_up.is_set()):
+            ending.join(_SLICE)
+        return
     if ending.is_alive():
         text = "closed, but ZeroMQ has not ended its context %g s after its time; messages may be unsent"
         _log.warning(text, _PATIENCE)

@@ -9,7 +9,7 @@ import zmq.asyncio
 import oz.asyncio
 from oz.protocol import streams
 from oz.transport import leaving
-from waiting import DEADLINE, until
+from waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture(autouse=True)
@@ -174,3 +174,23 @@ def test_it_closes_after_its_context_was_ended(sub, other):
         assert pub.closed
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_the_loop_ends_though_a_close_that_is_cancelled_would_wait_for_ever(filtering):
+    async def publish_and_close(pub):
+        for _ in range(2_000):
+            await pub.publish("a.b", bytes(20_000))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(pub.close(linger=-1), 0.2)
+
+    async def main():
+        pub = oz.asyncio.Publisher("tcp://127.0.0.1:*", high_water_mark=0)
+        with oz.Subscriber(pub.endpoint, filtering=filtering, high_water_mark=1) as reader:
+            reader.subscribe("a.*")
+            await pub.wait_for_subscribers(timeout=DEADLINE)
+            await publish_and_close(pub)
+        # What comes now is the end of the loop.
+
+    thread = Thread(lambda: asyncio.run(main()))
+    thread.outcome()

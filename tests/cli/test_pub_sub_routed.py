@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import click
 import pytest
@@ -315,3 +316,28 @@ def test_json_is_as_before_without_headers(oz_start, publisher, endpoint):
     subscriber.ready_line()
     publisher.publish("a", b"b", headers={"x": "y"})
     assert json.loads(subscriber.end().stdout) == {"subject": "a", "payload": "b"}
+
+
+def test_ctrl_c_ends_the_wait_for_a_slow_subscriber_and_says_what_is_unsent(oz_start, endpoint, tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_bytes(b"\n".join(b"%d " % number + bytes(20_000).hex().encode() for number in range(200)))
+    with (
+        library.Subscriber(bind=endpoint, filtering="publisher", high_water_mark=1) as slow,
+        lines.open("rb") as stdin,
+    ):
+        slow.subscribe("a.*")
+        running = oz_start("pub", "a.b", "--connect", endpoint, "--wait", "60", stdin=stdin)
+        running.ready_line()
+        slow.wait_ready(timeout=DEADLINE)
+        counts = Path(f"/proc/{running.process.pid}/io")
+        seen = [None] * 200
+
+        def reads_no_more():
+            seen[:] = [*seen[1:], counts.read_text()]
+            return len(set(seen)) == 1
+
+        until(reads_no_more)
+        running.interrupt()
+        ended = running.end()
+    assert ended.code == 1
+    assert "unsent: some subscriber has not fetched the last of the 200" in ended.stderr

@@ -13,6 +13,7 @@ import pytest
 import zmq
 
 import oz
+from oz.transport import socket as transport_socket
 from waiting import DEADLINE, Thread, frames_of, until
 
 
@@ -537,3 +538,28 @@ def test_publish_many_publishes_all_before_the_first_that_raises(pair):
         two.pub.publish_many([("a", b"1"), ("a", b"2"), ("a..b", b"3"), ("a", b"4")])
     assert two.pub.publish_many(("a", b"%d" % number) for number in range(3)) == 3
     assert [frames[1] for frames in frames_of(two.sub, 5)] == [b"1", b"2", b"0", b"1", b"2"]
+
+
+def test_close_with_a_linger_of_minus_one_waits_until_all_is_fetched(stalled, monkeypatch):
+    monkeypatch.setattr(transport_socket, "_PATIENCE", 0.05)
+    pub, sub = stalled(high_water_mark=0)
+    for _ in range(300):
+        pub.publish("a", bytes(20_000))
+    closing = Thread(lambda: pub.close(linger=-1))
+    # By then it would have given up.
+    closing.join(0.5)
+    assert closing.is_alive()
+    assert len([sub.recv_multipart() for _ in range(300)]) == 300
+    closing.outcome()
+
+
+def test_ctrl_c_ends_a_close_that_waits_for_ever(stalled):
+    pub, _ = stalled(high_water_mark=0)
+    for _ in range(300):
+        pub.publish("a", bytes(20_000))
+    interrupting = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        pub.close(linger=-1)
+    pub.close(linger=0)
+    assert pub.closed
