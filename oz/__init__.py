@@ -62,6 +62,7 @@ from oz.sync.node import Node, NodeSubscription, ReceivedSubscription
 from oz.sync.poller import Poller
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
+from oz.transport.endpoints import EndpointError
 from oz.version import VERSION
 from oz.wire.announcement import Announcement
 
@@ -74,6 +75,7 @@ __all__ = [
     "Announcement",
     "ClosedError",
     "ConfigurationError",
+    "EndpointError",
     "Gap",
     "JavaMissing",
     "JournalError",

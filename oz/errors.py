@@ -15,6 +15,7 @@
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
     ├── ConfigurationError (ValueError)  a setting, or the file it stands in, that makes no sense
     ├── TransportUnavailable             this installation lacks the transport
+    ├── EndpointError (ValueError)       no endpoint, or none for this socket; a zmq.ZMQError too
     ├── NameserverUnavailable            no name server answers
     ├── JournalError                     a journal that cannot be read or written as asked
     │   └── JournalFull                  no room for what was to be appended

@@ -11,7 +11,7 @@ from oz.configuration.directory import default_directory
 from oz.configuration.kinds import Choice, Count, Directory, Endpoints, Kind, Name, Seconds
 from oz.subjects.dialects import DIALECTS
 
-CODECS = ("msgpack",)
+CODECS = ("msgpack", "json")
 """The codecs that have a name; those of oz.wire.codec, which is none of this layer's business."""
 
 MAX_BOUND = 16

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from oz.message import Message
 from oz.protocol.stats import SubscriberStats
@@ -14,9 +15,13 @@ _log = logging.getLogger("oz.subscriber")
 
 
 class Intake:
-    """Takes the frames of messages, and gives the messages that some subscription wants."""
+    """Takes the frames of messages, and gives the messages that some subscription wants.
 
-    __slots__ = ("_decode", "_reported", "_routes", "stats", "table")
+    Attributes:
+        on_refused: called with the subject of a message that no pattern wants, if anybody asks for that.
+    """
+
+    __slots__ = ("_decode", "_reported", "_routes", "on_refused", "stats", "table")
 
     def __init__(self, codec: Codec | None = None, table: SubscriptionTable | None = None) -> None:
         """Start without subscriptions."""
@@ -25,6 +30,7 @@ class Intake:
         self._routes = self.table.routes
         self._decode = codec.decode if codec is not None else None
         self._reported: set[object] = set()
+        self.on_refused: Callable[[str], object] | None = None
 
     @property
     def is_simple(self) -> bool:
@@ -68,6 +74,8 @@ class Intake:
             self._warn_once("subject", "a subject is not UTF-8 and is skipped: %r", route.subject)
         elif not route.subscriptions:
             self.stats.filtered += 1
+        if not route.subscriptions and self.on_refused is not None:
+            self.on_refused(route.subject)
         return bool(route.subscriptions)
 
     def _report_timeouts(self, route: Route) -> None:

@@ -369,7 +369,7 @@ def _bind(socket: Publisher | Subscriber, endpoints: list[str]) -> list[str]:
     bound = []
     for endpoint in endpoints:
         socket.bind(endpoint)
-        bound.append(socket.endpoint)
+        bound.append(socket.endpoint or endpoint)
     return bound
 
 

@@ -14,6 +14,7 @@ from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.sync.publisher_engine import PublisherEngine
 from oz.transport.batches import MAX_BATCH
 from oz.transport.publishing import MAX_DELAY, OnFull
+from oz.transport.socket import describe
 from oz.wire.codec import Codec
 
 _OWN_OPTIONS = frozenset(int(one) for one in (zmq.TYPE, zmq.FD, zmq.EVENTS))
@@ -59,7 +60,8 @@ class Publisher(zmq.Socket[Any]):
             connect: an endpoint to connect to, or a list of them.
             dialect: the dialect that subjects must be valid in; one of `oz.DIALECTS`.
             context: the ZeroMQ context to share; without it the publisher has one of its own.
-            codec: `"msgpack"`, or an object with `encode` and `decode`; without it payloads are bytes.
+            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`; without it payloads are
+                bytes.
             delimiter: for messages of one frame: what stands between subject and payload, such as
                 `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
             on_full: what to do when a subscriber is at its high-water mark: `"drop"` the message for
@@ -232,30 +234,33 @@ class Publisher(zmq.Socket[Any]):
         return self._engine.dialect
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self) -> str | None:
         """The address last bound, or else connected to; with the port that a `*` became.
 
-        Raises:
-            ValueError: there is none yet.
+        None when there is none: it is neither bound nor connected yet, or closed.
         """
         return self._engine.endpoint
 
+    def __repr__(self) -> str:
+        """Show where it is bound or connected to, and whether it is closed."""
+        return describe(self, self._engine.described() if "_engine" in self.__dict__ else [])
+
     # what pyzmq's sockets have ---------------------------------------------------------------------------
 
-    def bind(self, addr: str) -> Any:
+    def bind(self, addr: str | bytes) -> Any:
         """Bind to an endpoint, as `zmq.Socket.bind` does.
 
         Args:
-            addr: such as `tcp://127.0.0.1:*`, where the system chooses the port.
+            addr: such as `tcp://127.0.0.1:*`, where the system chooses the port, or `tcp://[::1]:*`.
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            ValueError: see `connect`.
+            EndpointError: see `connect`.
             zmq.ZMQError: the address is in use, or not one of this host.
         """
         return self._as_own(self._engine.bind(addr))
 
-    def connect(self, addr: str) -> Any:
+    def connect(self, addr: str | bytes) -> Any:
         """Connect to an endpoint, as `zmq.Socket.connect` does; the peer may come later.
 
         Args:
@@ -263,7 +268,7 @@ class Publisher(zmq.Socket[Any]):
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            ValueError: it is no endpoint; or a multicast one, and cannot be used here.
+            EndpointError: it is no endpoint; or a multicast one, and cannot be used here.
             zmq.ZMQError: the endpoint is not well formed.
         """
         return self._as_own(self._engine.connect(addr))

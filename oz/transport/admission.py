@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from oz.errors import ProtocolError, SubjectError, SubjectWarning
 from oz.protocol.plain import UNREACHABLE
 from oz.subjects import dialects
+from oz.transport.dropin import callers_level
 from oz.transport.endpoints import is_local
 from oz.wire.keys import OWN
 
@@ -47,16 +47,8 @@ def check_subject(
         raise SubjectError(dialect, subject, 0, rule)
     advice = rules.subject_advice(own)
     if advice is not None:
-        warnings.warn(advice, SubjectWarning, stacklevel=_callers_level())
+        warnings.warn(advice, SubjectWarning, stacklevel=callers_level())
     if delimiter and delimiter in raw:
         rule = f"the delimiter {delimiter!r} ends the subject, so it cannot hold one"
         raise SubjectError(dialect, subject, raw.index(delimiter), rule)
     return raw + delimiter, raw
-
-
-def _callers_level() -> int:
-    """Count the frames up to the code that called oz, so that a warning names its line."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("oz."):
-        level, frame = level + 1, frame.f_back
-    return level

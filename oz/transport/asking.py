@@ -18,7 +18,7 @@ from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription
 from oz.protocol.unpacking import Unpacking
 from oz.transport.multicast_listening import Listening
-from oz.transport.socket import BaseSocket
+from oz.transport.socket import BaseSocket, some
 
 GOODBYE_SECONDS = 0.5
 """How long closing waits at most for the goodbye to be sent."""
@@ -95,10 +95,20 @@ class Asking(BaseSocket):
     def _not_ready(self, timeout: float | None) -> Timeout:
         assert self._streams is not None
         state = self._streams.unready()
-        return Timeout(
-            f"not ready within {timeout or 0:g} s: {state['publishers']} publishers were heard over "
-            f"{self._connections} connections, {state['unanswered']} declarations are unanswered"
-        )
+        if not state["publishers"]:
+            missing = (
+                f"no oz publisher answered at {', '.join(some(self._endpoints))}. Is one running there? "
+                "A plain PUB never answers: use filtering='prefix' for one"
+                if self._endpoints
+                else "this subscriber is neither connected nor bound; connect it first"
+            )
+        else:
+            missing = (
+                f"{state['publishers']} publishers were heard over {self._connections} connections, "
+                f"{state['unanswered']} declarations are unanswered; a plain PUB never answers, nor does an "
+                "endpoint where nobody is"
+            )
+        return Timeout(f"not ready within {timeout or 0:g} s: {missing}")
 
     # draining --------------------------------------------------------------------------------------------
 

@@ -25,6 +25,14 @@ _NEEDED = {
 }
 
 
+class MissingTransport(TransportUnavailable, zmq.ZMQError):
+    """This libzmq was built without a transport; `errno` is EPROTONOSUPPORT, as in pyzmq."""
+
+    def __init__(self, text: str) -> None:
+        """Say which, and what adds it."""
+        zmq.ZMQError.__init__(self, zmq.EPROTONOSUPPORT, text)
+
+
 def has(feature: str) -> bool:
     """Tell whether this libzmq has a feature: `pgm`, `curve`, `ipc`, `draft`, or as `zmq.has` names others.
 
@@ -95,7 +103,7 @@ def check_transport(scheme: str, endpoint: str) -> None:
     if needed is None or has(needed):
         return
     hint = _pgm_hint() if needed == "pgm" else "use a libzmq that was built with it"
-    raise TransportUnavailable(f"this libzmq has no {scheme} transport for {endpoint!r}; {hint}")
+    raise MissingTransport(f"this libzmq has no {scheme} transport for {endpoint!r}; {hint}")
 
 
 def _pgm_hint() -> str:

@@ -6,6 +6,9 @@ import ipaddress
 from collections.abc import Iterable
 from typing import cast
 
+import zmq
+
+from oz.errors import OzError
 from oz.transport.capabilities import check_transport
 
 Endpoints = str | bytes | Iterable[str | bytes]
@@ -14,17 +17,56 @@ Endpoints = str | bytes | Iterable[str | bytes]
 MAX_PORT = 65_535
 
 
+_ADDRESSED = ("tcp", "ws", "wss")
+"""Transports whose endpoints have a host and a port."""
+
+
+class EndpointError(OzError, ValueError, zmq.ZMQError):
+    """A text that is no endpoint, or one that this socket cannot have; `errno` is EINVAL, as in pyzmq."""
+
+    def __init__(self, text: str) -> None:
+        """Say what is wrong with it."""
+        zmq.ZMQError.__init__(self, zmq.EINVAL, text)
+
+
+def as_text(endpoint: str | bytes) -> str:
+    """Give an endpoint as text; what is neither text nor bytes stays, to be refused by `check`.
+
+    Raises:
+        EndpointError: the bytes are no text.
+    """
+    if not isinstance(endpoint, bytes):
+        return endpoint
+    try:
+        # As ZeroMQ tells them, a zero byte may stand at the end.
+        return endpoint.rstrip(b"\0").decode()
+    except UnicodeDecodeError:
+        raise EndpointError(f"{endpoint!r} is no endpoint; one looks like tcp://127.0.0.1:5555") from None
+
+
+def needs_ipv6(endpoint: str) -> bool:
+    """Tell whether an endpoint names an IPv6 address, for which a socket needs `zmq.IPV6`.
+
+    A name of a host does not count: ZeroMQ would look for its IPv6 address only.
+    """
+    scheme, _, address = endpoint.partition("://")
+    # A source address may stand before the one that is connected to: tcp://source;destination.
+    return scheme in _ADDRESSED and any(
+        ":" in part.partition("/")[0].rpartition(":")[0] for part in address.split(";")
+    )
+
+
 def as_list(endpoints: object) -> list[str]:
-    """Give one endpoint, several or none as a list."""
+    """Give one endpoint, several or none as a list of texts."""
     if endpoints is None:
         return []
     if isinstance(endpoints, str) or not isinstance(endpoints, (list, tuple, set, frozenset)):
         # What is no endpoint is refused by `check`, with a sentence.
-        return [cast("str", endpoints)]
-    return list(endpoints)
+        return [as_text(cast("str", endpoints))]
+    return [as_text(one) for one in endpoints]
 
 
-def check(endpoint: str, *, own_context: bool) -> None:
+def check(endpoint: str | bytes, *, own_context: bool) -> None:
     """Refuse an endpoint that cannot work here, and say why.
 
     Args:
@@ -33,20 +75,21 @@ def check(endpoint: str, *, own_context: bool) -> None:
 
     Raises:
         TransportUnavailable: libzmq was built without the transport.
-        ValueError: the text is no endpoint, or inproc without a shared context.
-        TypeError: not a string.
+        EndpointError: the text is no endpoint, or inproc without a shared context.
+        TypeError: neither text nor bytes.
     """
+    endpoint = as_text(endpoint)
     if not isinstance(endpoint, str):
-        raise TypeError(f"an endpoint is a str, not {type(endpoint).__name__}: {endpoint!r}")
+        raise TypeError(f"an endpoint is a str or bytes, not {type(endpoint).__name__}: {endpoint!r}")
     scheme, separator, address = endpoint.partition("://")
     if not separator or not address:
-        raise ValueError(f"{endpoint!r} is no endpoint; one looks like tcp://127.0.0.1:5555")
+        raise EndpointError(f"{endpoint!r} is no endpoint; one looks like tcp://127.0.0.1:5555")
     port = address.rpartition(":")[2]
     if scheme == "tcp" and port.isdecimal() and int(port) > MAX_PORT:
-        raise ValueError(f"{endpoint!r} names port {port}; the highest is {MAX_PORT}")
+        raise EndpointError(f"{endpoint!r} names port {port}; the highest is {MAX_PORT}")
     check_transport(scheme, endpoint)
     if scheme == "inproc" and own_context:
-        raise ValueError(f"{endpoint!r} joins sockets of one context; give both sockets context=…")
+        raise EndpointError(f"{endpoint!r} joins sockets of one context; give both sockets context=…")
 
 
 def is_local(endpoint: str) -> bool:
@@ -54,7 +97,7 @@ def is_local(endpoint: str) -> bool:
     scheme, _, address = endpoint.partition("://")
     if scheme in ("inproc", "ipc"):
         return True
-    if scheme not in ("tcp", "ws", "wss"):
+    if scheme not in _ADDRESSED:
         return False
     # A source address may stand before the one that is connected to: tcp://source;destination.
     host = address.rpartition(";")[2].partition("/")[0].rpartition(":")[0].strip("[]")

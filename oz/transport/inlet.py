@@ -12,6 +12,7 @@ from typing import Any
 
 import zmq
 
+from oz.errors import SubjectWarning
 from oz.message import Arrived, Message, MessageBatch, PlainBatch
 from oz.protocol.intake import Intake
 from oz.protocol.unpacking import Unpacking
@@ -129,7 +130,8 @@ class Inlet:
                 self._fill(socket, taken, limit, until)
             except zmq.Again:
                 pass
-            except zmq.ZMQError:
+            except (zmq.ZMQError, SubjectWarning):
+                # The warning is of a message that was refused; those before it are not to be lost.
                 if not taken:
                     raise
             except BaseException:

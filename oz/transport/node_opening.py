@@ -94,7 +94,7 @@ class NodeOpening(Told):
                 With neither, the nodes of this host find each other in a directory.
             advertise: the address of this host that others are told, if it is not the one that it sees.
             dialect: that of patterns and subjects.
-            codec: `"msgpack"`, or an object with `encode` and `decode`.
+            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`.
             echo: whether its own subscriptions get what it publishes itself.
             directory: where nodes of one host find each other; only its owner may enter it.
             join_timeout: seconds to wait for a name server; 0 does not wait, and goes on trying.

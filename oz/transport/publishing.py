@@ -89,7 +89,8 @@ class PublisherBase(RawSends, Leaving):
             connect: an endpoint to connect to, or a list of them.
             dialect: the dialect that subjects must be valid in; one of `oz.DIALECTS`.
             context: the ZeroMQ context to share; without it the publisher has one of its own.
-            codec: `"msgpack"`, or an object with `encode` and `decode`; without it payloads are bytes.
+            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`; without it payloads are
+                bytes.
             delimiter: for messages of one frame: what stands between subject and payload, such as
                 `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
             on_full: what to do when a subscriber is at its high-water mark: `"drop"` the message for
@@ -184,7 +185,7 @@ class PublisherBase(RawSends, Leaving):
         if self._on_full != "drop":
             self.set(zmq.XPUB_NODROP, 1)
 
-    def connect(self, addr: str) -> Any:
+    def connect(self, addr: str | bytes) -> Any:
         """Connect to an endpoint, such as a proxy's; see `BaseSocket.connect`."""
         # Without it the pipe to a peer that is gone stays, and with it interests that nobody has.
         self.set(zmq.IMMEDIATE, 1)

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ import zmq
 from oz.errors import ClosedError
 from oz.subjects import dialects
 from oz.transport import endpoints
+from oz.transport.dropin import refuse_green
 from oz.transport.guard import Guard, refuse
 from oz.transport.multicast_endpoint import is_multicast
 from oz.transport.multicast_group import Group
@@ -29,6 +30,9 @@ _PATIENCE = 3.0
 """Seconds that libzmq's threads have at least to end, on a machine with much else to do."""
 _LONGEST_JOIN = 1e6
 _SLICE = 0.1
+
+_SHOWN = 5
+"""Endpoints and patterns that a `repr` shows at most."""
 
 CLOSE_TIMEOUT = 5.0
 """Seconds that `close` waits at most for what was published to be sent."""
@@ -79,6 +83,7 @@ class BaseSocket(zmq.Socket[Any]):
     def _create(self, context: zmq.Context[Any] | None, kind: Any, dialect: str, holder: Guard) -> None:
         """Make the socket itself. `kind` is what pyzmq asks for, or anything else."""
         dialects.find(dialect)
+        refuse_green(context)
         if isinstance(kind, int) and kind not in self._accepted_kinds:
             names = " or ".join(zmq.SocketType(one).name for one in self._accepted_kinds)
             raise ValueError(f"{self._public_name} is a {names} socket, not {zmq.SocketType(kind).name}")
@@ -120,29 +125,26 @@ class BaseSocket(zmq.Socket[Any]):
             self.connect(endpoint)
 
     @property
-    def endpoint(self) -> str:
+    def endpoint(self) -> str | None:
         """The address last bound, or else connected to; with the port that a `*` became.
 
-        Raises:
-            ValueError: there is none yet.
+        None when there is none: it is neither bound nor connected yet, or closed.
         """
-        if not self._endpoints:
-            raise ValueError("this socket is neither bound nor connected yet")
-        return self._endpoints[-1]
+        return self._endpoints[-1] if self._endpoints and not self.closed else None
 
-    def bind(self, addr: str) -> Any:
+    def bind(self, addr: str | bytes) -> Any:
         """Bind to an endpoint, as `zmq.Socket.bind` does.
 
         Args:
-            addr: such as `tcp://127.0.0.1:*`, where the system chooses the port.
+            addr: such as `tcp://127.0.0.1:*`, where the system chooses the port, or `tcp://[::1]:*`.
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            ValueError: see `connect`.
+            EndpointError: see `connect`.
             zmq.ZMQError: the address is in use, or not one of this host.
         """
-        addr = self._admit_endpoint(addr)
-        with self._guard, self._no_linger_of_listeners():
+        addr = self._admit_endpoint(endpoints.as_text(addr))
+        with self._guard, self._no_linger_of_listeners(), self._family_of(addr):
             manager = super().bind(addr)
             last = backend_get(self, zmq.LAST_ENDPOINT)
         self._endpoints.append(last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr)
@@ -165,19 +167,36 @@ class BaseSocket(zmq.Socket[Any]):
         finally:
             backend_set(self, zmq.LINGER, linger)
 
-    def connect(self, addr: str) -> Any:
+    @contextmanager
+    def _family_of(self, addr: str) -> Iterator[None]:
+        """Have what is bound or connected meanwhile take an IPv6 address, if the endpoint names one.
+
+        Listeners and connections copy the option when they are made. Set for good, it would change what a
+        `*` and the names of hosts mean from then on.
+        """
+        if not endpoints.needs_ipv6(addr) or backend_get(self, zmq.IPV6):
+            yield
+            return
+        backend_set(self, zmq.IPV6, 1)
+        try:
+            yield
+        finally:
+            backend_set(self, zmq.IPV6, 0)
+
+    def connect(self, addr: str | bytes) -> Any:
         """Connect to an endpoint, as `zmq.Socket.connect` does; the peer may come later.
 
         Args:
-            addr: such as `tcp://127.0.0.1:5555`.
+            addr: such as `tcp://127.0.0.1:5555` or `tcp://[::1]:5555`. For a host name that has only an
+                IPv6 address set the option `zmq.IPV6` before.
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            ValueError: it is no endpoint; or a multicast one, and cannot be used here.
+            EndpointError: it is no endpoint; or a multicast one, and cannot be used here.
             zmq.ZMQError: the endpoint is not well formed.
         """
-        addr = self._admit_endpoint(addr)
-        with self._guard:
+        addr = self._admit_endpoint(endpoints.as_text(addr))
+        with self._guard, self._family_of(addr):
             manager = super().connect(addr)
         if addr not in self._endpoints:
             # ZeroMQ too makes one connection of the same endpoint given twice.
@@ -191,19 +210,37 @@ class BaseSocket(zmq.Socket[Any]):
         endpoints.check(addr, own_context=self._own_context)
         if self._group is None:
             if is_multicast(addr):
-                raise ValueError(f"{addr!r} is for a socket that was made with multicast=oz.Multicast(…)")
+                raise endpoints.EndpointError(
+                    f"{addr!r} is for a socket that was made with multicast=oz.Multicast(…)"
+                )
             return addr
         if not is_multicast(addr):
-            raise ValueError(f"{addr!r} is none of multicast, and this socket was made with multicast=…")
+            raise endpoints.EndpointError(
+                f"{addr!r} is none of multicast, and this socket was made with multicast=…"
+            )
         return self._group.admit(self, addr)
 
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        super().unbind(addr if self._group is None else self._group.forget(addr))
+        addr = endpoints.as_text(addr)
+        addr = addr if self._group is None else self._group.forget(addr)
+        super().unbind(addr)
+        self._forget_endpoint(addr)
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
-        super().disconnect(addr if self._group is None else self._group.forget(addr))
+        addr = endpoints.as_text(addr)
+        addr = addr if self._group is None else self._group.forget(addr)
+        super().disconnect(addr)
+        if self._forget_endpoint(addr):
+            self._connections -= 1
+
+    def _forget_endpoint(self, addr: str) -> bool:
+        """Let `endpoint` not tell what does not hold any more; tell whether it did."""
+        is_known = addr in self._endpoints
+        if is_known:
+            self._endpoints.remove(addr)
+        return is_known
 
     def set(self, option: int, optval: Any) -> None:
         """Set a socket option, as `zmq.Socket.set` does.
@@ -240,6 +277,15 @@ class BaseSocket(zmq.Socket[Any]):
         if self._guard.is_foreign:
             refuse()
 
+    def __repr__(self) -> str:
+        """Show where it is bound or connected to, what it is made for, and whether it is closed."""
+        return describe(self, self.described() if "_endpoints" in self.__dict__ else [])
+
+    def described(self) -> list[str]:
+        """Say for `repr` where it is bound or connected to, and what it is made for."""
+        kind = zmq.SocketType(self._accepted_kinds[0]).name
+        return [f"zmq.{kind}", *some(self._endpoints)]
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError(f"this {self._public_name} is closed")
@@ -268,6 +314,21 @@ class BaseSocket(zmq.Socket[Any]):
         self, timeout: float, closed_at: float | None = None, given_up: threading.Event | None = None
     ) -> None:
         end_context(self.context, timeout, closed_at, given_up)
+
+
+def describe(socket: zmq.Socket[Any], parts: Iterable[str]) -> str:
+    """Write the `repr` of a socket, by the name that it has in public."""
+    module, name = type(socket).__module__, type(socket).__qualname__
+    if module.startswith("oz."):
+        module = "oz.asyncio" if module.startswith("oz.asyncio") else "oz"
+    state = " closed" if socket.closed else ""
+    return f"<{' '.join((f'{module}.{name}', *parts))} at {id(socket):#x}{state}>"
+
+
+def some(texts: Sequence[str]) -> list[str]:
+    """Give the first of many, and how many more there are."""
+    more = len(texts) - _SHOWN
+    return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
 def end_context(

@@ -24,13 +24,14 @@ from oz.protocol.subscriptions import Handler, Subscription
 from oz.protocol.unpacking import OnGap, Unpacking
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns, compile
 from oz.transport.asking import Asking
+from oz.transport.dropin import Doubts, check_conflated, has_wildcard
 from oz.transport.endpoints import Endpoints
 from oz.transport.frames import frame_reader
 from oz.transport.guard import StrictGuard
 from oz.transport.inlet import Inlet, RoutedInlet
 from oz.transport.multicast_group import group_for
 from oz.transport.multicast_listening import Listening, OnAdvisory
-from oz.transport.socket import check_delimiter
+from oz.transport.socket import check_delimiter, some
 from oz.transport.terms import (
     Filtering,
     Keep,
@@ -70,6 +71,9 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     _inlet: Inlet
     _is_shared: bool
     _waiting: deque[Message]
+    _doubts: Doubts | None = None
+    _asked_sndhwm: int = 0
+    _conflates: bool = False
 
     _slice_ms: ClassVar[int | None] = None
     """RCVTIMEO of the socket itself where something may be due while a read waits; None: none ever waits."""
@@ -100,7 +104,8 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             bind: an endpoint to bind to, or a list of them.
             dialect: the dialect of patterns that are given as `str`; one of `oz.DIALECTS`.
             context: the ZeroMQ context to share; without it the subscriber has one of its own.
-            codec: `"msgpack"`, or an object with `encode` and `decode`; without it payloads are bytes.
+            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`; without it payloads are
+                bytes.
             delimiter: for messages of one frame: what stands between subject and payload, such as
                 `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
             high_water_mark: messages that may wait here for each publisher; 0 is no limit. Default
@@ -161,6 +166,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         else:
             self._intake = Intake(found) if ends is None else SplittingIntake(ends, found)
             self._inlet = Inlet(self._guard, frame_reader(self), self._intake)
+            self._doubts = Doubts(self._intake) if ends is None else None
             # Nothing is unpacked without batches.
             self._waiting = deque()
         self._ready = deque()
@@ -250,6 +256,10 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         patterns = self._compile(pattern, dialect or self.dialect)
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
+        if self._conflates:
+            self._check_conflated(patterns)
+        if isinstance(pattern, str) and dialect is None and self._doubts is not None:
+            self._doubts.add(patterns[0])
         # A message knows its subscriptions: one that is kept must not keep the socket.
         cancel, drain = weakref.WeakMethod(self._cancel), weakref.WeakMethod(self._drain_one)
         subscription = self._subscription_class(
@@ -261,6 +271,13 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         )
         self._begin(subscription, terms, last_value=last_value)
         return subscription
+
+    def _check_conflated(self, patterns: Iterable[Pattern]) -> None:
+        check_conflated(
+            patterns,
+            is_routed=self._streams is not None,
+            is_split=isinstance(self._intake, SplittingIntake),
+        )
 
     def _begin(self, subscription: Subscription, terms: Terms, *, last_value: bool) -> None:
         """Ask for what a subscription wants."""
@@ -347,8 +364,14 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             # there, also when set_hwm sets both marks.
             if option == zmq.RCVTIMEO:
                 self._set_rcvtimeo(optval)
-            else:
-                super().set(option, 0 if option == zmq.SNDHWM else optval)
+                return
+            if option == zmq.CONFLATE and optval:
+                self._check_conflated(one for each in self._standing() for one in each.patterns)
+            super().set(option, 0 if option == zmq.SNDHWM else optval)
+            if option == zmq.SNDHWM:
+                self._asked_sndhwm = optval
+            elif option == zmq.CONFLATE:
+                self._conflates = bool(optval)
 
     setsockopt = set
 
@@ -364,7 +387,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         if (
             option in (zmq.SUBSCRIBE, zmq.UNSUBSCRIBE)
             and isinstance(optval, str)
-            and self._has_wildcard(optval)
+            and has_wildcard(optval, self.dialect, warns=option == zmq.SUBSCRIBE)
         ):
             self.set(option, optval)
         else:
@@ -372,16 +395,25 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
 
     setsockopt_string = setsockopt_unicode = set_string
 
-    def _has_wildcard(self, text: str) -> bool:
-        try:
-            return not compile(text, self.dialect).is_literal
-        except PatternError:
-            return False
+    def _standing(self) -> list[Subscription]:
+        """Give the subscriptions that stand, the oldest first."""
+        if self._streams is None:
+            return list(self._intake.table)
+        streams = self._streams.by_key.values()
+        return [one for stream in streams if not stream.is_shared for one in stream.table]
+
+    def described(self) -> list[str]:
+        """Say for `repr` where it is bound or connected to, how it filters, and its patterns."""
+        patterns = [repr(one.text) for each in self._standing() for one in each.patterns]
+        kind = "multicast" if self._group is not None else "prefix" if self._streams is None else "publisher"
+        return [*super().described(), f"filtering={kind!r}", *some(patterns)]
 
     def get(self, option: int) -> Any:
         """Get a socket option; RCVMORE speaks of the frames that `recv` has left of a message."""
         if option == zmq.RCVMORE:
             return int(bool(self._rest))
+        if option == zmq.SNDHWM and not self.closed:
+            return self._asked_sndhwm
         if option == zmq.RCVTIMEO and self._keeps_rcvtimeo:
             return self._inlet.limit
         value: Any = super().get(option)

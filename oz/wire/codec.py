@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -47,7 +48,41 @@ class MsgpackCodec:
         return msgpack.unpackb(payload, raw=False, strict_map_key=False)
 
 
-_BY_NAME: dict[str, Callable[[], Codec]] = {"msgpack": MsgpackCodec}
+class JsonCodec:
+    """JSON as RFC 8259 has it, in UTF-8: no NaN, no infinity."""
+
+    def encode(self, value: Any) -> bytes:
+        """Write a value.
+
+        Raises:
+            TypeError: JSON has no form for it.
+            ValueError: a number is none of JSON, or a list or dict holds itself.
+        """
+        try:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        except UnicodeEncodeError:
+            # Half a surrogate pair has no UTF-8, but an escape.
+            return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
+        except TypeError as error:
+            raise TypeError(
+                f"a payload cannot be written as JSON: {error}; JSON has None, truth values, numbers, text, "
+                "lists and dicts. Turn it into these, or give another codec="
+            ) from None
+
+    def decode(self, payload: bytes) -> Any:
+        """Read a value.
+
+        Raises:
+            ValueError: the bytes are not one whole JSON value.
+        """
+        return json.loads(payload, parse_constant=_refuse_constant)
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+_BY_NAME: dict[str, Callable[[], Codec]] = {"msgpack": MsgpackCodec, "json": JsonCodec}
 
 
 def find_codec(codec: str | Codec | None) -> Codec | None:

@@ -151,7 +151,7 @@ BAD = [
     ("peers", "tcp://h:0"),
     ("peers", "ipc://*"),
     ("dialect", "perl"),
-    ("codec", "json"),
+    ("codec", "yaml"),
     ("codec", b"msgpack"),
     ("join_timeout", -1),
     ("join_timeout", float("nan")),

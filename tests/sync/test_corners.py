@@ -8,6 +8,7 @@ import itertools
 import multiprocessing
 import pickle
 import random
+import re
 import signal
 import threading
 import weakref
@@ -243,7 +244,7 @@ def test_a_kept_message_does_not_keep_its_subscriber():
 
 @pytest.mark.parametrize(
     ("endpoint", "error"),
-    [(5555, TypeError), (b"tcp://127.0.0.1:5555", TypeError), ("tcp://127.0.0.1:99999", ValueError)],
+    [(5555, TypeError), (b"tcp://127.0.0.1:99999", ValueError), ("tcp://127.0.0.1:99999", ValueError)],
 )
 def test_what_is_no_endpoint_gets_a_sentence(endpoint, error):
     with pytest.raises(error, match=r"endpoint|port 99999"):
@@ -320,3 +321,38 @@ def test_a_subscriber_that_a_signal_handler_closes_says_so_in_every_call(filteri
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_reprs_show_where_and_what():
+    with oz.Publisher(LOOPBACK) as pub, oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe(["a.*", "b"])
+        assert re.fullmatch(rf"<oz\.Publisher zmq\.PUB {pub.endpoint} at 0x[0-9a-f]+>", repr(pub))
+        shown = rf"<oz\.Subscriber zmq\.SUB {pub.endpoint} filtering='prefix' 'a\.\*' 'b' at 0x[0-9a-f]+>"
+        assert re.fullmatch(shown, repr(sub))
+    assert "closed" in repr(pub)
+    with oz.asyncio.Subscriber(filtering="publisher") as sub:
+        sub.subscribe([f"a.{number}" for number in range(9)])
+        sub.close(timeout=0)
+        assert re.search(r"<oz\.asyncio\.Subscriber.*'publisher' 'a.0' .*and 4 more at .* closed>", repr(sub))
+
+    class Mine(oz.Subscriber):
+        pass
+
+    with Mine() as sub:
+        assert f"<{__name__}.{Mine.__qualname__} zmq.SUB" in repr(sub)
+
+
+def test_the_high_water_mark_is_told_as_it_was_set():
+    with zmq.Context() as context, oz.Subscriber(context=context) as sub:
+        sub.hwm = 100
+        assert (sub.hwm, sub.rcvhwm) == (100, 100)
+
+
+def test_a_context_of_gevent_is_refused():
+    class Green(zmq.Context):
+        __module__ = "zmq.green.core"
+
+    with Green() as context:
+        for make in (oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber):
+            with pytest.raises(TypeError, match="greenlet"):
+                make(context=context)

@@ -32,7 +32,7 @@ def publish_all(pub, *subjects):
 
 def test_literals_are_exact(pair):
     two = pair("foo", "end")
-    publish_all(two.pub, "foobar", "foo.bar", "foo", "end")
+    publish_all(two.pub, "foo", "foobar", "foo.bar", "end")
     assert subjects_until(two.sub) == ["foo"]
     assert two.sub.stats.filtered == 2
 

@@ -1,8 +1,15 @@
+import inspect
+import pickle
+import socket
+from unittest import mock
+
 import pytest
 import zmq
 
 import oz
+import oz.asyncio
 from oz.transport import endpoints
+from waiting import DEADLINE, until
 
 
 @pytest.mark.parametrize(
@@ -74,10 +81,132 @@ def test_one_endpoint_or_several_or_none_may_be_given():
 
 def test_the_endpoint_has_the_port_that_the_system_chose():
     with oz.Publisher() as pub:
-        with pytest.raises(ValueError, match="neither bound nor connected"):
-            _ = pub.endpoint
+        assert pub.endpoint is None
         pub.bind("tcp://127.0.0.1:*")
         port = int(pub.endpoint.removeprefix("tcp://127.0.0.1:"))
         assert port > 0
         with oz.Subscriber(pub.endpoint) as sub:
             assert sub.endpoint == pub.endpoint
+
+
+def test_a_closed_socket_has_no_endpoint():
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        pass
+    assert pub.endpoint is None
+
+
+# pyzmq's, of its own attributes.
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("make", [oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber])
+def test_sockets_can_be_looked_at(make):
+    with make() as socket:
+        inspect.getmembers(socket)
+        mock.Mock(spec=socket)
+        assert getattr(socket, "endpoint", "none") is None
+        socket.close()
+    # Options of a closed socket raise, as in pyzmq.
+    assert socket.endpoint is None
+    assert "closed" in repr(socket)
+
+
+def test_endpoints_may_be_bytes_as_zeromq_tells_them():
+    with oz.Publisher(b"tcp://127.0.0.1:*") as pub, oz.Subscriber() as sub:
+        sub.connect(pub.last_endpoint)
+        assert sub.endpoint == pub.endpoint
+        sub.disconnect(pub.last_endpoint)
+        assert sub.endpoint is None
+        sub.connect(pub.last_endpoint + b"\0")
+        sub.subscribe("a")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        with oz.Subscriber([pub.last_endpoint, pub.endpoint]) as other:
+            assert other._connections == 1
+        pub.unbind(pub.last_endpoint)
+        assert pub.endpoint is None
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "tcp://",
+        "nonsense",
+        "",
+        "tcp://127.0.0.1:65536",
+        b"\xff",
+        b"nonsense",
+        "inproc://x",
+        "epgm://lo;239.1.2.3:1",
+    ],
+)
+@pytest.mark.parametrize("how", ["bind", "connect"])
+def test_what_is_no_endpoint_is_refused_as_pyzmq_does_and_as_a_value(endpoint, how):
+    with oz.Subscriber() as sub:
+        with pytest.raises(zmq.ZMQError) as caught:
+            getattr(sub, how)(endpoint)
+        error = caught.value
+        assert isinstance(error, oz.OzError)
+        if isinstance(error, oz.TransportUnavailable):
+            assert error.errno == zmq.EPROTONOSUPPORT
+        else:
+            assert isinstance(error, oz.EndpointError)
+            assert isinstance(error, ValueError)
+            assert error.errno == zmq.EINVAL
+        copy = pickle.loads(pickle.dumps(error))
+        assert (str(copy), copy.errno) == (str(error), error.errno)
+        assert endpoint in (b"nonsense", b"\xff") or repr(endpoint) in str(error)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "needs"),
+    [
+        ("tcp://[::1]:*", True),
+        ("tcp://[::]:5555", True),
+        ("tcp://[fe80::1%eth0]:5555", True),
+        ("tcp://::1:5555", True),
+        ("tcp://[::1]:0;[::1]:5555", True),
+        ("tcp://127.0.0.1:5555", False),
+        ("tcp://*:*", False),
+        ("tcp://localhost:5555", False),
+        ("tcp://127.0.0.1:0;127.0.0.1:5555", False),
+        ("ipc:///tmp/a:b:c", False),
+        ("inproc://a:b:c", False),
+    ],
+)
+def test_ipv6_is_needed_for_its_addresses_only(endpoint, needs):
+    assert endpoints.needs_ipv6(endpoint) is needs
+
+
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this host has no ::1")
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize("is_subscriber_bound", [False, True])
+def test_sockets_meet_over_ipv6(filtering, is_subscriber_bound):
+    with oz.Publisher() as pub, oz.Subscriber(filtering=filtering) as sub:
+        first, second = (sub, pub) if is_subscriber_bound else (pub, sub)
+        first.bind("tcp://[::1]:*")
+        assert first.endpoint.startswith("tcp://[::1]:")
+        second.connect(first.endpoint)
+        sub.subscribe("a.*")
+        # A subscriber that is bound speaks only while it is looked at.
+        until(lambda: sub.poll(1) is not None and pub.interest("a.b"))
+        pub.publish("a.b", b"1")
+        assert sub.receive(timeout=DEADLINE).payload == b"1"
+        # What a `*` is, and the names of hosts, stay what they were.
+        pub.bind("tcp://*:*")
+        assert (pub.ipv6, sub.ipv6) == (0, 0)
+        assert pub.endpoint.startswith("tcp://0.0.0.0:")
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this host has no ::1")
+def test_the_option_ipv6_stays_with_who_sets_it():
+    with oz.Publisher() as pub:
+        pub.ipv6 = True
+        pub.bind("tcp://[::1]:*")
+        assert pub.ipv6 == 1

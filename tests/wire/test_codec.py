@@ -1,4 +1,5 @@
 import datetime
+import json
 from contextlib import suppress
 
 import msgpack
@@ -6,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.wire.codec import MsgpackCodec, find_codec
+from oz.wire.codec import JsonCodec, MsgpackCodec, find_codec
 
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
 values = st.recursive(
@@ -56,7 +57,44 @@ def test_a_codec_is_found_by_name_or_taken_as_it_is():
 
 
 def test_what_is_no_codec_is_refused_with_the_names_there_are():
-    with pytest.raises(ValueError, match="msgpack"):
-        find_codec("json")
+    with pytest.raises(ValueError, match="msgpack, json"):
+        find_codec("yaml")
     with pytest.raises(TypeError, match="encode and decode"):
         find_codec(object())
+
+
+texts = st.text(st.characters(codec=None, exclude_categories=()))
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(json_values)
+def test_a_value_comes_back_from_json_as_it_was(value):
+    codec = JsonCodec()
+    assert codec.decode(codec.encode(value)) == value
+    assert json.loads(codec.encode(value)) == value
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_json_or_raise_an_exception(payload):
+    with suppress(ValueError):
+        JsonCodec().decode(payload)
+
+
+def test_what_json_has_no_form_for_is_refused():
+    for value in (object(), b"bytes", {1, 2}):
+        with pytest.raises(TypeError, match="JSON has None"):
+            JsonCodec().encode(value)
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="JSON"):
+            JsonCodec().encode(value)
+    for payload in (b"", b"NaN", b"-Infinity", b"{", b"1 2", b"\xff"):
+        with pytest.raises(ValueError):  # noqa: PT011 - of many kinds
+            JsonCodec().decode(payload)
+
+
+def test_json_is_utf8_and_short():
+    assert find_codec("json").encode({"a": ["ü", 1]}) == '{"a":["ü",1]}'.encode()
