@@ -1,0 +1,346 @@
+"""Receivers of every kind, each at work in a thread or in a task of a loop, and who publishes to them."""
+
+import asyncio
+import importlib
+import shutil
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, suppress
+from itertools import count
+
+import pytest
+from ways import OVER
+
+import oz
+import oz.asyncio
+from joined import PLAIN
+from ports import lasting_endpoint, lasting_udp_port
+from waiting import DEADLINE, Thread, until
+
+LONG = 30.0
+"""Seconds of patience of those who are not to run out of it."""
+SUBJECT = "m.x"
+HELLO = b"hello"
+MULTICAST = oz.Multicast(rate_kbps=100_000, recovery=10.0, stale_after=30)
+OPTIONS = {
+    "prefix": {},
+    "publisher": {"filtering": "publisher"},
+    "shared": {"filtering": "publisher", "shared": True},
+    "multicast": {"multicast": MULTICAST},
+}
+NODES = ("node", "asyncio node")
+
+
+def is_node(one):
+    return isinstance(one, (oz.Node, oz.asyncio.Node))
+
+
+class Receiver:
+    """What both kinds have: what they got, how they ended, and what is done at the first message."""
+
+    def __init__(self, way, patience):
+        self.way = way
+        self.patience = patience
+        self.got = []
+        self.heard = threading.Event()
+        self.end = None
+        self.at_first = None
+        self.is_stopping = False
+
+    def take(self, payload):
+        self.heard.set()
+        if self.is_stopping:
+            self.sub.close()
+            return
+        if payload == HELLO:
+            return
+        self.got.append(int(payload))
+        if self.at_first is not None and len(self.got) == 1:
+            self.at_first()
+
+    def handle(self, message):
+        self.take(message.payload)
+
+    def subscribed(self, sub):
+        """Subscribe; give what is received from."""
+        handler = {"handler": self.handle} if self.way.handles else {}
+        self.subscription = sub.subscribe("m.*", **handler)
+        return self.subscription if is_node(sub) else sub
+
+    @property
+    def drained(self):
+        """What is drained: of a node one subscription, of a socket all."""
+        return self.subscription if is_node(self.sub) else self.sub
+
+
+class Blocking(Receiver):
+    """One in a thread."""
+
+    def __init__(self, sub, way, patience):
+        super().__init__(way, patience)
+        self.sub = sub
+        self._source = self.subscribed(sub)
+        self._others = []
+
+    def start(self):
+        self._thread = Thread(self._work)
+
+    def _work(self):
+        if is_node(self.sub) and self.way.handles:
+            return
+        try:
+            self.way.blocking(self._source, self.take, self.patience)
+            self.end = OVER
+        except Exception as error:
+            self.end = error
+        if not is_node(self.sub):
+            self.sub.close()
+
+    def drain_at_first(self):
+        """Drain after the first message; a socket in its own thread, since it has one owner."""
+        if is_node(self.sub):
+            self.at_first = lambda: self._others.append(Thread(self.drained.drain))
+        else:
+            self.at_first = self.drained.drain
+
+    def close_from_elsewhere(self):
+        """Close from the thread of the test; give the error that it got."""
+        try:
+            self.sub.close()
+        except oz.OzError as error:
+            return error
+        return None
+
+    def dispose(self):
+        if not is_node(self.sub):
+            # Only its own thread may close it, at the next message.
+            self.is_stopping = True
+            return
+        self.sub.close(timeout=1.0)
+        for thread in (self._thread, *self._others):
+            thread.outcome()
+
+    def is_gone(self):
+        return not self._thread.is_alive()
+
+
+class Awaited(Receiver):
+    """One in a task of a loop that runs in another thread."""
+
+    def __init__(self, loop, make, way, patience):
+        super().__init__(way, patience)
+        self._loop = loop
+        self._make = make
+        self._drained = None
+        self.task = None
+
+    def start(self):
+        self._loop.run(self._begin())
+
+    async def _begin(self):
+        if self.task is None:
+            self.sub = self._make()
+            if is_node(self.sub):
+                await self.sub.start()
+            self._source = self.subscribed(self.sub)
+        self.task = asyncio.create_task(self._work())
+
+    async def _work(self):
+        if is_node(self.sub) and self.way.handles:
+            return
+        try:
+            await self.way.awaited(self._source, self.take, self.patience)
+            self.end = OVER
+        except asyncio.CancelledError as error:
+            if asyncio.current_task().cancelling():
+                raise
+            # pyzmq cancels what polls a socket that is closed.
+            self.end = error
+        except Exception as error:
+            self.end = error
+
+    def cancel(self):
+        """Cancel the task, and begin again."""
+        self._loop.run(self._cancel())
+
+    async def _cancel(self):
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+        if self.end is None:
+            self.task = asyncio.create_task(self._work())
+
+    def drain_at_first(self):
+        """Have another task drain after the first message, or while it waits for more."""
+
+        def begin():
+            self._drained = asyncio.create_task(self._drain())
+
+        self.at_first = begin
+
+    async def _drain(self):
+        await self.drained.drain()
+
+    def close_from_elsewhere(self):
+        self._loop.run(self._close())
+
+    async def _close(self):
+        await self.sub.close()
+
+    def dispose(self):
+        self._loop.run(self._dispose())
+
+    def is_gone(self):
+        return True
+
+    async def _dispose(self):
+        if self._drained is not None:
+            await self._drained
+        self.task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self.task
+        await self.sub.close(timeout=1.0)
+
+
+class Loop:
+    """An event loop in a thread."""
+
+    def __init__(self, make):
+        self._loop = make()
+        self._thread = Thread(self._loop.run_forever)
+
+    def run(self, coroutine):
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(DEADLINE)
+
+    def close(self):
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.outcome()
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
+def loop_of(shell):
+    if shell != "uvloop":
+        return Loop(asyncio.new_event_loop)
+    pytest.importorskip("uvloop")
+    return Loop(importlib.import_module("uvloop").new_event_loop)
+
+
+class Scene(ExitStack):
+    """A publisher and a receiver for each way, of one kind of shell and filtering."""
+
+    def __init__(self, shell, filtering):
+        super().__init__()
+        self.shell, self.filtering = shell, filtering
+        self._numbers = count()
+        self.published = 0
+        self.receivers = []
+        if shell in NODES:
+            self.directory = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
+            self.callback(shutil.rmtree, self.directory, ignore_errors=True)
+        self._endpoint = (
+            f"epgm://lo;239.192.7.3:{lasting_udp_port()}" if filtering == "multicast" else lasting_endpoint()
+        )
+        self._loop = None
+        if shell not in ("sync", "node"):
+            self._loop = loop_of(shell)
+            self.callback(self._loop.close)
+        self.open_publisher()
+        self.callback(self.end)
+
+    def open_publisher(self):
+        if self.shell in NODES:
+            self.publisher = oz.Node("source", directory=self.directory, codec=PLAIN)
+        else:
+            options = {"multicast": MULTICAST} if self.filtering == "multicast" else {}
+            self.publisher = oz.Publisher(self._endpoint, **options)
+
+    def restart_publisher(self):
+        self.publisher.close(timeout=DEADLINE)
+        self.open_publisher()
+        self.meet()
+
+    def make(self):
+        """Make the socket or node of a receiver."""
+        place = oz if self._loop is None else oz.asyncio
+        if self.shell in NODES:
+            return place.Node(f"n{next(self._numbers)}", directory=self.directory, codec=PLAIN)
+        return place.Subscriber(self._endpoint, **OPTIONS[self.filtering])
+
+    def receive(self, ways, patience=LONG):
+        """Have a receiver of each way at work, and wait until what is published arrives at all."""
+        for way in ways:
+            if self._loop is None:
+                receiver = Blocking(self.make(), way, patience)
+            else:
+                receiver = Awaited(self._loop, self.make, way, patience)
+            self.receivers.append(receiver)
+            receiver.start()
+        self.meet()
+
+    def meet(self):
+        """Publish greetings until each has heard one: from then on all arrives."""
+        for receiver in self.receivers:
+            receiver.heard.clear()
+
+        def have_heard():
+            self.publisher.publish(SUBJECT, HELLO)
+            self.publisher.flush()
+            time.sleep(0.005)
+            return all(one.heard.is_set() or one.end is not None for one in self.receivers)
+
+        until(have_heard)
+
+    def sleep(self, seconds):
+        time.sleep(seconds)
+
+    def publish(self, number, pause=0.0):
+        for _ in range(number):
+            self.publisher.publish(SUBJECT, b"%d" % self.published)
+            self.published += 1
+            if pause:
+                self.publisher.flush()
+                time.sleep(pause)
+        self.publisher.flush()
+
+    def publish_at_once(self, number):
+        """Publish so that whoever filters at the publisher gets all of it in one piece."""
+        pairs = [(SUBJECT, b"%d" % (self.published + place)) for place in range(number)]
+        self.published += number
+        if is_node(self.publisher):
+            for subject, payload in pairs:
+                self.publisher.publish(subject, payload)
+        else:
+            self.publisher.publish_many(pairs)
+        self.publisher.flush()
+
+    def end(self):
+        try:
+            for receiver in self.receivers:
+                receiver.dispose()
+
+            def are_gone():
+                self.publisher.publish(SUBJECT, HELLO)
+                self.publisher.flush()
+                return all(receiver.is_gone() for receiver in self.receivers)
+
+            until(are_gone)
+        finally:
+            self.publisher.close(timeout=1.0)
+
+    def outcomes(self, is_right):
+        """Wait until each receiver is right, or has ended, or time is over; tell of the wrong ones."""
+        with suppress(AssertionError):
+            until(lambda: all(is_right(one) or one.end is not None for one in self.receivers), DEADLINE / 2)
+        return {
+            one.way.name: f"{len(one.got)} of {self.published} came, {disorder(one.got)}, end: {one.end!r}"
+            for one in self.receivers
+            if not is_right(one)
+        }
+
+
+def disorder(got):
+    wrong = [place for place, number in enumerate(got) if number != place]
+    return f"wrong from {wrong[0]}: {got[wrong[0] - 1 : wrong[0] + 3]}" if wrong else "in order"

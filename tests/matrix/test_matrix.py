@@ -1,0 +1,181 @@
+"""Every kind of receiver × every filtering × every way to receive × what befalls it.
+
+The ways of one kind, filtering and scene are at work side by side, so that a silence of three seconds passes
+once for all of them. What a combination cannot do says so, with the error that stands in the tables.
+"""
+
+import pytest
+import zmq
+from receivers import MULTICAST, NODES, OPTIONS, Scene
+from ways import OVER, WAYS
+
+import oz
+import oz.asyncio
+
+NO_OPTIONS_OF_NODES = [("filtering", "prefix"), ("shared", True), ("multicast", MULTICAST)]
+SHELLS = ("sync", "asyncio", "uvloop", *NODES)
+ANSWERING = ("publisher", "shared", "own")
+SILENCE = 3.0
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def places():
+    """Every shell with every filtering that it has: a node has its own."""
+    for shell in SHELLS:
+        for filtering in ("own",) if shell in NODES else OPTIONS:
+            needs_pgm = filtering == "multicast" and not zmq.has("pgm")
+            marks = [pytest.mark.skip(reason="this libzmq has no PGM")] if needs_pgm else []
+            yield pytest.param(shell, filtering, id=f"{shell}-{filtering}", marks=marks)
+
+
+in_every_place = pytest.mark.parametrize(("shell", "filtering"), list(places()))
+
+
+def ways_of(shell, *, patient=False):
+    is_blocking = shell in ("sync", "node")
+    return [
+        way
+        for way in WAYS
+        if shell not in way.refused
+        and (way.patient or not patient)
+        and (way.blocking if is_blocking else way.awaited) is not None
+    ]
+
+
+def in_order(one):
+    return one.got == list(range(len(one.got)))
+
+
+def is_called(shell, one):
+    """Tell whether it only has a handler, which ends without a word."""
+    return shell in NODES and one.way.handles
+
+
+def has_all(scene):
+    return lambda one: len(one.got) == scene.published and in_order(one)
+
+
+def ended_as(way, end):
+    return end == OVER if way.end == OVER else isinstance(end, way.end)
+
+
+@in_every_place
+def test_every_way_gets_what_comes_after_a_silence(shell, filtering):
+    with Scene(shell, filtering) as scene:
+        scene.receive(ways_of(shell))
+        scene.sleep(SILENCE)
+        scene.publish(3)
+        assert scene.outcomes(has_all(scene)) == {}
+
+
+@in_every_place
+def test_every_way_gets_what_comes_one_by_one(shell, filtering):
+    with Scene(shell, filtering) as scene:
+        scene.receive(ways_of(shell))
+        scene.publish(40, pause=0.005)
+        assert scene.outcomes(has_all(scene)) == {}
+
+
+@in_every_place
+def test_every_way_gets_a_burst(shell, filtering):
+    with Scene(shell, filtering) as scene:
+        scene.receive(ways_of(shell))
+        scene.publish(2_000)
+        scene.publish(1)
+        assert scene.outcomes(has_all(scene)) == {}
+
+
+@in_every_place
+def test_every_way_loses_nothing_when_its_wait_ends_early(shell, filtering):
+    """Cancelled where there are tasks; where there are threads its time runs out again and again."""
+    is_blocking = shell in ("sync", "node")
+    with Scene(shell, filtering) as scene:
+        scene.receive(ways_of(shell, patient=is_blocking), **({"patience": 0.001} if is_blocking else {}))
+        for _ in range(15):
+            scene.publish(4, pause=0.002)
+            if not is_blocking:
+                for receiver in scene.receivers:
+                    receiver.cancel()
+        assert scene.outcomes(has_all(scene)) == {}
+
+
+@in_every_place
+def test_every_way_goes_on_when_the_publisher_comes_again(shell, filtering):
+    with Scene(shell, filtering) as scene:
+        scene.receive(ways_of(shell))
+        scene.publish(10)
+        assert scene.outcomes(has_all(scene)) == {}
+        scene.restart_publisher()
+        scene.publish(10)
+        assert scene.outcomes(has_all(scene)) == {}
+
+
+@in_every_place
+def test_every_way_ends_when_somebody_else_closes(shell, filtering):
+    """Where there are threads a socket has one owner: who closes it from another is told, and it goes on."""
+    with Scene(shell, filtering) as scene:
+        scene.receive(ways_of(shell))
+        refused = {one: one.close_from_elsewhere() for one in scene.receivers}
+
+        def is_right(one):
+            if isinstance(refused[one], oz.OwnershipError):
+                return shell == "sync" and has_all(scene)(one)
+            return ended_as(one.way, one.end) or is_called(shell, one)
+
+        scene.publish(3)
+        assert scene.outcomes(is_right) == {}
+
+
+@in_every_place
+def test_every_way_gets_the_rest_and_ends_when_drained(shell, filtering):
+    with Scene(shell, filtering) as scene:
+        scene.receive(ways_of(shell))
+        for receiver in scene.receivers:
+            receiver.drain_at_first()
+        scene.publish_at_once(50)
+
+        def is_right(one):
+            # A publisher that does not filter does not answer either: what has come by then counts.
+            fewest = 50 if filtering in ANSWERING else 1
+            return (
+                fewest <= len(one.got)
+                and in_order(one)
+                and (ended_as(one.way, one.end) or is_called(shell, one))
+            )
+
+        assert scene.outcomes(is_right) == {}
+
+
+REFUSED = [
+    ("sync", {"shared": True}, ValueError),
+    ("asyncio", {"shared": True}, ValueError),
+    ("sync", {"multicast": MULTICAST, "filtering": "publisher"}, ValueError),
+    ("asyncio", {"multicast": MULTICAST, "filtering": "publisher"}, ValueError),
+    *((shell, {option: value}, TypeError) for shell in NODES for option, value in NO_OPTIONS_OF_NODES),
+]
+"""What no socket or node of that kind can be made with."""
+
+
+@pytest.mark.parametrize(("shell", "options", "error"), REFUSED)
+def test_what_cannot_be_combined_says_so(shell, options, error):
+    place = oz if shell in ("sync", "node") else oz.asyncio
+    with pytest.raises(error):
+        place.Node(**options) if shell in NODES else place.Subscriber("tcp://127.0.0.1:1", **options)
+
+
+@pytest.mark.parametrize("shell", NODES)
+def test_nodes_have_only_some_of_the_ways(shell):
+    with Scene(shell, "own") as scene:
+        scene.receive([way for way in WAYS if way.name == "receive"])
+        subscription = scene.receivers[0].subscription
+        for way in WAYS:
+            if error := way.refused.get(shell):
+                with pytest.raises(error):
+                    getattr(subscription, way.method)
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "multicast"])
+def test_readiness_needs_a_publisher_that_filters(filtering):
+    with oz.Subscriber(**OPTIONS[filtering]) as sub, pytest.raises(ValueError, match="filtering"):
+        sub.wait_ready(timeout=0)
