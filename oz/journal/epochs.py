@@ -139,6 +139,11 @@ def _saved(directory: Path, journal: str | None) -> History | None:
         return None
 
 
+def is_saved(directory: Path) -> bool:
+    """Whether there is a file of epochs that can be read."""
+    return _saved(directory, None) is not None
+
+
 def is_damaged(directory: Path) -> bool:
     """Whether there is a file of epochs, and it cannot be read."""
     return (directory / files.EPOCHS).exists() and _saved(directory, None) is None

@@ -227,7 +227,8 @@ def end_of(directory: Path) -> int:
     """
     noted = acknowledged(directory)
     if noted is not None:
-        return noted
+        # Segments begin where all before is acknowledged.
+        return max(noted, *(segment.base for segment in segments(directory)[-1:]), 0)
     must = must_reach(directory)
     while present := segments(directory):
         opened = open_segment(directory, present[-1])

@@ -93,6 +93,8 @@ def recover(directory: Path) -> Recovered:
     state.end_offset, state.tail = ending.end_offset, ending.tail
     with _unless_full(directory, "the manifest stays as it is"):
         state.manifest.save(directory)
+        if state.history != History() and not epochs.is_saved(directory):
+            state.history.save(directory, state.manifest.journal)
     for finding in state.findings:
         _log.warning("%s: %s", directory, finding)
     return state
