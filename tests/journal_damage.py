@@ -1,7 +1,7 @@
 """A small journal, what can befall it, and what was acknowledged in it.
 
-Twelve appends of ten records: three sealed segments of three appends, and a stream of three. The last two appends
-are those of a second writer, so that there is a copy of the directory as the first one left it.
+Twelve appends of ten records: three sealed segments of three appends, and a stream of three. The last two are
+those of a second writer, so that there is a copy of the directory as the first one left it.
 """
 
 import os
@@ -69,7 +69,7 @@ def make(where):
     return made
 
 
-# what can befall it ------------------------------------------------------------------------------------------
+# what can befall it ----------------------------------------------------------------------------------------
 
 
 def nothing(made):

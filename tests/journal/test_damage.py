@@ -1,4 +1,4 @@
-"""Whatever befalls a journal: an acknowledged record is read as it was or reported, and its offset is not given again."""
+"""Whatever befalls a journal: what was acknowledged is read or reported, and no offset is given twice."""
 
 import logging
 
@@ -10,12 +10,10 @@ from journal_damage import (
     ACKNOWLEDGED,
     CASES,
     END,
-    OLDER,
     OPTIONS,
     check_prefix,
     group,
     make,
-    nothing,
     read_all,
 )
 from oz.journal import Journal, Writer
@@ -64,9 +62,7 @@ def test_verify_says_what_is_lost_and_repair_mends_it(made, case):
     case.befalls(made)
     report = Journal(made.directory).verify()
     assert report.ok == (
-        case.reads
-        and not case.name.startswith(("mark_d", "mark_r", "manifest", "epochs_r", "torn"))
-        or case.name == "torn_beyond"
+        case.reads and not case.name.startswith(("mark_d", "mark_r", "manifest", "epochs_r"))
     )
     if case.lost:
         assert any((one.first_offset or 0) <= case.lost.start for one in report.findings)
@@ -123,13 +119,16 @@ def test_a_follower_goes_on_with_the_next_records_or_says_why_not(made, case):
     case.befalls(made)
     with Writer(made.directory, **OPTIONS) as writer:
         writer.append(group(0, 5, "second"))
+        has_failed = False
         try:
             rest = [
                 (record.offset, record.payload) for record in waiting.Thread(lambda: list(followed)).outcome()
             ]
-        except oz.JournalError as error:
-            assert case.is_restored or case.lost, error
-            return
+        except oz.JournalError:
+            has_failed = True
+    if has_failed:
+        assert case.is_restored or case.lost
+        return
     assert not case.is_restored
     expected = [(END + at, payload) for at, payload in enumerate(NEW)]
     assert rest == (expected if case.end == END else [(at, b"") for at in range(END, END + 5)])

@@ -1,6 +1,6 @@
 """Journals to which random things happen between random appends, against a list of what was acknowledged.
 
-The suite does it for some seeds. `OZ_DAMAGES=2000 pytest tests/journal/test_damage_random.py` does so for that many.
+The suite does it for some seeds; `OZ_DAMAGES=2000 pytest tests/journal/test_damage_random.py` for that many.
 """
 
 import logging
@@ -86,7 +86,7 @@ class Model:
         return what, path.name
 
     def check(self, first):
-        """What is there is what was acknowledged, or is said to be lost; and so for who has noted an offset."""
+        """What is there was acknowledged, or is said to be lost; so it is for who has noted an offset."""
         journal = Journal(self.directory)
         assert journal.first_offset <= first or self.retain
         found = list(journal.read(gaps=True))

@@ -1,0 +1,64 @@
+"""Record where files may not grow beyond 60 kB, then 260 kB, then as they like; all of it waits in memory.
+
+python limited_in_part.py DIRECTORY
+"""
+
+import logging
+import resource
+import sys
+import threading
+import time
+
+import oz
+from oz.services.recorder import Recorder
+
+COUNT = 20_000
+
+
+def until(condition):
+    ends = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < ends
+        time.sleep(0.005)
+
+
+def main(directory):
+    logging.disable()
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", on_full="block") as pub,
+        Recorder(directory, "a.>", connect=pub.endpoint, filtering="publisher", sync="never") as recorder,
+    ):
+        stats = recorder.stats
+        working = threading.Thread(target=recorder.run)
+        working.start()
+        pub.wait_for_subscribers(timeout=60)
+        for at in range(COUNT):
+            pub.publish("a.1", b"%012d" % at + bytes(100))
+        pub.flush()
+        until(lambda: stats.is_full and stats.recorded + recorder.waiting == COUNT)
+        settled = settle(recorder)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (260_000, hard))
+        until(lambda: stats.recorded > settled)
+        partly = settle(recorder)
+        waiting = recorder.waiting
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: stats.recorded == COUNT and not stats.is_full)
+        recorder.stop()
+        working.join()
+        assert not stats.lost
+        print(settled, partly, waiting, stats.recorded)
+
+
+def settle(recorder):
+    """Wait until no more finds room; how much is recorded."""
+    while True:
+        before = recorder.stats.recorded
+        time.sleep(0.6)  # it tries four times a second
+        if recorder.stats.recorded == before:
+            return before
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
