@@ -4,8 +4,10 @@ Twelve appends of ten records: three sealed segments of three appends, and a str
 those of a second writer, so that there is a copy of the directory as the first one left it.
 """
 
+import atexit
 import os
 import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,6 +56,22 @@ class Made:
 
 
 def make(where):
+    """Make one; from the second on it is a copy of the first, as if it had been written there."""
+    if not _TEMPLATE:
+        _TEMPLATE.append(_make(Path(tempfile.mkdtemp(prefix="oz-damage-"))))
+        atexit.register(shutil.rmtree, _TEMPLATE[0].directory.parent, ignore_errors=True)
+    [first] = _TEMPLATE
+    made = Made(where / "journal", where / "older", first.ends)
+    for source, target in ((first.directory, made.directory), (first.older, made.older)):
+        shutil.copytree(source, target)
+    note(made, END)
+    return made
+
+
+_TEMPLATE = []
+
+
+def _make(where):
     directory, older = where / "journal", where / "older"
     ends = []
     with Writer(directory, **OPTIONS) as writer:

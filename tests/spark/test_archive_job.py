@@ -260,6 +260,9 @@ def test_a_journal_that_lost_its_end_is_refused(spark, journal, lake, tmp_path):
     archive(spark, journal, lake, unsealed=True)
     with pytest.raises(LakeError, match=r"holds records up to offset 20, and the journal .* ends at 10"):
         archive(spark, tmp_path / "older", lake, unsealed=True)
+    archive_lakes.write_journal(tmp_path / "older", [archive_lakes.numbered(10, 30)])  # it is further now
+    with pytest.raises(LakeError, match=r"epoch [0-9a-f]{16}, which this journal does not have"):
+        archive(spark, tmp_path / "older", lake, unsealed=True)
 
 
 def test_another_journal_is_refused_and_so_is_a_second_archiver(spark, journal, lake, tmp_path):

@@ -12,6 +12,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from oz.errors import JournalError, LakeError
+from oz.journal.epochs import history_of
+from oz.journal.reading import why_renumbered
 from oz.spark.jobs.archiving.compaction import compact as compact_files
 from oz.spark.jobs.archiving.failures import errors_of_executors
 from oz.spark.jobs.archiving.journal_range import JournalRange, held, identity_of, range_of
@@ -179,6 +181,10 @@ class _Run:
                 f"{self._journal} ends at {last}: it lost its end, or is an older copy; archive it to a lake "
                 "of its own"
             )
+        history, epoch = history_of(self._journal, self._lake.manifest.journal), self._lake.manifest.epoch
+        if known > self._lake.manifest.first_offset and history.agreed(epoch, known) != known:
+            why = why_renumbered(history, epoch, known)
+            raise LakeError(f"{self._lake.directory}: {why}; archive {self._journal} to a lake of its own")
 
     def _step(self, start: int) -> int:
         lake = self._lake
@@ -189,7 +195,9 @@ class _Run:
         files = staged_files(staging)
         self._check(files, start, end)
         skipped = [[lake.manifest.end_offset, start]] if start > lake.manifest.end_offset else []
-        then = replace(lake.manifest, end_offset=end, missing=lake.manifest.missing + skipped)
+        epoch = history_of(self._journal, lake.manifest.journal).epoch_before(end)
+        missing = lake.manifest.missing + skipped
+        then = replace(lake.manifest, end_offset=end, missing=missing, epoch=epoch)
         publish(lake.directory, lake.manifest, staging, files, then)
         shutil.rmtree(staging, ignore_errors=True)
         for file in files:

@@ -10,6 +10,7 @@ from typing import Any
 from zlib import crc32
 
 from oz.errors import LakeError
+from oz.journal.epochs import UNNAMED
 
 FOLDER = "_oz"
 """Where a lake keeps what is not data: readers pass by names that begin with an underscore."""
@@ -28,12 +29,15 @@ class Move:
         files: their paths there and in the lake, in the order in which they are renamed.
         end_offset: how far the journal is in the lake then.
         missing: ranges of offsets that retention had removed, added by this.
+        epoch: the journal's epoch in which the last record before `end_offset` was written; None in a
+            manifest of an older version.
     """
 
     staging: str
     files: list[list[str]]
     end_offset: int
     missing: list[list[int]]
+    epoch: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class Manifest:
         tokens: the first tokens that have folders of their own.
         generation: how many compactions there were.
         pending: a change that is decided and may be half done.
+        epoch: the journal's epoch in which the last record before `end_offset` was written.
     """
 
     journal: str
@@ -72,6 +77,7 @@ class Manifest:
     tokens: list[str] = field(default_factory=list)
     generation: int = 0
     pending: Move | Swap | None = None
+    epoch: str = UNNAMED
 
     def save(self, lake: Path) -> None:
         """Replace the file, durably and at once."""

@@ -45,7 +45,7 @@ def publish(
                 f"{lake / target}: is there, and the manifest does not know it; was an old manifest put back?"
             )
     missing = then.missing[len(manifest.missing) :]
-    manifest.pending = Move(os.path.relpath(staging, lake), named, end, missing)
+    manifest.pending = Move(os.path.relpath(staging, lake), named, end, missing, then.epoch)
     manifest.save(lake)
     finish(lake, manifest)
     return [lake / target for _, target in named]
@@ -64,6 +64,7 @@ def finish(lake: Path, manifest: Manifest) -> None:
         _move(lake, pending)
         manifest.end_offset = pending.end_offset
         manifest.missing = manifest.missing + pending.missing
+        manifest.epoch = manifest.epoch if pending.epoch is None else pending.epoch
     else:
         _swap(lake, pending)
     manifest.pending = None
