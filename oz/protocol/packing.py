@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect
 from itertools import chain
 from typing import Any
 
@@ -21,15 +22,17 @@ class Batch:
         stream: the stream.
         count: how many messages.
         items: subjects and payloads in turn; only where the stream may have to hold them back.
+        places: of each message in its window; only for a member of a queue group.
     """
 
-    __slots__ = ("_body", "_parts", "count", "items", "stream")
+    __slots__ = ("_body", "_parts", "count", "items", "places", "stream")
 
     def __init__(self, stream: OutStream) -> None:
         """Start empty."""
         self.stream = stream
         self.count = 0
         self.items: list[Any] | None = None if stream.terms.keep == "all" and not stream.terms.group else []
+        self.places: list[int] = []
         self._parts: list[bytes] = []
         self._body: bytes | None = None
 
@@ -46,7 +49,19 @@ class Batch:
         self._body = body
         if self.items is not None:
             self.items = items
+        if self.stream.terms.group:
+            self.places = list(range(self.count))
         return self
+
+    def put(self, place: int, item: list[Any]) -> None:
+        """Put in a message where it belongs by its place in the window."""
+        assert self.items is not None
+        at = bisect(self.places, place)
+        self.places.insert(at, place)
+        self.items[2 * at : 2 * at] = item
+        self.count += 1
+        self._parts.insert(at, strip_header(pack_array(item), 2))
+        self._body = None
 
     @property
     def body(self) -> bytes:
@@ -84,7 +99,7 @@ def _split_runs(audiences: list[Audience], window: list[Any]) -> dict[OutStream,
             for stream in audience.streams:
                 _batch(batches, stream).add(packed, items)
         for choice in audience.choices:
-            _hand_out(batches, choice, items)
+            _hand_out(batches, choice, items, start)
         start = end
     return batches
 
@@ -97,12 +112,13 @@ def _ends(audiences: list[Audience]) -> Any:
             previous = audience
 
 
-def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any]) -> None:
-    """Give each message to one member of a group."""
+def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], start: int) -> None:
+    """Give each message to one member of a group; the first one's place in the window is `start`."""
     for at in range(0, len(items), 2):
         item = items[at : at + 2]
-        member = choice.pick(sticky_key(*item))
-        _batch(batches, member).add(strip_header(pack_array(item), 2), item)
+        batch = _batch(batches, choice.pick(sticky_key(*item)))
+        batch.add(strip_header(pack_array(item), 2), item)
+        batch.places.append(start + at // 2)
 
 
 def sticky_key(subject: bytes, payload: Any) -> bytes:

@@ -16,6 +16,7 @@ from oz.protocol.holding import Held, hold
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Batch, sticky_key
 from oz.protocol.packing import split as split_window
+from oz.protocol.passing import Passing
 from oz.protocol.routing import Router
 from oz.transport.frames import send_frames
 from oz.wire.batch import LARGE, head_end, pack_array
@@ -51,7 +52,7 @@ class Batches:
         size: bytes of the largest batch of the last window.
     """
 
-    __slots__ = ("_drops", "_is_lossless", "_router", "full", "is_blocked", "left_out_at", "size")
+    __slots__ = ("_drops", "_is_lossless", "_passing", "_router", "full", "is_blocked", "left_out_at", "size")
 
     def __init__(self, router: Router, *, drops: bool) -> None:
         """Start with nothing to send.
@@ -63,6 +64,7 @@ class Batches:
         self._router = router
         self._drops = drops
         self._is_lossless = not drops
+        self._passing = Passing()
         self.full: dict[OutStream, float] = {}
         self.is_blocked = False
         self.left_out_at = -inf
@@ -78,7 +80,9 @@ class Batches:
         """
         self.make_lossless(socket)
         self.size = 0
-        for batch in split_window(window):
+        batches = split_window(window)
+        self._passing = Passing(batches)
+        for batch in batches:
             self._send_batch(socket, batch, is_rich=is_rich)
 
     def lose_count(self) -> None:
@@ -129,6 +133,7 @@ class Batches:
     def send_large(self, socket: Any, window: list[Any]) -> None:
         """Send one message whose payload is large, as a frame of its own and without copying it."""
         audience, subject, payload = window
+        self._passing = Passing()
         self.make_lossless(socket)
         attached = payload[0] if isinstance(payload, list) else payload
         item = [subject, [None, payload[1]] if isinstance(payload, list) else None]
@@ -166,12 +171,16 @@ class Batches:
 
     def _send_batch(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
         stream = batch.stream
+        if stream.terms.group:
+            self._passing.begin(batch)
         if stream.is_full:
             self._retry(socket, stream)
         if batch.items is not None and stream.is_full and self._hold(stream, batch.items):
             return
         if stream.terms.keep in _HELD_KEEPS:
             self._send_or_hold(socket, batch, is_rich=is_rich)
+            if stream.terms.group:
+                self._passing.note(batch)
             return
         frame = self._head(stream, RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
         self.size = max(self.size, len(frame))
@@ -181,6 +190,8 @@ class Batches:
                 return
             self._overflow(socket, stream, batch.count, (frame,))
         stream.sequence += batch.count
+        if stream.terms.group:
+            self._passing.note(batch)
 
     def _send_or_hold(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
         stream = batch.stream
@@ -249,37 +260,32 @@ class Batches:
 
     def _send_to_others(self, socket: Any, batch: Batch) -> None:
         """Give what a member of a queue group has no room for to others; the rest is its own after all."""
-        stream = batch.stream
-        assert batch.items is not None
-        left = self._pass_on(socket, stream, batch.items)
-        count = len(left) // 2
-        if not count or stream.is_gone:
+        full = batch.stream
+        must_go = full.is_gone
+        if full.terms.policy != "turn" and not (full.is_leaving or must_go):
+            # Whoever relies on one member would see its messages overtaken at another.
+            self._keep_own(socket, batch, must_wait=False)
             return
-        frame = self._head(stream, RICH, stream.sequence, count) + pack_array(left)
-        stream.sequence += count
-        self._overflow(socket, stream, count, (frame,))
-
-    def _pass_on(self, socket: Any, full: OutStream, items: list[Any]) -> list[Any]:
-        """Give the messages of a member of a queue group to other members; give back those nobody takes."""
-        if full.terms.policy != "turn" and not (full.is_leaving or full.is_gone):
-            return items
         members = [
             one
             for one in self._router.streams.values()
             if one.terms.group == full.terms.group and not (one.is_full or one.is_leaving or one is full)
         ]
-        left: list[Any] = []
-        batches: dict[OutStream, Batch] = {}
-        for at in range(0, len(items), 2):
-            item = items[at : at + 2]
-            member = next((one for one in members if _wants(one, item[0])), None)
-            if member is None:
-                left += item
-            else:
-                batches.setdefault(member, Batch(member)).add(pack_array(item)[1:], item)
-        for batch in batches.values():
-            self._send_batch(socket, batch, is_rich=True)
-        return left
+        follow, waits, rest = self._passing.share(batch, members, must_go=must_go)
+        self._keep_own(socket, waits, must_wait=True)
+        self._keep_own(socket, rest, must_wait=False)
+        for one in follow:
+            self._send_batch(socket, one, is_rich=True)
+
+    def _keep_own(self, socket: Any, batch: Batch, *, must_wait: bool) -> None:
+        """Have a member of a queue group that has no room keep its messages: they wait, or overflow."""
+        stream, count = batch.stream, batch.count
+        if not count or stream.is_gone:
+            return
+        frame = self._head(stream, RICH, stream.sequence, count) + batch.body
+        stream.sequence += count
+        self._overflow(socket, stream, count, (frame,), must_wait=must_wait)
+        self._passing.note(batch)
 
     def _fill(self, stream: OutStream) -> None:
         stream.is_full = True
@@ -356,16 +362,6 @@ class Batches:
 def _blocks(stream: OutStream) -> bool:
     """Tell whether the publisher has to wait for a stream; one with a `keep` never holds anybody up."""
     return bool(stream.unsent) and stream.terms.keep == "all"
-
-
-def _wants(stream: OutStream, subject: bytes) -> bool:
-    for pattern in stream.patterns:
-        try:
-            if pattern.matches(subject):
-                return True
-        except (ValueError, TimeoutError):
-            continue
-    return False
 
 
 def send_if_it_fits(socket: Any, frames: tuple[bytes, ...]) -> None:

@@ -333,3 +333,23 @@ def context():
     ctx = zmq.Context()
     yield ctx
     ctx.destroy(0)
+
+
+def test_one_subject_stays_in_order_at_each_member_while_another_is_full(stage):
+    pub = stage.pub(high_water_mark=2, max_batch=60)
+    members = [stage.sub(pub, high_water_mark=2) for _ in range(3)]
+    for one in members:
+        one.subscribe("a.b", group="g")
+        one.wait_ready(timeout=DEADLINE)
+    got = [[] for _ in members]
+    # The second takes nothing, so that the first was sent later ones before it is found full.
+    for start in range(0, 3_000, 60):
+        pub.publish_many(("a.b", b"%06d" % number + bytes(5_000)) for number in range(start, start + 60))
+        for place in (0, 2):
+            got[place] += rest_of(members[place], 0.001)
+    for place, one in enumerate(members):
+        got[place] += rest_of(one, 0.05)
+    orders = [[int(message.payload[:6]) for message in one] for one in got]
+    assert all(orders)
+    assert [order == sorted(order) for order in orders] == [True] * 3
+    pub.close(timeout=0.2)
