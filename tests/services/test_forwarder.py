@@ -120,6 +120,18 @@ def test_requests_and_replies_cross_both_ways(joined):
         assert asking.request(subject, b"ab", timeout=DEADLINE).payload == b"abab"
 
 
+def test_that_a_handler_raised_crosses_too(joined):
+    near, far, _ = joined
+
+    def refuse(message):
+        raise ValueError("bad size")
+
+    far.subscribe("ask", handler=refuse)
+    wait_for_interest(near, "ask")
+    with pytest.raises(oz.ReplyError, match="ValueError at 'ask': bad size"):
+        near.request("ask", timeout=None)
+
+
 def test_several_replies_cross(joined, buses):
     near, far, forwarder = joined
     for name in (b"one", b"two"):
