@@ -52,3 +52,14 @@ def lasting_udp_port():
 def lasting_endpoint():
     """Give an endpoint of this host on such a port."""
     return f"tcp://127.0.0.1:{lasting_port()}"
+
+
+@cache
+def has_ipv6():
+    """Tell whether this host has the address ::1."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True

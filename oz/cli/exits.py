@@ -43,8 +43,11 @@ _NOT_HERE = (errno.EADDRNOTAVAIL, errno.ENODEV)
 class TidyGroup(click.Group):
     """A group whose commands end with an exit code and at most one line on stderr."""
 
-    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
         """Run the program, and end it; what is wrong with stdin, stdout or stderr is one line too."""
+        extra["prog_name"] = prog_name
         if not extra.get("standalone_mode", True):
             return super().main(args, **extra)
         stand_in()

@@ -173,11 +173,12 @@ class Endpoints:
         Raises:
             ValueError: it is so, or there are too many.
         """
-        given = [value] if isinstance(value, str) else value
+        given = [value] if isinstance(value, (str, bytes)) else value
         if not isinstance(given, (list, tuple, set, frozenset)):
             raise ValueError('give an endpoint such as "tcp://ns1:5756", or a list of them')
         if len(given) > self.most:
             raise ValueError(f"give at most {self.most} endpoints, not {len(given)}")
+        given = [_as_text(one) for one in given]
         for one in given:
             self._check_one(one)
         return tuple(dict.fromkeys(given))
@@ -235,6 +236,16 @@ class Directory:
                 f"the system allows {_SOCKET_PATH} for that of a socket"
             )
         return path
+
+
+def _as_text(endpoint: Any) -> Any:
+    """Give an endpoint as text; ZeroMQ tells them as bytes, perhaps with a zero byte at the end."""
+    if not isinstance(endpoint, bytes):
+        return endpoint
+    try:
+        return endpoint.removesuffix(b"\0").decode()
+    except UnicodeDecodeError:
+        return endpoint
 
 
 def _short(value: object) -> str:

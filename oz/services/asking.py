@@ -39,6 +39,7 @@ def ask(
     try:
         dealer.set(zmq.LINGER, 0)
         dealer.set(zmq.MAXMSGSIZE, MAX_REPLY)
+        dealer.set(zmq.IPV6, endpoints.needs_ipv6(nameserver))
         dealer.connect(nameserver)
         dealer.send(pack(Ask(bus)))
         nodes = _receive(dealer, time.monotonic() + timeout)

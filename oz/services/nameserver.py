@@ -94,6 +94,7 @@ class NameServer:
             for option, value in _OPTIONS:
                 self._socket.setsockopt(option, value)
             for one in places:
+                self._socket.setsockopt(zmq.IPV6, endpoints.needs_ipv6(one))
                 self._socket.bind(one)
                 self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
         except BaseException:

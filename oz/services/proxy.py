@@ -91,6 +91,7 @@ class Proxy:
             self.backends = _bind(self._back, outs)
             """Where subscribers connect to."""
             for one in dialled:
+                self._front.set(zmq.IPV6, endpoints.needs_ipv6(one))
                 self._front.connect(one)
             self._control = self._context.socket(zmq.PAIR)
             self._control.setsockopt(zmq.LINGER, 0)
@@ -179,6 +180,7 @@ class Proxy:
 def _bind(socket: Any, places: list[str]) -> list[str]:
     bound = []
     for one in places:
+        socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
         socket.bind(one)
         bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
     return bound

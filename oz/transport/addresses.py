@@ -6,8 +6,8 @@ import re
 import socket
 from collections.abc import Iterable
 
-_SOMEWHERE = ("192.0.2.1", 9)
-"""An address that is nobody's (RFC 5737): the way there is the way out of this host."""
+_SOMEWHERE = (("192.0.2.1", 9), ("2001:db8::1", 9))
+"""Addresses that are nobody's (RFC 5737 and 3849): the way there is the way out of this host."""
 
 _TCP = re.compile(r"tcp://(?P<host>.+):(?P<port>[0-9]+|\*)")
 _ANY = ("*", "0.0.0.0", "[::]", "::")
@@ -26,12 +26,15 @@ def address_towards(endpoints: Iterable[str]) -> str:
         address = _way_to((found["host"].strip("[]"), int(found["port"])))
         if address is not None:
             return address
-    return _way_to(_SOMEWHERE) or "127.0.0.1"
+    return next((way for way in map(_way_to, _SOMEWHERE) if way is not None), "127.0.0.1")
 
 
 def _way_to(peer: tuple[str, int]) -> str | None:
+    # As ZeroMQ does, which takes an IPv6 address only where one is written.
+    wanted = socket.AF_INET6 if ":" in peer[0] else socket.AF_INET
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(*peer, type=socket.SOCK_DGRAM)[0]
+        found = socket.getaddrinfo(*peer, family=wanted, type=socket.SOCK_DGRAM)
+        family, kind, protocol, _, address = found[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.connect(address)
             own: str = probe.getsockname()[0]

@@ -26,6 +26,7 @@ from oz.protocol.node_subscription import NodeSubscription
 from oz.protocol.requests import Requests
 from oz.subjects.pattern import compile
 from oz.transport.addresses import address_towards, advertised
+from oz.transport.endpoints import needs_ipv6
 from oz.transport.mesh import Mesh, Told
 from oz.transport.nearby import Nearby, host_id
 from oz.transport.node_sockets import (
@@ -61,9 +62,9 @@ class NodeOpening(Told):
         name: str | None = None,
         *,
         bus: str | None = None,
-        nameserver: str | Sequence[str] | None = None,
-        bind: str | Sequence[str] | None = None,
-        peers: str | Sequence[str] | None = None,
+        nameserver: str | bytes | Sequence[str | bytes] | None = None,
+        bind: str | bytes | Sequence[str | bytes] | None = None,
+        peers: str | bytes | Sequence[str | bytes] | None = None,
         advertise: str | None = None,
         dialect: str | None = None,
         codec: Any = None,
@@ -284,6 +285,7 @@ class NodeOpening(Told):
         dealer.set(zmq.SNDHWM, 100)
         # What finds no name server is not kept: it is said again.
         dealer.set(zmq.IMMEDIATE, 1)
+        dealer.set(zmq.IPV6, needs_ipv6(endpoint))
         dealer.connect(endpoint)
         return dealer
 

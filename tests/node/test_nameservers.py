@@ -10,6 +10,8 @@ import pytest
 
 import oz
 import oz.asyncio
+from oz.services.asking import ask
+from ports import has_ipv6
 from scripts import started
 from waiting import DEADLINE, Thread, until
 
@@ -52,6 +54,33 @@ def test_nodes_meet_by_a_name_server(make, met, nameserver, gathered):
     until(lambda: {one.name for one in nameserver.nodes} == {"n0", "n1", "n2", "n3"})
     nodes[1].close()
     until(lambda: len(nameserver.nodes) == 3)
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this host has no ::1")
+def test_nodes_meet_over_ipv6(make, met, serving, place, gathered):
+    with serving("tcp://[::1]:*") as server:
+        assert server.endpoint.startswith("tcp://[::1]:")
+        # Each has a directory of its own, or they would speak through it.
+        first = make("first", nameserver=server.endpoint, directory=f"{place}.1")
+        second = make("second", nameserver=server.endpoint, directory=f"{place}.2")
+        got = gathered()
+        second.subscribe("a", handler=got)
+        second.subscribe("svc", handler=lambda message: message.reply(message.payload))
+        met(first, second)
+        assert {one.endpoint.rpartition(":")[0] for one in (first, second)} == {"tcp://[::1]"}
+        first.publish("a", 1)
+        got.wait(1)
+        assert first.request("svc", 2, timeout=DEADLINE).payload == 2
+        assert {one.name for one in ask(server.endpoint, timeout=DEADLINE)} == {"first", "second"}
+
+
+@pytest.mark.skipif(not has_ipv6(), reason="this host has no ::1")
+def test_a_node_that_is_bound_to_ipv6_is_found_as_a_peer(make, met, place):
+    bound = make("bound", bind="tcp://[::1]:*", directory=f"{place}.1")
+    assert bound.endpoint.startswith("tcp://[::1]:")
+    met(bound, make("other", peers=bound.endpoint, directory=f"{place}.2"))
+    everywhere = make("everywhere", bind="tcp://[::]:*", directory=f"{place}.3")
+    met(everywhere, make("another", peers=everywhere.endpoint, directory=f"{place}.4"))
 
 
 def test_one_of_two_name_servers_is_enough(make, met, nameserver, free_port):

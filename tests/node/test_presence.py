@@ -91,7 +91,9 @@ def test_waiting_for_a_peer_passes_by_what_is_left_of_a_killed_one(make, spawn):
 def test_a_node_says_at_which_endpoint_others_find_it(make, met, place):
     bound = make("bound", bind="tcp://127.0.0.1:*")
     assert bound.endpoint.removeprefix("tcp://127.0.0.1:").isdecimal()
-    other = make("other", peers=bound.endpoint, directory=f"{place}.other")
+    # As the sockets of pyzmq tell them, too.
+    peers = [bound.endpoint.encode() + b"\0"]
+    other = make("other", peers=peers, bind=b"tcp://127.0.0.1:*", directory=f"{place}.other")
     met(bound, other)
     assert make("local", bind=f"ipc://{place}.socket").endpoint == f"ipc://{place}.socket"
     assert make("neither").endpoint is None

@@ -15,6 +15,7 @@ import zmq
 from oz.cli.measuring.child import Child
 from oz.cli.measuring.plan import VERSION, BenchFailed, Plan
 from oz.cli.measuring.result import Latency, Result
+from oz.transport.endpoints import needs_ipv6
 
 PHASES = ("lone", "loaded")
 
@@ -46,6 +47,7 @@ class Orders:
         self._socket.setsockopt(zmq.REQ_RELAXED, 1)
         self._socket.setsockopt(zmq.REQ_CORRELATE, 1)
         try:
+            self._socket.set(zmq.IPV6, needs_ipv6(endpoint))
             self._socket.connect(endpoint)
         except zmq.ZMQError:
             self.close()

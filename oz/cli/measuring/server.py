@@ -11,6 +11,7 @@ import zmq
 from oz.cli.measuring.plan import MAX_SECONDS, VERSION, BenchFailed, Plan
 from oz.cli.measuring.session import Session
 from oz.errors import OzError
+from oz.transport.endpoints import needs_ipv6
 
 LEASE = 5.0
 """Seconds without a word after which whoever measured is taken to be gone."""
@@ -48,6 +49,7 @@ class Server:
         self._socket = self._context.socket(zmq.REP)
         self._socket.setsockopt(zmq.MAXMSGSIZE, _MOST_BYTES)
         try:
+            self._socket.set(zmq.IPV6, needs_ipv6(endpoint))
             self._socket.bind(endpoint)
         except zmq.ZMQError:
             self.close()
