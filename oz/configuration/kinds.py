@@ -173,7 +173,7 @@ class Endpoints:
         Raises:
             ValueError: it is so, or there are too many.
         """
-        given = [value] if isinstance(value, (str, bytes)) else value
+        given: Any = [value] if isinstance(value, (str, bytes)) else value
         if not isinstance(given, (list, tuple, set, frozenset)):
             raise ValueError('give an endpoint such as "tcp://ns1:5756", or a list of them')
         if len(given) > self.most:
