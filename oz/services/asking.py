@@ -10,6 +10,7 @@ import zmq
 
 from oz.errors import NameserverUnavailable, ProtocolError
 from oz.transport import endpoints
+from oz.transport.socket import keep_tcp_alive
 from oz.wire.announcement import Announcement
 from oz.wire.naming import MAX_REPLY, Ask, Roster, pack, unpack_reply
 
@@ -37,6 +38,7 @@ def ask(
     made: zmq.Context[Any] = zmq.Context() if context is None else context
     dealer = made.socket(zmq.DEALER)
     try:
+        keep_tcp_alive(dealer)
         dealer.set(zmq.LINGER, 0)
         dealer.set(zmq.MAXMSGSIZE, MAX_REPLY)
         dealer.set(zmq.IPV6, endpoints.needs_ipv6(nameserver))

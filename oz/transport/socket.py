@@ -34,6 +34,15 @@ _SLICE = 0.1
 _SHOWN = 5
 """Endpoints and patterns that a `repr` shows at most."""
 
+KEEPALIVE = (
+    (zmq.TCP_KEEPALIVE, 1),
+    (zmq.TCP_KEEPALIVE_IDLE, 30),
+    (zmq.TCP_KEEPALIVE_INTVL, 5),
+    (zmq.TCP_KEEPALIVE_CNT, 3),
+)
+"""Have the system notice within 45 s that the other end of a quiet TCP connection is gone.
+docs/decisions/031-leaving-out-one-connection.md"""
+
 CLOSE_TIMEOUT = 5.0
 """Seconds that `close` waits at most for what was published to be sent."""
 
@@ -57,6 +66,13 @@ def check_delimiter(delimiter: Any) -> bytes | None:
     if not delimiter:
         raise ValueError("a delimiter cannot be empty: nothing would end the subject")
     return bytes(delimiter)
+
+
+def keep_tcp_alive(socket: zmq.Socket[Any]) -> None:
+    """Have dead TCP connections noticed, unless the context of a socket says otherwise."""
+    chosen = socket.context.sockopts
+    for option, value in KEEPALIVE:
+        backend_set(socket, option, chosen.get(option, value))
 
 
 class BaseSocket(zmq.Socket[Any]):
@@ -94,6 +110,7 @@ class BaseSocket(zmq.Socket[Any]):
         super().__init__(self._context_class() if context is None else context, self._kind)
         if context is None:
             self.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
+        keep_tcp_alive(self)
         self._register()
 
     def _register(self) -> None:

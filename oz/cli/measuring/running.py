@@ -16,6 +16,7 @@ from oz.cli.measuring.child import Child
 from oz.cli.measuring.plan import VERSION, BenchFailed, Plan
 from oz.cli.measuring.result import Latency, Result
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.socket import keep_tcp_alive
 
 PHASES = ("lone", "loaded")
 
@@ -43,6 +44,7 @@ class Orders:
         self._context: zmq.Context[Any] = zmq.Context()
         self._context.linger = 0
         self._socket = self._context.socket(zmq.REQ)
+        keep_tcp_alive(self._socket)
         # An answer that did not come in time does not end it, and does not pass for the next one.
         self._socket.setsockopt(zmq.REQ_RELAXED, 1)
         self._socket.setsockopt(zmq.REQ_CORRELATE, 1)

@@ -12,6 +12,7 @@ from oz.cli.measuring.plan import MAX_SECONDS, VERSION, BenchFailed, Plan
 from oz.cli.measuring.session import Session
 from oz.errors import OzError
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.socket import keep_tcp_alive
 
 LEASE = 5.0
 """Seconds without a word after which whoever measured is taken to be gone."""
@@ -47,6 +48,7 @@ class Server:
         self._context: zmq.Context[Any] = zmq.Context()
         self._context.linger = 0
         self._socket = self._context.socket(zmq.REP)
+        keep_tcp_alive(self._socket)
         self._socket.setsockopt(zmq.MAXMSGSIZE, _MOST_BYTES)
         try:
             self._socket.set(zmq.IPV6, needs_ipv6(endpoint))
