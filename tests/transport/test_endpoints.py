@@ -95,6 +95,16 @@ def test_a_closed_socket_has_no_endpoint():
     assert pub.endpoint is None
 
 
+@pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:*", b"", "no endpoint"])
+def test_a_closed_socket_says_first_that_it_is_closed(endpoint):
+    for closed in (oz.Publisher(), oz.Subscriber()):
+        closed.close()
+        for call in (closed.bind, closed.connect):
+            with pytest.raises(zmq.ZMQError) as caught:
+                call(endpoint)
+            assert caught.value.errno == zmq.ENOTSOCK
+
+
 # pyzmq's, of its own attributes.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("make", [oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber])
