@@ -48,7 +48,7 @@ class ActiveStream:
         self.base = base
         self.size, self.end_offset = tail.size, tail.end_offset
         self.started: float | None = time.monotonic() if self.end_offset > base else None
-        self._path = path
+        self._path = os.fspath(path)
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
         status = os.fstat(self._descriptor)
         self._identity = status.st_ino, status.st_dev

@@ -40,7 +40,7 @@ def main(directory):
         until(lambda: stats.is_full and stats.recorded + recorder.waiting == COUNT)
         settled = settle(recorder)
         resource.setrlimit(resource.RLIMIT_FSIZE, (260_000, hard))
-        until(lambda: stats.recorded > settled)
+        until(lambda: stats.recorded > settled + 500)
         partly = settle(recorder)
         waiting = recorder.waiting
         resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
