@@ -66,7 +66,7 @@ def explain(
     patterns: tuple[str, ...], dialect: str, against: str | None, seconds: float, as_json: bool
 ) -> None:
     """Show patterns; the text of the help is `_HELP`."""
-    compiled = parse_all(patterns, dialect)
+    compiled = parse_all(patterns, dialect, warn=against is not None)  # otherwise they are shown below
     if against is not None:
         show_against(compiled, against, seconds, as_json=as_json)
     elif as_json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 import oz
+from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.transport import endpoints
 from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES
 
@@ -123,9 +125,11 @@ def routed_options(command: _F) -> _F:
 
 
 def checked_group(_ctx: click.Context, _option: click.Parameter, name: str | None) -> str | None:
-    """Refuse the name of a group that is empty or too long."""
-    if name is not None and not 0 < len(name.encode(errors="surrogateescape")) <= MAX_GROUP:
-        raise click.BadParameter(f"a group has a name of 1 to {MAX_GROUP} bytes")
+    """Refuse the name of a group that is empty, too long or not UTF-8."""
+    if name is not None and not (
+        isinstance(text_or_bytes(name), str) and 0 < len(name.encode()) <= MAX_GROUP
+    ):
+        raise click.BadParameter(f"a group has a name of 1 to {MAX_GROUP} bytes of UTF-8")
     return name
 
 
@@ -191,13 +195,24 @@ def ready_line(socket: oz.Publisher | oz.Subscriber, bind: Sequence[str], connec
     return f"ready, {', '.join(bound + [f'connected to {one}' for one in connect])}"
 
 
-def parse_all(specs: Sequence[str], dialect: str) -> list[oz.Pattern]:
+def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[oz.Pattern]:
     """Compile patterns given on the command line, whatever bytes they were.
+
+    Args:
+        specs: the patterns; each may name its dialect.
+        dialect: the dialect of those that do not.
+        warn: warn of wildcards that belong to another dialect, where none was named.
 
     Raises:
         PatternError: a dialect does not allow one of them.
     """
-    return [oz.parse(text_or_bytes(spec), dialect) for spec in specs]
+    patterns = [oz.parse(text_or_bytes(spec), dialect) for spec in specs]
+    for spec, pattern in zip(specs, patterns, strict=True):
+        found = foreign_wildcard(pattern) if warn and spec == pattern.text else None
+        if found is not None:
+            hint = f"write {found[1][0]}:{spec}, or nats:{spec} if you mean the character"
+            warnings.warn(f"{said_of_foreign(*found)}: {hint}", oz.SubjectWarning, stacklevel=2)
+    return patterns
 
 
 def text_or_bytes(argument: str) -> str | bytes:

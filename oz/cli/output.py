@@ -45,7 +45,8 @@ def write_line(line: str | bytes) -> None:
         BrokenPipeError: whoever read stdout has gone.
     """
     out = sys.stdout.buffer
-    out.write((line.encode() if isinstance(line, str) else line) + b"\n")
+    # The name of a file may be no UTF-8; in JSON too this is how to write it then.
+    out.write((line.encode(errors="backslashreplace") if isinstance(line, str) else line) + b"\n")
     out.flush()
 
 

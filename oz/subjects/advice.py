@@ -13,8 +13,40 @@ _SEPARATOR = b"."
 
 def advice(pattern: Pattern) -> list[str]:
     """Return a sentence for each thing that is unwise; nothing when all is well."""
-    checks = (_everything_crosses(pattern), _many_tokens(pattern), _not_ascii(pattern))
+    checks = (_everything_crosses(pattern), _many_tokens(pattern), _not_ascii(pattern), _foreign(pattern))
     return [warning for warning in checks if warning is not None]
+
+
+def foreign_wildcard(pattern: Pattern) -> tuple[str, tuple[str, ...]] | None:
+    """Find what looks like a wildcard and is an ordinary character in nats, such as the `+` of `a/+`.
+
+    Returns:
+        The wildcard, and the dialects that it belongs to; None where there is none.
+    """
+    if pattern.dialect != "nats" or not isinstance(pattern.text, str):
+        return None
+    words = {word for token in pattern.text.split(".") for word in token.split("/")}
+    if "+" in words:
+        return "+", ("mqtt",)
+    if "#" in words:
+        return "#", ("mqtt",) if "/" in pattern.text else ("amqp",) if "." in pattern.text else (
+            "mqtt",
+            "amqp",
+        )
+    for token in pattern.text.split("."):
+        if "*" in token and token != "*":
+            return token, ("redis", "kubemq") if token.index("*") == len(token) - 1 else ("redis",)
+    return None
+
+
+def _foreign(pattern: Pattern) -> str | None:
+    found = foreign_wildcard(pattern)
+    return None if found is None else said_of_foreign(*found)
+
+
+def said_of_foreign(wildcard: str, owners: tuple[str, ...]) -> str:
+    """Say what `foreign_wildcard` found."""
+    return f"{wildcard!r} is no wildcard in nats, and one in {' and in '.join(owners)}"
 
 
 def _everything_crosses(pattern: Pattern) -> str | None:

@@ -18,10 +18,25 @@ from typing import Any
 
 import regex
 
-from oz.subjects.heads import NOTHING, OPEN, Head, Heads, concat, minimal, repeat, shrink, union
+from oz.subjects.automata import Automaton
+from oz.subjects.expressions import ANY_BYTE, EMPTY, Alt, Bytes, Expression, Repeat, Seq, Text, seq
+from oz.subjects.heads import (
+    MAX_LENGTH,
+    NOTHING,
+    OPEN,
+    Head,
+    Heads,
+    concat,
+    minimal,
+    repeat,
+    shrink,
+    union,
+)
 
 MAX_MEMBERS = 256
 """A class is spelled out up to this many characters."""
+MAX_SIZE = 4_096
+"""How many states there may be when heads are lengthened."""
 TIMEOUT = 0.05
 """How long the engine may take, in seconds, to confirm that a literal matches."""
 
@@ -47,6 +62,8 @@ class Prefixes:
     literal: bytes | None = None
 
 
+_ANYTHING = Repeat(ANY_BYTE, 0, None)
+
 EVERYTHING = Prefixes((b"",))
 """No prefix is known."""
 
@@ -60,8 +77,12 @@ def literal_prefixes(text: str, flags: int = 0, *, limit: int = 16) -> Prefixes:
         tree, info, _ = parse_tree(text, flags)
         if info.flags & core.REVERSE:  # the tree is then matched from its end
             return EVERYTHING
-        found = _Reader(info, max(1, limit)).read(tree)
-        return Prefixes(minimal(found), _literal(text, flags, found))
+        reader = _Reader(info, max(1, limit))
+        found = reader.read(tree)
+        literal = _literal(text, flags, found)
+        if literal is not None or not reader.may_go_on:
+            return Prefixes(minimal(found), literal)
+        return Prefixes(_lengthened(minimal(found), reader, tree))
     except Exception:  # whatever a private parser may raise; RecursionError by deep nesting is one
         return EVERYTHING
 
@@ -123,6 +144,38 @@ def _literal(text: str, flags: int, heads: Heads) -> bytes | None:
     return head if matched else None
 
 
+def _lengthened(heads: tuple[bytes, ...], reader: _Reader, tree: Any) -> tuple[bytes, ...]:
+    """Add to each head what every subject that starts with it goes on with.
+
+    An open head knows nothing of what follows it: two dots or more, three times, would be three dots only.
+    """
+    try:
+        automaton = reader.automaton(tree)
+    except Exception:  # too deep for recursion, or too large
+        return heads
+    return heads if automaton is None else tuple(_forced(head, automaton) for head in heads)
+
+
+def _forced(head: bytes, automaton: Automaton) -> bytes:
+    """Go on from a head while there is one way only."""
+    states = {0}
+    for byte in head:
+        states = {to for state in states for mask, to in automaton.closed(state)[1] if mask >> byte & 1}
+    while states and len(head) < MAX_LENGTH:
+        closed = [automaton.closed(state) for state in states]
+        moves = [move for _, found in closed for move in found]
+        first = moves[0][0] if moves else 0
+        if (
+            any(ends for ends, _ in closed)
+            or first.bit_count() != 1
+            or any(mask != first for mask, _ in moves)
+        ):
+            break
+        head += bytes((first.bit_length() - 1,))
+        states = {to for _, to in moves}
+    return head
+
+
 class _Reader:
     """Reads heads from nodes; what it does not know is open."""
 
@@ -132,6 +185,8 @@ class _Reader:
         plain = not info.group_calls and not info.private_groups
         self._times_defined = info.open_group_count if plain else {}
         self._captured: dict[int, Heads] = {}
+        self.may_go_on = False
+        """Whether an open head may be followed by more that is known."""
 
     def read(self, node: Any) -> Heads:
         """The heads of any node."""
@@ -139,6 +194,30 @@ class _Reader:
         if reader is None or not vars(node).keys() <= attributes:
             return OPEN
         return reader(self, node)
+
+    def automaton(self, tree: Any) -> Automaton | None:
+        """Make an automaton that takes all that a tree matches, and may take more; None if it were large.
+
+        The tree has been read before: what its groups hold is known.
+        """
+        expression = self._expression(tree)
+        return Automaton(expression) if _size(expression) <= MAX_SIZE else None
+
+    def _expression(self, node: Any) -> Expression:
+        attributes, reader = _READERS.get(type(node), (frozenset(), None))
+        if reader is None or not vars(node).keys() <= attributes:
+            return _ANYTHING
+        if reader is _Reader.sequence:
+            return seq(*map(self._expression, node.items)) if node.items else EMPTY
+        if reader is _Reader.branch:
+            return Alt(tuple(map(self._expression, node.branches)))
+        if reader in (_Reader.atomic, _Reader.group):
+            return self._expression(node.subpattern)
+        if reader is _Reader.repeated:
+            return Repeat(self._expression(node.subpattern), node.min_count, node.max_count)
+        return _any_of(
+            self._members(node, node.case_flags) if reader is _Reader.characters else reader(self, node)
+        )
 
     def sequence(self, node: Any) -> Heads:
         heads = NOTHING
@@ -167,7 +246,9 @@ class _Reader:
         return heads if is_known else OPEN
 
     def repeated(self, node: Any) -> Heads:
-        return repeat(self.read(node.subpattern), node.min_count, node.max_count, self._limit)
+        heads = self.read(node.subpattern)
+        self.may_go_on |= node.max_count != node.min_count and any(head for head, _ in heads)
+        return repeat(heads, node.min_count, node.max_count, self._limit)
 
     def zero_width(self, node: Any) -> Heads:
         return NOTHING  # it can only forbid
@@ -188,6 +269,30 @@ class _Reader:
         if type(node) is core.Character:
             return _range_heads(node.value, node.value, case_flags)
         return OPEN
+
+
+def _any_of(heads: Heads) -> Expression:
+    """Write heads as an expression; what is open may go on in any way."""
+    single = [head[0] for head, is_exact in heads if is_exact and len(head) == 1]
+    others: list[Expression] = [Bytes(sum(1 << byte for byte in single))] if single else []
+    for head, is_exact in heads:
+        if not is_exact:
+            others.append(seq(Text(head), _ANYTHING))
+        elif len(head) != 1:
+            others.append(Text(head))
+    return others[0] if len(others) == 1 else Alt(tuple(others))
+
+
+def _size(expression: Expression) -> int:
+    """Estimate how many states an automaton would have."""
+    match expression:
+        case Text(value):
+            return len(value)
+        case Repeat(item, least, most):
+            return 1 + _size(item) * max(1, least, most or 0)
+        case Seq(items) | Alt(items):
+            return 1 + sum(map(_size, items))
+    return 1
 
 
 def _range_heads(lower: int, upper: int, case_flags: int) -> Heads:

@@ -1,4 +1,4 @@
-"""Which subjects a publisher takes."""
+"""Which subjects a publisher takes, and what a subscriber is warned of."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 from oz.errors import ProtocolError, SubjectError, SubjectWarning
 from oz.protocol.plain import UNREACHABLE
 from oz.subjects import dialects
+from oz.subjects.advice import foreign_wildcard, said_of_foreign
+from oz.subjects.pattern import Pattern, compile
 from oz.transport.dropin import callers_level
 from oz.transport.endpoints import is_local
 from oz.wire.keys import OWN
@@ -52,3 +54,22 @@ def check_subject(
         rule = f"the delimiter {delimiter!r} ends the subject, so it cannot hold one"
         raise SubjectError(dialect, subject, raw.index(delimiter), rule)
     return raw + delimiter, raw
+
+
+def compile_asked(pattern: Any, dialect: str) -> Pattern:
+    """Compile what a subscriber asks for; text with a wildcard of another dialect gets a SubjectWarning.
+
+    Raises:
+        PatternError: the dialect does not allow it.
+        TypeError: it is no pattern.
+    """
+    compiled = compile(pattern, dialect)
+    found = foreign_wildcard(compiled) if isinstance(pattern, str) else None
+    if found is not None:
+        wildcard, owners = found
+        text = (
+            f"pattern {pattern!r}: {said_of_foreign(wildcard, owners)}: give dialect={owners[0]!r}, or "
+            f"oz.compile({pattern!r}) if you mean the character"
+        )
+        warnings.warn(text, SubjectWarning, stacklevel=callers_level())
+    return compiled

@@ -13,7 +13,8 @@ from oz.protocol import distinguished
 from oz.protocol.lanes import Lanes
 from oz.protocol.node_subscription import NodeSubscription
 from oz.protocol.subscriptions import Subscription
-from oz.subjects.pattern import Pattern, compile
+from oz.subjects.pattern import Pattern
+from oz.transport.admission import compile_asked
 from oz.transport.replying import Replying
 from oz.transport.subscribing import EVERYTHING
 from oz.transport.terms import check_count, check_terms
@@ -183,5 +184,5 @@ class Interested(Replying):
 def _patterns(pattern: Any, dialect: str) -> list[Pattern]:
     """Compile what is asked for. Bytes are a pattern too; with sockets they are the prefix of pyzmq."""
     if isinstance(pattern, (str, bytes, Pattern)) or not isinstance(pattern, Iterable):
-        return [EVERYTHING if pattern in ("", b"") else compile(pattern, dialect)]
+        return [EVERYTHING if pattern in ("", b"") else compile_asked(pattern, dialect)]
     return [one for part in pattern for one in _patterns(part, dialect)]

@@ -23,6 +23,7 @@ from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Handler, Subscription
 from oz.protocol.unpacking import OnGap, Unpacking
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns, compile
+from oz.transport.admission import compile_asked
 from oz.transport.asking import Asking
 from oz.transport.dropin import Doubts, check_conflated, has_wildcard
 from oz.transport.endpoints import Endpoints
@@ -343,7 +344,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         if pattern == "":
             return [EVERYTHING]
         try:
-            return [compile(pattern, dialect)]
+            return [compile_asked(pattern, dialect)]
         except PatternError as error:
             if isinstance(pattern, str):
                 error.add_note(

@@ -175,3 +175,31 @@ def test_a_number_that_is_none_is_wrong_usage(oz, arguments):
     result = oz(*arguments)
     assert result.exit_code == 2
     assert "Error: Invalid value for" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (r"oz sub a --group $'\xff' --timeout 0.1 --connect ipc://nobody", 2),
+        (r"oz explain $'\xff'", 2),
+        (r"oz pub $'\xff' b", 2),
+        (r"oz journal info $'\xff'", 1),
+        (r"oz peers --bus $'\xff'", 2),
+        (r"OZ_CONFIG=$'\xff' oz config show", 1),
+        (r"oz doctor --require $'\xff'", 2),
+        (r"oz $'\xff'", 2),
+    ],
+)
+def test_arguments_that_are_not_utf8_need_no_traceback(line, code):
+    ran = in_shell(line)
+    assert ran.returncode == code, ran
+    assert "Traceback" not in ran.stderr
+
+
+def test_the_name_of_a_file_that_is_not_utf8_is_shown(tmp_path):
+    ran = in_shell(
+        f"cd {tmp_path}; mkdir $'j\\xff'; {sys.executable} -c 'from oz.journal import Writer; import os;"
+        " Writer(os.fsdecode(bytes([106, 255]))).close()'; oz journal info $'j\\xff'"
+    )
+    assert ran.returncode == 0, ran
+    assert "j\\udcff" in ran.stdout

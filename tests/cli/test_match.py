@@ -42,3 +42,14 @@ def test_a_pattern_without_end_is_one_line_and_not_a_stall(oz):
     assert result.exit_code == 1
     [line] = result.stderr.splitlines()
     assert "took longer" in line
+
+
+def test_a_wildcard_of_another_dialect_is_warned_of_unless_a_dialect_is_named(oz):
+    result = oz("match", "home/+", "home/hall")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "oz match: warning: '+' is no wildcard in nats, and one in mqtt: "
+        "write mqtt:home/+, or nats:home/+ if you mean the character\n"
+    )
+    assert oz("match", "nats:home/+", "home/+").stderr == ""
+    assert oz("match", "mqtt:home/+", "home/hall").stderr == ""

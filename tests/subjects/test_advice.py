@@ -39,3 +39,9 @@ def test_not_ascii(text):
 
 def test_several_at_once():
     assert len(advice(oz.parse("*.é" + "." + DEEP))) == 3
+
+
+@pytest.mark.parametrize(("text", "owner"), [("a/+", "mqtt"), ("a.#", "amqp"), ("a*", "redis")])
+def test_a_wildcard_of_another_dialect(text, owner):
+    [warning] = advice(oz.compile(text))
+    assert f"and one in {owner}" in warning

@@ -235,3 +235,57 @@ def test_identities():
     assert union([some, OPEN], 4) == OPEN
     assert repeat(some, 0, 0, 4) == NOTHING
     assert minimal(NOTHING) == (b"",)
+
+
+def repeats(chance, depth):
+    """Write a regex of a, b and repeats, one within the other."""
+    if depth == 0 or chance.random() < 0.2:
+        return chance.choice(["a", "a", "b", "ab", "[ab]", "a?", "(?:a|b)", "(?:aa|a)"])
+    if chance.random() < 0.5:
+        return "".join(repeats(chance, depth - 1) for _ in range(2))
+    count = chance.choice(["{2}", "{2,}", "{1,2}", "+", "*", "{2,3}", "+?", "{0,1}"])
+    return f"(?:{repeats(chance, depth - 1)}){count}"
+
+
+def common(texts):
+    first, last = min(texts), max(texts)
+    length = sum(
+        1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    )
+    return first[:length]
+
+
+def test_a_prefix_of_repeats_is_sound_and_as_long_as_can_be():
+    chance = random.Random(46)
+    subjects = ["".join(chars) for size in range(10) for chars in itertools.product("ab", repeat=size)]
+    tried = 0
+    for text in dict.fromkeys(repeats(chance, 3) for _ in range(250)):
+        fits = regex.compile(text).fullmatch
+        matched = [subject.encode() for subject in subjects if fits(subject)]
+        if not matched or min(map(len, matched)) > 6:
+            continue
+        tried += 1
+        heads = literal_prefixes(text).heads
+        assert all(subject.startswith(heads) for subject in matched), text
+        assert common(heads) == common(matched), text
+    assert tried > 80
+
+
+@pytest.mark.parametrize(
+    ("text", "heads"),
+    [
+        ("(?:[.]{2,}){3}", ["......"]),
+        ("(?:(?:a{2,}){3,}){4}x*", ["a" * 24]),
+        ("(?:a+){40}b", ["a" * 40]),
+        ("a{2,}a{3}", ["aaaaa"]),
+        ("(?:é{2,}){3}", ["é" * 6]),
+        ("(?:(?:ab)+){2,}", ["abab"]),
+        ("(?:a+b|ab+){2}", ["aa", "abaa", "abab", "abb"]),
+    ],
+)
+def test_what_is_sure_to_follow_a_repeat_is_in_the_prefix(text, heads):
+    assert [head.decode() for head in literal_prefixes(text).heads] == heads
+
+
+def test_what_would_take_long_to_lengthen_is_left_as_it_is():
+    assert literal_prefixes("(?:a+){5000}").heads == (b"aa",)
