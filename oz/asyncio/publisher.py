@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from asyncio import _get_running_loop
-from collections.abc import AsyncIterable, Callable, Iterable
+from collections.abc import AsyncIterable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import ceil, inf
@@ -80,6 +80,15 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             return
         self._listen()
         super()._handle_events(fd, events)  # type: ignore[misc]
+
+    def _deliver(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+        # Whoever asks for a tracker gets one from it.
+        return zmq.asyncio.Socket.send_multipart(self, list(frames), flags, copy=tracker is None)
+
+    def _as_result(self, tracker: Any) -> Any:
+        done: asyncio.Future[Any] = self._Future()
+        done.set_result(tracker)
+        return done
 
     def _endpoints_changed(self) -> None:
         super()._endpoints_changed()

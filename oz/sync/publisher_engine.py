@@ -7,7 +7,9 @@ import logging
 import select
 import time
 import weakref
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import zmq
@@ -15,6 +17,7 @@ import zmq
 from oz.errors import ProtocolError, Timeout
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
+from oz.transport.leaving import pauses
 from oz.transport.publishing import PublisherBase
 
 _log = logging.getLogger("oz.publisher")
@@ -80,10 +83,11 @@ class PublisherEngine(PublisherBase):
             relay, count = self._relay, 0
             if relay is None or self.closed or self._said_goodbye:
                 return False
-            while count < most and self._can_pass_on() and relay.has_some():
+            # Not past what waits for room already.
+            while count < most and not self._dispatch.is_blocked and relay.has_some():
                 try:
                     # Never waiting: this thread answers subscribers. What has no room stays first.
-                    self.send_multipart(relay.first, _NOBLOCK)
+                    super()._send_message(relay.first, _NOBLOCK, None)
                 except zmq.Again:
                     break
                 except ProtocolError as error:
@@ -93,9 +97,26 @@ class PublisherEngine(PublisherBase):
                 count += 1
             return bool(count)
 
-    def _can_pass_on(self) -> bool:
-        # Not between the frames of a message, nor past one that waits for room.
-        return not (self._raw or self._dispatch.is_blocked)
+    def _send_message(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+        if self._on_full == "drop" or flags & _NOBLOCK:
+            return super()._send_message(frames, flags, tracker)
+        # Not in libzmq: whoever waits there has the guard, which the answers to subscribers wait for.
+        limit = int(self.get(zmq.SNDTIMEO))
+        deadline = inf if limit < 0 else time.monotonic() + limit / 1000
+        for pause in pauses():
+            is_over = time.monotonic() >= deadline
+            try:
+                return super()._send_message(frames, flags | _NOBLOCK, tracker)
+            except zmq.Again:
+                if is_over:
+                    raise
+            time.sleep(pause)
+
+    def quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Give the quickest `send` and `send_multipart` that this publisher can have."""
+        if self._is_framed or self._on_full != "drop":
+            return self.send, self.send_multipart
+        return self._make_quick_sends()
 
     def _send_what_fits(self) -> bool:
         relay = self._relay

@@ -52,17 +52,16 @@ class Outlet:
         window: what waits for others to make a batch.
         stats: what the publisher did; `count` brings it up to date.
         flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
-        is_nested: frames of one `send_multipart` are being sent.
+        listened_at: when subscriptions were taken in last, in monotonic seconds.
     """
 
     __slots__ = (
         "_dispatch",
         "_encode",
         "_guard",
-        "_listened_at",
         "_retained",
         "flags",
-        "is_nested",
+        "listened_at",
         "routes",
         "stats",
         "window",
@@ -87,8 +86,7 @@ class Outlet:
         self.stats: PublisherStats = router.stats
         self.window = Window(guard, dispatch, router.stats, max_batch, self.look)
         self.flags = 0
-        self.is_nested = False
-        self._listened_at = 0.0
+        self.listened_at = 0.0
 
     def publish(
         self,
@@ -213,9 +211,9 @@ class Outlet:
             Whether any interest has changed.
         """
         now = monotonic()
-        if now - self._listened_at < LISTEN_EVERY:
+        if now - self.listened_at < LISTEN_EVERY:
             return False
-        self._listened_at = now
+        self.listened_at = now
         changed: bool = socket._listen()
         return changed
 

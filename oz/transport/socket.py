@@ -7,8 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Any, ClassVar
+from contextlib import contextmanager
+from typing import Any, ClassVar, NoReturn
 
 import zmq
 
@@ -75,6 +75,18 @@ def keep_tcp_alive(socket: zmq.Socket[Any]) -> None:
         backend_set(socket, option, chosen.get(option, value))
 
 
+def refuse_to_copy(socket: Any, _memo: Any = None) -> NoReturn:
+    """Refuse to copy a socket; pyzmq's copies are shadows, which know no patterns and no guard.
+
+    Raises:
+        TypeError: always.
+    """
+    kind = socket if isinstance(socket, type) else type(socket)
+    raise TypeError(
+        f"a {kind.__name__} cannot be copied: make another one. zmq.Socket.shadow(…) shares its handle"
+    )
+
+
 class BaseSocket(zmq.Socket[Any]):
     """A ZeroMQ socket with a dialect, a guard and perhaps a context of its own.
 
@@ -95,6 +107,9 @@ class BaseSocket(zmq.Socket[Any]):
     _kind: ClassVar[int]
     _accepted_kinds: ClassVar[tuple[int, ...]]
     _context_class: ClassVar[type[zmq.Context[Any]]] = zmq.Context
+
+    __copy__ = __deepcopy__ = __reduce__ = refuse_to_copy  # type: ignore[assignment]
+    shadow = classmethod(refuse_to_copy)  # type: ignore[assignment]
 
     def _create(self, context: zmq.Context[Any] | None, kind: Any, dialect: str, holder: Guard) -> None:
         """Make the socket itself. `kind` is what pyzmq asks for, or anything else."""
@@ -322,9 +337,7 @@ class BaseSocket(zmq.Socket[Any]):
         with self._guard:
             if self.closed:
                 return False
-            # A context that was ended under the socket allows nothing but closing.
-            with suppress(zmq.ZMQError):
-                self.disable_monitor()
+            # Not `disable_monitor`: it tells the monitor, and waits for ever if nobody reads there any more.
             super().close(linger)
             if self._group is not None:
                 self._group.release()

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import os
 import pathlib
+import pickle
 import sys
 import threading
 
@@ -223,3 +226,60 @@ def test_a_publisher_that_is_let_go_of_closes_all_that_it_has():
     with pytest.warns(ResourceWarning, match="Publisher"):
         del pub
     Thread(context.term).outcome()
+
+
+def test_a_publisher_in_garbage_with_its_context_does_not_hold_up_the_end_of_that():
+    """As a test that fails leaves both: a traceback has them, and is a part of a cycle."""
+    script = """if True:
+        import gc, warnings, zmq, oz
+        gc.disable()
+        warnings.simplefilter("ignore")
+
+        class Test:
+            def run(self):
+                self.context = zmq.Context()
+                publisher = self.context.socket(zmq.PUB, socket_class=oz.Publisher)
+                publisher.bind("tcp://127.0.0.1:*")
+                raise ValueError
+
+        for _ in range(3):
+            test = Test()
+            try:
+                test.run()
+            except ValueError as error:
+                test.error = error
+        del test
+        gc.collect()
+        print("ended")
+    """
+    assert scripts.run("-c", script) == "ended\n"
+
+
+@pytest.mark.parametrize("how", ["get_monitor_socket", "monitor", "nobody reads"])
+@pytest.mark.parametrize("kind", [oz.Publisher, oz.Subscriber])
+@pytest.mark.parametrize("own_context", [False, True])
+def test_a_monitor_that_is_closed_first_does_not_hold_up_closing(context, kind, how, own_context):
+    socket = kind() if own_context else kind(context=context)
+    if how == "get_monitor_socket":
+        socket.get_monitor_socket().close()
+    else:
+        socket.monitor(f"inproc://watch-{id(socket)}")
+        if how == "monitor":
+            with socket.context.socket(zmq.PAIR) as pair:
+                pair.connect(f"inproc://watch-{id(socket)}")
+    Thread(socket.close).outcome()
+
+
+@pytest.mark.parametrize("kind", [oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber])
+@pytest.mark.parametrize(
+    "way", [copy.copy, copy.deepcopy, pickle.dumps, lambda socket: type(socket).shadow(socket)]
+)
+def test_a_socket_is_not_copied(kind, way):
+    async def scenario():
+        with (
+            kind() as socket,
+            pytest.raises(TypeError, match=f"{kind.__name__} cannot be copied: make another"),
+        ):
+            way(socket)
+
+    asyncio.run(scenario())
