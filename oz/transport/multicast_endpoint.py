@@ -19,6 +19,7 @@ import struct
 from typing import NamedTuple
 
 from oz.errors import TransportUnavailable
+from oz.transport.endpoints import EndpointError
 
 SCHEMES = ("epgm", "pgm")
 
@@ -72,23 +73,23 @@ def parse(text: str) -> Endpoint:
     """Read an endpoint, and find the address of its interface.
 
     Raises:
-        ValueError: it is none, its interface is not one of this host, or its group is no multicast address.
+        EndpointError: it is none, its interface is not of this host, or its group is no multicast address.
     """
     found = _FORM.fullmatch(text)
     if found is None:
-        raise ValueError(
+        raise EndpointError(
             f"{text!r} is no multicast endpoint; one looks like {_EXAMPLE}: an interface by its name or IPv4 "
             "address, a group and a port"
         )
     scheme, interface, group, port = found[1], found[2], found[3], int(found[4])
     if not 1 <= port <= 65_535:
-        raise ValueError(f"{text!r} names port {port}; it is from 1 to 65,535")
+        raise EndpointError(f"{text!r} names port {port}; it is from 1 to 65,535")
     try:
         is_group = ipaddress.IPv4Address(group).is_multicast
     except ValueError:
         is_group = False
     if not is_group:
-        raise ValueError(f"{text!r} names group {group}, which is not from 224.0.0.0 to 239.255.255.255")
+        raise EndpointError(f"{text!r} names group {group}, which is not from 224.0.0.0 to 239.255.255.255")
     return Endpoint(scheme, _address(interface, text), group, port)
 
 
@@ -98,12 +99,12 @@ def _address(interface: str, text: str) -> str:
     if interface in names:
         address = _ask(interface, _SIOCGIFADDR)
         if address is None:
-            raise ValueError(f"{text!r} names interface {interface}, which has no IPv4 address")
+            raise EndpointError(f"{text!r} names interface {interface}, which has no IPv4 address")
         return socket.inet_ntoa(address[4:8])
     addresses = _addresses()
     # Not by binding to it: all of 127.0.0.0/8 can be bound to, and libpgm knows only what an interface has.
     if interface not in addresses:
-        raise ValueError(
+        raise EndpointError(
             f"{text!r} names interface {interface}, which this host does not have; "
             f"it has {', '.join([*names, *addresses])}"
         )

@@ -175,6 +175,7 @@ class BaseSocket(zmq.Socket[Any]):
             EndpointError: see `connect`.
             zmq.ZMQError: the address is in use, or not one of this host.
         """
+        self._refuse_closed()
         addr = self._admit_endpoint(endpoints.as_text(addr))
         with self._guard, self._no_linger_of_listeners(), self._family_of(addr):
             manager = super().bind(addr)
@@ -227,6 +228,7 @@ class BaseSocket(zmq.Socket[Any]):
             EndpointError: it is no endpoint; or a multicast one, and cannot be used here.
             zmq.ZMQError: the endpoint is not well formed.
         """
+        self._refuse_closed()
         addr = self._admit_endpoint(endpoints.as_text(addr))
         with self._guard, self._family_of(addr):
             manager = super().connect(addr)
@@ -236,6 +238,11 @@ class BaseSocket(zmq.Socket[Any]):
             self._connections += 1
         self._endpoints_changed()
         return manager
+
+    def _refuse_closed(self) -> None:
+        """Refuse a call of pyzmq's on a closed socket, as pyzmq does: before anything else is wrong."""
+        if self.closed:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
 
     def _admit_endpoint(self, addr: str) -> str:
         """Refuse an endpoint that this socket cannot have; give the form that libzmq takes."""

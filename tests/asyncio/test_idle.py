@@ -242,6 +242,22 @@ def test_draining_ends_the_iteration_of_another_task(run, filtering):
     run(asyncio.wait_for(main(), DEADLINE))
 
 
+@pytest.mark.parametrize("filtering", FILTERINGS)
+def test_closing_ends_polls_as_it_does_in_pyzmq(run, filtering):
+    async def main():
+        sub = oz.asyncio.Subscriber("tcp://127.0.0.1:1", **FILTERINGS[filtering])
+        sub.subscribe("a")
+        poller = zmq.asyncio.Poller()
+        poller.register(sub, zmq.POLLIN)
+        waiting = [asyncio.ensure_future(one) for one in (sub.poll(), sub.poll(10**6), poller.poll())]
+        await asyncio.sleep(0.01)
+        sub.close(timeout=0)
+        await asyncio.wait(waiting)
+        assert all(one.cancelled() for one in waiting)
+
+    run(asyncio.wait_for(main(), DEADLINE))
+
+
 def test_tasks_share_what_came_in_one_batch(run):
     async def main():
         async with (

@@ -89,10 +89,16 @@ def test_the_endpoint_has_the_port_that_the_system_chose():
             assert sub.endpoint == pub.endpoint
 
 
-def test_a_closed_socket_has_no_endpoint():
-    with oz.Publisher("tcp://127.0.0.1:*") as pub:
-        pass
-    assert pub.endpoint is None
+@pytest.mark.parametrize("make", [oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber])
+def test_a_closed_socket_has_no_endpoint_and_takes_none(make):
+    made = make("tcp://127.0.0.1:*") if "Publisher" in make.__name__ else make("tcp://127.0.0.1:1")
+    made.close(0)
+    assert made.endpoint is None
+    for use in (made.bind, made.connect):
+        for endpoint in ("tcp://127.0.0.1:*", b"", "nonsense"):
+            with pytest.raises(zmq.ZMQError) as caught:
+                use(endpoint)
+            assert caught.value.errno == zmq.ENOTSOCK
 
 
 @pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:*", b"", "no endpoint"])
