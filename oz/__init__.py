@@ -63,10 +63,11 @@ from oz.sync.poller import Poller
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
 from oz.transport.endpoints import EndpointError
-from oz.version import VERSION
+from oz.version import VERSION, warn_of_other
 from oz.wire.announcement import Announcement
 
 __version__ = VERSION
+warn_of_other(__path__[0])
 
 # `asyncio` and `compile` are public too; `from oz import *` must not put them in place of Python's own.
 __all__ = [

@@ -33,6 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import oz.version  # noqa: F401 - first of all it sees whose package this is
+
 
 class OzError(Exception):
     """The base of every error that oz raises."""

@@ -3,10 +3,17 @@
 import configparser
 import subprocess
 import sys
+from importlib import metadata
+from importlib.machinery import ModuleSpec
+from importlib.util import module_from_spec
 from pathlib import Path
+from types import ModuleType
+
+import pytest
 
 import oz
-from oz.version import VERSION
+from oz.doctor import packages
+from oz.version import VERSION, check_package, warn_of_other
 
 ROOT = Path(__file__).parents[1]
 
@@ -36,3 +43,121 @@ def test_a_star_leaves_what_python_calls_asyncio_and_compile_alone():
     assert names["Subscriber"] is oz.Subscriber
     assert oz.compile("a.*").matches("a.b")
     assert oz.asyncio.Subscriber is not oz.Subscriber
+
+
+def python(code, *, fails=False, cwd=ROOT):
+    """Run a program in the checkout."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=cwd, check=False, timeout=60
+    )
+    assert (done.returncode != 0) is fails, done.stderr
+    return done
+
+
+# --- PyPI's other `oz` --------------------------------------------------------------------------------------
+
+
+def test_the_package_of_somebody_else_is_refused_by_the_first_module_of_ours(tmp_path):
+    there = tmp_path / "oz"
+    there.mkdir()
+    # As it is after `pip install oz`: its `__init__`, and what is left of ours.
+    (there / "__init__.py").write_text(f"def uimodule(): ...\n__path__.append({str(ROOT / 'oz')!r})\n")
+    said = python("import oz.cli", fails=True, cwd=tmp_path).stderr
+    assert "ImportError: another package, PyPI's `oz`, was installed over that of ozmq: python -m pip" in said
+
+
+def test_a_package_whose_init_was_uninstalled_with_the_other_is_refused():
+    spec = ModuleSpec("oz", None, is_package=True)
+    with pytest.raises(ImportError, match=r"oz/__init__\.py is missing"):
+        check_package(module_from_spec(spec))
+
+
+def test_this_package_is_taken_for_what_it_is():
+    check_package(oz)
+    check_package(None)
+    warn_of_other(oz.__path__[0])
+    check_package(ModuleType("oz"))
+
+
+def test_files_of_the_other_package_beside_ours_are_warned_of(tmp_path):
+    (tmp_path / "aws_cdn").mkdir()
+    with pytest.warns(RuntimeWarning, match=r"PyPI's `oz`, is installed in .*pip uninstall -y oz ozmq"):
+        warn_of_other(str(tmp_path))
+
+
+def test_the_doctor_finds_the_other_package(monkeypatch):
+    monkeypatch.setattr(metadata, "version", lambda name: {"oz": "1.2.0", "ozmq": VERSION}[name])
+    found = packages._oz()
+    assert (found.state, found.value) == ("broken", VERSION)
+    assert found.add.endswith("-m pip uninstall -y oz ozmq, and then install ozmq again")
+
+
+# --- systems that are not POSIX -----------------------------------------------------------------------------
+
+ELSEWHERE = """
+import asyncio, importlib, pkgutil, sys, tempfile
+sys.path.insert(0, "tests")
+import elsewhere
+elsewhere.hide()
+import oz
+from oz.journal import Writer
+from oz.transport.multicast_endpoint import parse
+
+def refused(work, kind):
+    try:
+        work()
+    except kind as error:
+        print(error)
+
+for module in pkgutil.walk_packages(oz.__path__, "oz."):
+    if not module.name.startswith(("oz.spark", "oz.__main__")):
+        importlib.import_module(module.name)
+
+for filtering in ("prefix", "publisher"):
+    with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint, filtering=filtering) as sub:
+        sub.subscribe("a.*")
+        pub.wait_for_subscribers(timeout=40)
+        pub.publish("a.b", b"x")
+        assert sub.receive(40).payload == b"x"
+
+async def main():
+    async with oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub, oz.asyncio.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("a.*")
+        await pub.wait_for_subscribers(timeout=40)
+        await pub.publish("a.b", b"x")
+        assert (await sub.receive(40)).payload == b"x"
+
+asyncio.run(main())
+with oz.Node("x", bind="tcp://127.0.0.1:*") as x, oz.Node("y", peers=[x.endpoint]) as y:
+    received = x.subscribe("q")
+    y.wait_for_peers("x", 40)
+    for _ in range(200):
+        y.publish("q", 1)
+        try:
+            assert received.receive(0.2).payload == 1
+            break
+        except oz.Timeout:
+            continue
+    else:
+        sys.exit("nothing came")
+
+refused(lambda: Writer(tempfile.mkdtemp()), oz.JournalError)
+refused(oz.Node, oz.ConfigurationError)
+refused(lambda: parse("epgm://lo;239.192.1.1:5555"), oz.TransportUnavailable)
+"""
+
+
+def test_oz_works_where_there_is_no_posix_and_says_what_does_not(tmp_path):
+    said = python(f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}" + ELSEWHERE).stdout.splitlines()
+    assert len(said) == 3
+    assert said[0].startswith("a journal needs locks of files (flock)")
+    assert "has no Unix sockets for it; give the node peers, a nameserver or bind" in said[1]
+    assert "multicast needs Linux" in said[2]
+
+
+def test_the_source_distribution_is_told_to_carry_all_that_is_beside_the_package():
+    told = (ROOT / "MANIFEST.in").read_text()
+    grafted = {line.split()[1] for line in told.splitlines() if line.startswith("graft")}
+    assert grafted >= {"tests", "docs", "examples", "benchmarks", "tools"}
+    for name in ("CHANGELOG.md", "CONTRIBUTING.md", "README.md", "tox.ini", "setup.cfg"):
+        assert name in told

@@ -96,6 +96,9 @@ def reader_gone() -> bool:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):  # a test's stdout is no file
         return False
+    if not hasattr(select, "poll"):
+        # Nothing but writing tells there.
+        return False
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))

@@ -178,7 +178,8 @@ def _steered(control: Control) -> Iterator[None]:
         signal.signal(number, before[signal.Signals(number)])
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: control.toggle())
+    if hasattr(signal, "SIGUSR1"):
+        before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: control.toggle())
     try:
         yield
     finally:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import signal
 import subprocess
 import tempfile
@@ -18,6 +17,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from math import ceil
 from typing import Any
+
+from oz.system import POLLIN, make_poll
 
 MOST_OUTPUT = 64 << 20
 """Bytes that a command may write for one request."""
@@ -39,6 +40,8 @@ class ShellCommand:
             text: the command.
             timeout: seconds that one run may take.
         """
+        if os.name != "posix":
+            raise CommandFailed(f"a command needs sh and its processes, and {os.name} is no POSIX system")
         self._text = text
         self._timeout = timeout
         self._guard = threading.Lock()
@@ -106,8 +109,8 @@ class ShellCommand:
     def _collect(self, process: subprocess.Popen[bytes], ends: float) -> bytes:
         assert process.stdout is not None
         descriptor = process.stdout.fileno()
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
+        poll = make_poll()
+        poll.register(descriptor, POLLIN)
         chunks: list[bytes] = []
         left = MOST_OUTPUT
         while True:

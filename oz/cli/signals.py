@@ -43,7 +43,8 @@ def _put_off(number: int, frame: FrameType | None) -> bool:
     if frame is None:
         return False
     main = threading.main_thread().ident
-    again = threading.Timer(_AGAIN, signal.pthread_kill, (main, number))
+    send = getattr(signal, "pthread_kill", lambda _main, one: signal.raise_signal(one))
+    again = threading.Timer(_AGAIN, send, (main, number))
     again.daemon = True
     again.start()
     return True

@@ -6,11 +6,14 @@ Whoever can write there can pose as any node. So it belongs to the user who runs
 from __future__ import annotations
 
 import os
+import socket
 import stat
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 from oz.errors import ConfigurationError
+from oz.system import user
 
 _MODE = 0o700
 
@@ -26,7 +29,7 @@ def default_directory() -> Path:
         return Path(runtime, "oz")
     # Not tempfile.gettempdir, which falls back to the working directory: no two nodes would meet there.
     temporary = os.environ.get("TMPDIR", "")
-    return Path(temporary if os.path.isabs(temporary) else "/tmp", f"oz-{os.geteuid()}")
+    return Path(temporary if os.path.isabs(temporary) else "/tmp", f"oz-{user()}")
 
 
 def private_directory(directory: str | os.PathLike[str], *, source: str = "argument") -> Path:
@@ -44,6 +47,9 @@ def private_directory(directory: str | os.PathLike[str], *, source: str = "argum
             in, or stands where anybody can replace it; or the system does not allow it.
     """
     path = Path(directory)
+    if not hasattr(socket, "AF_UNIX"):
+        rule = f"{sys.platform} has no Unix sockets for it; give the node peers, a nameserver or bind"
+        raise ConfigurationError("directory", str(path), source, rule)
     try:
         _make(path)
         fault = _fault(path) or _fault_above(path)
@@ -59,7 +65,7 @@ def _is_own_directory(path: str) -> bool:
         found = os.stat(path)
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == user()
 
 
 def _make(path: Path) -> None:
@@ -81,9 +87,9 @@ def _fault(path: Path) -> str | None:
         return "it is a symbolic link, and whoever made it may lead it elsewhere; give the path it leads to"
     if not stat.S_ISDIR(found.st_mode):
         return "it is there and no directory; remove it, or give another"
-    if found.st_uid != os.geteuid():
+    if found.st_uid != user():
         return (
-            f"it belongs to user {found.st_uid}, who could pose as any node, and not to {os.geteuid()}; "
+            f"it belongs to user {found.st_uid}, who could pose as any node, and not to {user()}; "
             "remove it, or give another"
         )
     if mode & 0o777 != _MODE:

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from oz.configuration.settings import BY_NAME, meant
 from oz.errors import ConfigurationError
+from oz.system import user
 
 VARIABLE = "OZ_CONFIG"
 FILE = "oz.toml"
@@ -156,7 +157,7 @@ def _is_planted(path: Path, file: BinaryIO) -> bool:
     """Tell whether somebody else put it there: what starts in /tmp must not obey whoever writes there."""
     owners = {path.lstat().st_uid, os.fstat(file.fileno()).st_uid}
     is_open_to_all = bool(path.parent.stat().st_mode & stat.S_IWOTH)
-    return is_open_to_all and not owners <= {0, os.geteuid()}
+    return is_open_to_all and not owners <= {0, user()}
 
 
 def _unknown(path: Path, key: str, value: object) -> ConfigurationError:

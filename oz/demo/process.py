@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import select
-import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from oz.errors import OzError
+from oz.system import sigint_blocked
 
 START_TIME = 15.0
 """Seconds that a publisher process may take to say where it is bound."""
@@ -64,22 +64,20 @@ def publisher_process(command: Sequence[str]) -> Iterator[PublisherProcess]:
     """
     # Ctrl-C waits until the process is known, or it would stay behind. The process inherits that, and so
     # leaves Ctrl-C to us.
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     process = None
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        with sigint_blocked():
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
         yield PublisherProcess(process, time.monotonic() + START_TIME)
     finally:
         if process is not None:
             _end(process)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _end(process: subprocess.Popen[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import resource
+import sys
 from pathlib import Path
 
 from oz.doctor.finding import Finding, State
@@ -26,6 +26,10 @@ def limits() -> list[Finding]:
 
 
 def _open_files() -> Finding:
+    try:
+        import resource
+    except ImportError:
+        return Finding("open-files", GROUP, "no", "", f"{sys.platform} does not tell")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     value = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
     note = "one for each connection and each socket"

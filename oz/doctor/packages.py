@@ -9,6 +9,7 @@ from importlib import metadata
 
 from oz.doctor.finding import Finding, State
 from oz.transport.capabilities import pip_line
+from oz.version import VERSION
 
 OLDEST_PYTHON = (3, 11)
 
@@ -38,9 +39,12 @@ def _version(package: str) -> str | None:
 
 
 def _oz() -> Finding:
-    version = _version("ozmq")
-    note = "" if version else "not installed: run from a checkout"
-    return Finding("oz", "Python", "yes", version or "", note)
+    if _version("oz") is not None:
+        note = "PyPI's `oz`, another package, is installed too: each overwrites files of the other"
+        remove = pip_line("-y", "oz", "ozmq", verb="uninstall")
+        return Finding("oz", "Python", "broken", VERSION, note, f"{remove}, and then install ozmq again")
+    note = "" if _version("ozmq") else "not installed: run from a checkout"
+    return Finding("oz", "Python", "yes", VERSION, note)
 
 
 def _python() -> Finding:

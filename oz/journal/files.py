@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
+
+from oz.system import LOCK_EX, LOCK_NB, LOCK_SH, flock
 
 SEALED = ".arrow"
 STREAM = ".arrows"
@@ -114,7 +115,7 @@ def open_held(path: Path) -> int | None:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return None
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    flock(descriptor, LOCK_SH)
     if os.fstat(descriptor).st_nlink == 0:  # removed between the two calls
         os.close(descriptor)
         return None
@@ -131,7 +132,7 @@ def unheld(path: Path) -> Iterator[bool]:
         return
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(descriptor, LOCK_EX | LOCK_NB)
             is_free = True
         except BlockingIOError:
             is_free = False

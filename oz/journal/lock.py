@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import weakref
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import Self
 
 from oz.errors import JournalError, OzError
 from oz.journal import files
+from oz.system import LOCK_EX, LOCK_NB, LOCK_UN, after_fork, flock
 
 
 class ProcessLock:
@@ -31,7 +31,7 @@ class ProcessLock:
         self._path = path
         self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            flock(self._descriptor, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
             self._leave()
@@ -56,7 +56,7 @@ class ProcessLock:
         """Give it back; a second time does nothing."""
         if self._descriptor is not None:
             # Closing is not enough: what another thread starts has a copy until it runs its program.
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            flock(self._descriptor, LOCK_UN)
             self._leave()
 
     def _leave(self) -> None:
@@ -99,4 +99,4 @@ def _leave_it_to_the_parent() -> None:
         lock._leave()
 
 
-os.register_at_fork(after_in_child=_leave_it_to_the_parent)
+after_fork(_leave_it_to_the_parent)

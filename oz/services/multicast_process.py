@@ -7,7 +7,6 @@ that is named there, and ends when its standard input does, which is when the ga
 from __future__ import annotations
 
 import json
-import select
 import signal
 import sys
 import time
@@ -39,6 +38,7 @@ from oz.services.link import (
 )
 from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.subscriber import Subscriber
+from oz.system import POLLHUP, POLLIN, make_poll
 from oz.transport.multicast_group import silence_libpgm
 
 FAILED = 3
@@ -60,8 +60,8 @@ class Link:
         self.socket.set(zmq.RCVHWM, 100)
         self.socket.set(zmq.LINGER, round(_PARTING * 1000))
         self.socket.connect(address)
-        self._stdin = select.poll()
-        self._stdin.register(0, select.POLLIN | select.POLLHUP)
+        self._stdin = make_poll()
+        self._stdin.register(0, POLLIN | POLLHUP)
         self._beats_at = 0.0
 
     def is_orphaned(self) -> bool:

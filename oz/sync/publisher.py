@@ -13,6 +13,7 @@ from oz.protocol.stats import PublisherStats
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.sync.publisher_engine import PublisherEngine
 from oz.transport.batches import MAX_BATCH
+from oz.transport.endpoints import Endpoints
 from oz.transport.publishing import MAX_DELAY, OnFull
 from oz.transport.socket import describe, refuse_to_copy
 from oz.wire.codec import Codec
@@ -44,8 +45,8 @@ class Publisher(zmq.Socket[Any]):
 
     def __init__(
         self,
-        bind: Any = None,
-        connect: Any = None,
+        bind: Endpoints | zmq.Context[Any] | None = None,
+        connect: Endpoints | int | None = None,
         *,
         dialect: str = DEFAULT_DIALECT,
         context: zmq.Context[Any] | None = None,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import select
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ import zmq
 from oz.errors import ProtocolError, Timeout
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
+from oz.system import POLLIN, make_poll
 from oz.transport.leaving import pauses
 from oz.transport.publishing import PublisherBase
 
@@ -198,8 +198,8 @@ class PublisherEngine(PublisherBase):
                 # By another thread, just now.
                 return
             descriptor = self.fileno()
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
+        poller = make_poll()
+        poller.register(descriptor, POLLIN)
         poller.poll(seconds * 1000)
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:

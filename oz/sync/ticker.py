@@ -7,7 +7,6 @@ the socket has something to tell or a batch is left waiting.
 from __future__ import annotations
 
 import logging
-import select
 import socket
 import threading
 import weakref
@@ -16,6 +15,7 @@ from contextlib import suppress
 
 import zmq
 
+from oz.system import POLLIN, make_poll
 from oz.transport.publishing import PublisherBase
 
 _log = logging.getLogger("oz.publisher")
@@ -94,13 +94,13 @@ class Ticker:
             self._thread.join()
 
     def _run(self, descriptor: int) -> None:
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        poller.register(self._bell, select.POLLIN)
+        poller = make_poll()
+        poller.register(descriptor, POLLIN)
+        poller.register(self._bell, POLLIN)
         with self._bell, self._ringer:
             while not self._is_stopped:
                 while self._watched:
-                    poller.register(self._watched.popleft(), select.POLLIN)
+                    poller.register(self._watched.popleft(), POLLIN)
                 for ready, _ in poller.poll(1000 * _LONGEST_SLEEP):
                     if ready == self._bell.fileno():
                         self._bell.recv(4096)

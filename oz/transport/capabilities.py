@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import sys
 
 import zmq
 
 from oz.errors import TransportUnavailable
+from oz.system import user
 
 APT_PACKAGES = ("libzmq3-dev", "build-essential", "python3-dev")
 """What Debian and Ubuntu need to build pyzmq against their own libzmq, which has PGM."""
@@ -44,9 +44,9 @@ def has(feature: str) -> bool:
         return False
 
 
-def pip_line(*arguments: str, python: str | None = None) -> str:
+def pip_line(*arguments: str, python: str | None = None, verb: str = "install") -> str:
     """Write a line that runs pip for a Python: this very one, unless another is named."""
-    return shlex.join([python or sys.executable or "python3", "-m", "pip", "install", *arguments])
+    return shlex.join([python or sys.executable or "python3", "-m", "pip", verb, *arguments])
 
 
 def build_line(python: str | None = None) -> str:
@@ -65,7 +65,7 @@ def apt_line(*packages: str, sudo: bool | None = None) -> str:
         packages: their names.
         sudo: whether the line needs `sudo`; when nothing is said, unless this process is root's.
     """
-    prefix = "sudo " if (os.geteuid() != 0 if sudo is None else sudo) else ""
+    prefix = "sudo " if (user() != 0 if sudo is None else sudo) else ""
     return f"{prefix}apt-get update && {prefix}apt-get install -y {' '.join(packages)}"
 
 

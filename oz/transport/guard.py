@@ -7,12 +7,12 @@ delivers none. Both become clear errors here. Source: the ZeroMQ guide, "Multith
 from __future__ import annotations
 
 import _thread
-import os
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NoReturn
 
 from oz.errors import OwnershipError
+from oz.system import after_fork
 
 
 def in_use() -> OwnershipError:
@@ -111,4 +111,4 @@ def _disown_all() -> None:
     _guards.clear()
 
 
-os.register_at_fork(after_in_child=_disown_all)
+after_fork(_disown_all)

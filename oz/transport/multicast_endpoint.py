@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import array
 import errno
-import fcntl
 import ipaddress
 import os
 import re
 import socket
 import struct
+import sys
 from typing import NamedTuple
 
 from oz.errors import TransportUnavailable
+from oz.system import HAS_FCNTL, ioctl
 from oz.transport.endpoints import EndpointError
 
 SCHEMES = ("epgm", "pgm")
@@ -95,6 +96,11 @@ def parse(text: str) -> Endpoint:
 
 def _address(interface: str, text: str) -> str:
     """Give the IPv4 address of an interface that is named by it, or by its name."""
+    if sys.platform != "linux" or not HAS_FCNTL:
+        raise TransportUnavailable(
+            f"{text!r}: multicast needs Linux; oz cannot ask {sys.platform} which interfaces there are, and "
+            "libzmq ends the process at one that there is not"
+        )
     names = [name for _, name in socket.if_nameindex()]
     if interface in names:
         address = _ask(interface, _SIOCGIFADDR)
@@ -116,7 +122,7 @@ def _addresses() -> list[str]:
     room = array.array("B", bytes(_ADDRESSES * _ADDRESS_SIZE))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         asked = struct.pack("iP", len(room), room.buffer_info()[0])
-        (size, _) = struct.unpack("iP", fcntl.ioctl(probe, _SIOCGIFCONF, asked))
+        (size, _) = struct.unpack("iP", ioctl(probe, _SIOCGIFCONF, asked))
     return [socket.inet_ntoa(room[at + 20 : at + 24]) for at in range(0, size, _ADDRESS_SIZE)]
 
 
@@ -124,7 +130,7 @@ def _ask(interface: str, what: int) -> bytes | None:
     """Ask the kernel for an attribute of an interface; None when it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            answer = fcntl.ioctl(probe, what, struct.pack("256s", interface.encode()[:15]))
+            answer = ioctl(probe, what, struct.pack("256s", interface.encode()[:15]))
         except OSError:
             return None
     return answer[16:]

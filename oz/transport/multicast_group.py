@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import socket as sockets
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -170,7 +171,7 @@ class Group:
 
         Requests for repair come to that port, and the kernel hands each to any one of the sockets.
         """
-        if endpoint.scheme != "epgm" or not hasattr(sockets, "AF_UNIX"):
+        if endpoint.scheme != "epgm" or sys.platform != "linux":
             return
         if not self._is_publisher:
             if not endpoint.is_loopback and self._is_claimed(endpoint):

@@ -8,8 +8,10 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-LONGEST_PATH = 107
-"""Bytes of the path of a Unix socket. Source: unix(7)."""
+import zmq
+
+LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
+"""Bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
 
 _SUFFIX = ".sock"
 

@@ -21,6 +21,7 @@ from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.admission import check_subject
 from oz.transport.batches import MAX_BATCH
 from oz.transport.dispatch import Dispatch
+from oz.transport.endpoints import Endpoints
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningOutlet
 from oz.transport.leaving import Leaving, pauses
@@ -66,8 +67,8 @@ class PublisherBase(RawSends, Leaving):
 
     def __init__(
         self,
-        bind: Any = None,
-        connect: Any = None,
+        bind: Endpoints | zmq.Context[Any] | None = None,
+        connect: Endpoints | int | None = None,
         *,
         dialect: str = DEFAULT_DIALECT,
         context: zmq.Context[Any] | None = None,

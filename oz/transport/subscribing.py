@@ -141,7 +141,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         found, ends = find_codec(codec), check_delimiter(delimiter)
         group = group_for((connect, bind), multicast, is_plain=plain, is_publisher=False)
         is_framed = group is not None and not group.is_plain
-        check_advisory(on_advisory, is_framed=is_framed)
+        check_advisory(on_advisory, is_framed=is_framed, is_plain=plain)
         if is_framed:
             check_multicast(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
         is_routed = not is_framed and check_filtering(

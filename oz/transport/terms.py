@@ -64,15 +64,20 @@ def check_multicast(filtering: Any, *, shared: bool, on_gap: Any, delimiter: byt
     _check_called("on_gap", on_gap)
 
 
-def check_advisory(on_advisory: Any, *, is_framed: bool) -> None:
+def check_advisory(on_advisory: Any, *, is_framed: bool, is_plain: bool) -> None:
     """Refuse a callback that would never be called, or cannot.
 
     Raises:
         ValueError: the socket is not one of multicast, or a plain one.
         TypeError: it cannot be called.
     """
+    if on_advisory is not None and is_plain:
+        raise ValueError("on_advisory does not go with plain=True: plain messages do not tell what is wrong")
     if on_advisory is not None and not is_framed:
-        raise ValueError("on_advisory is for multicast, and not with plain=True")
+        raise ValueError(
+            "on_advisory tells of multicast publishers, and this socket has none: it needs "
+            'multicast=oz.Multicast(…); with filtering="publisher" losses are told to on_gap'
+        )
     _check_called("on_advisory", on_advisory)
 
 

@@ -356,3 +356,9 @@ def test_a_context_of_gevent_is_refused():
         for make in (oz.Publisher, oz.Subscriber, oz.asyncio.Publisher, oz.asyncio.Subscriber):
             with pytest.raises(TypeError, match="greenlet"):
                 make(context=context)
+
+
+def test_on_advisory_without_multicast_says_what_it_is_for():
+    with pytest.raises(ValueError, match=r"needs multicast=oz\.Multicast\(…\); .* told to on_gap") as caught:
+        oz.Subscriber("tcp://127.0.0.1:1", filtering="publisher", on_advisory=print)
+    assert "plain" not in str(caught.value)

@@ -13,6 +13,8 @@ def number(message: oz.Message) -> int:
 
 
 def sockets() -> None:
+    oz.Publisher(bind=5)  # type: ignore[arg-type]
+    oz.Publisher("tcp://127.0.0.1:*", on_full="dorp")  # type: ignore[arg-type]
     oz.Subscriber(5)  # type: ignore[arg-type]
     oz.Subscriber("tcp://127.0.0.1:1", filtering="publishers")  # type: ignore[arg-type]
     oz.asyncio.Subscriber("tcp://127.0.0.1:1", filterin="publisher")  # type: ignore[call-arg]

@@ -6,7 +6,6 @@ import json
 import os
 import queue
 import select
-import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oz.cli.measuring.plan import BenchFailed
+from oz.system import sigint_blocked
 
 _END_SECONDS = 2.0
 
@@ -32,8 +32,7 @@ class Child:
         """
         self._what = what
         # The process inherits the mask, and so leaves Ctrl-C to us.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with sigint_blocked():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", f"{__package__}.{module}", argument],
                 stdin=subprocess.PIPE,
@@ -41,8 +40,6 @@ class Child:
                 stderr=subprocess.PIPE,
                 bufsize=0,
             )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._said = b""
 
     def tell(self, order: str) -> None:
