@@ -117,6 +117,7 @@ class Gateway:
         self._relaying = Relaying()
         self._origin = os.urandom(16)
         self._epoch = int(time.time())
+        self._has_untold_gap = False
         self._number = self._told = 0
         self._began_at: float | None = None
         self._joined_at = 0
@@ -151,6 +152,8 @@ class Gateway:
         """Tell the sender to go on for the last one, as the same publisher: so losses are seen."""
         age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
         self._told = self._number
+        # It begins with the epoch that says so.
+        self._has_untold_gap = False
         return {
             "endpoints": endpoints,
             "multicast": self._options,
@@ -298,6 +301,7 @@ class Gateway:
         """Hand on what local applications published; tell whether there was anything."""
         if self.subscriber is None or not self._may_pass_up(now):
             return False
+        self._tell_gap()
         try:
             messages = self.subscriber.receive_many(MANY, timeout=0)
         except Timeout:
@@ -339,8 +343,13 @@ class Gateway:
             return
         # A higher epoch says that nobody knows how many; a sender that starts later begins with it.
         self._epoch += 1
-        if self._sender is not None:
-            self._sender.send(pack(GAP))
+        self._has_untold_gap = True
+        self._tell_gap()
+
+    def _tell_gap(self) -> None:
+        """Have the sender begin a higher epoch too, as soon as there is room for that."""
+        if self._has_untold_gap and self._sender is not None and self._sender.send(pack(GAP)):
+            self._has_untold_gap = False
 
     # the end ---------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """How an asyncio publisher with routed subscribers closes: it says goodbye, and holds up nobody."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 import zmq
@@ -194,3 +195,35 @@ def test_the_loop_ends_though_a_close_that_is_cancelled_would_wait_for_ever(filt
 
     thread = Thread(lambda: asyncio.run(main()))
     thread.outcome()
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["plain", "shared"])
+def test_a_full_subscriber_learns_of_lost_messages_when_it_closes(shared):
+    published = 2_000
+
+    async def main():
+        pub = oz.asyncio.Publisher("tcp://127.0.0.1:*", high_water_mark=2)
+        with oz.Subscriber(pub.endpoint, filtering="publisher", shared=shared, high_water_mark=2) as reader:
+            for number in range(15):
+                reader.subscribe(f"n.{number}")
+            await asyncio.to_thread(reader.wait_ready, timeout=DEADLINE)
+            for number in range(published):
+                await pub.publish(f"n.{number % 15}", bytes(5_000))
+                await pub.flush()
+            closing = asyncio.ensure_future(close(pub))
+            # It would have given up by then.
+            await asyncio.wait([closing], timeout=0.3)
+            await asyncio.to_thread(until, lambda: counted(reader) >= published)
+            await closing
+            assert counted(reader) == published
+            assert reader.stats.lost > 0
+
+    async def close(pub):
+        await pub.close()
+
+    def counted(reader):
+        with suppress(oz.Timeout):
+            reader.receive_many(1_000, timeout=0.02)
+        return reader.stats.delivered + reader.stats.lost
+
+    asyncio.run(main())
