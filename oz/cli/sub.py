@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ from oz.cli.node_payloads import Form, field, payload_option
 from oz.cli.on_bus import BusSubscriber, Shown
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
+    MOST_SECONDS,
     ROUTED,
     Number,
     Whole,
@@ -76,7 +76,7 @@ Examples:
 @click.option(
     "--timeout",
     type=Number(),
-    default=math.inf,
+    default=MOST_SECONDS,
     metavar="SECONDS",
     help="Exit 4 when no message comes for so long.",
 )
