@@ -74,10 +74,18 @@ class RawSends(BaseSocket):
         return result
 
     def _send_message(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
-        """Send a whole message to all who want it."""
+        """Send a whole message to all who want it.
+
+        Raises:
+            zmq.Again: there is no room for somebody who is to be waited for.
+        """
         with self._guard:
             self._check_first(frames[0])
             self._outlet.look(self)
+            if self._dispatch.is_blocked:
+                self._dispatch.retry(self)
+                if self._dispatch.is_blocked:
+                    raise zmq.Again
             # After it: what answers subscriptions is not to be dropped.
             self._dispatch.make_lossy(self)
             result = self._as_result(tracker) if self._is_framed else self._deliver(frames, flags, tracker)

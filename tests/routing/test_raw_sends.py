@@ -1,5 +1,7 @@
 """What goes out by the calls of pyzmq reaches routed subscribers too."""
 
+from contextlib import suppress
+
 import pytest
 import zmq
 
@@ -68,3 +70,32 @@ def test_a_full_plain_subscriber_holds_up_no_raw_send_when_a_routed_one_comes():
             pub.send_multipart([b"a", b"x"], zmq.NOBLOCK)
             assert pub._engine._router.streams
             pub.close(0)
+
+
+@pytest.mark.parametrize("send", ["send_multipart", "send_string"])
+def test_a_publisher_that_blocks_waits_for_those_who_filter_there_too(send):
+    def call(pub, flags=0):
+        if send == "send_string":
+            pub.send_string("a", zmq.SNDMORE)
+            pub.send_string("x" * 20_000, flags)
+        else:
+            pub.send_multipart([b"a", bytes(20_000)], flags)
+
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", high_water_mark=2, on_full="block", full_timeout=0.05) as pub,
+        oz.Subscriber(pub.endpoint, filtering="publisher", high_water_mark=2) as sub,
+    ):
+        sub.subscribe("a")
+        sub.wait_ready(timeout=DEADLINE)
+        sent = 0
+        with suppress(zmq.Again):
+            while sent < 5_000:
+                call(pub)
+                sent += 1
+        assert sent < 5_000
+        with pytest.raises(zmq.Again):
+            pub.send_multipart([b"a", b"x"], zmq.NOBLOCK)
+        for _ in range(sent):
+            sub.receive(timeout=DEADLINE)
+        assert sub.stats.lost == 0
+        pub.close(timeout=0.1)
