@@ -87,6 +87,7 @@ def bus(short_directory):
         serving.outcome()
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(4 * LONG + 3 * SECONDS)
 def test_all_is_accounted_for_while_a_third_of_the_nodes_is_killed_again_and_again(bus):
     reports = run(bus)

@@ -41,7 +41,7 @@ def test_a_full_subscriber_learns_of_lost_messages_when_the_publisher_closes(sha
     pub = oz.Publisher("tcp://127.0.0.1:*", high_water_mark=2)
     with ready(pub, shared=shared, high_water_mark=2) as sub:
         published = fill(pub)
-        closing = Thread(pub.close)
+        closing = Thread(lambda: pub.close(timeout=DEADLINE))
         # It would have given up by then, before it waited.
         closing.join(0.3)
         until(lambda: take(sub) >= published)
@@ -59,7 +59,7 @@ def test_a_shared_subscriber_that_was_left_out_learns_it_when_the_publisher_clos
     ):
         published = fill(pub)
         until(lambda: take(other) >= published)
-        closing = Thread(pub.close)
+        closing = Thread(lambda: pub.close(timeout=DEADLINE))
         # It would have given up by then, before it waited.
         closing.join(0.3)
         until(lambda: take(slow) >= published and take(other) >= published)
@@ -96,7 +96,7 @@ def test_what_was_published_while_another_thread_closes_is_delivered(attempt):
         sub.wait_ready(timeout=DEADLINE)
         threads = [Thread(publish) for _ in range(2)]
         until(lambda: take(sub) > 2_000 + 100 * attempt)
-        closing = Thread(pub.close)
+        closing = Thread(lambda: pub.close(timeout=DEADLINE))
         until(lambda: take(sub) < 0 or not closing.is_alive())
         returned = sum(one.outcome() for one in threads)
         until(lambda: take(sub) >= returned)
