@@ -359,7 +359,7 @@ class Publisher(zmq.Socket[Any]):
 
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
         """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
-        raise zmq.ZMQError(zmq.ENOTSUP)
+        raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.ENOTSUP)
 
     def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> int:
         """Wait for events, as `zmq.Socket.poll` does on a PUB: milliseconds.

@@ -206,7 +206,7 @@ class PublisherBase(RawSends, Leaving):
         """
         if option in _SUBSCRIBERS_OPTIONS:
             # An XPUB in manual mode would take it for a subscription of whoever subscribed last.
-            raise zmq.ZMQError(zmq.EINVAL)
+            raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.EINVAL)
         # A thread that looks after the publisher may be using the socket; no ZeroMQ socket stands two.
         with self._guard:
             super().set(option, optval)

@@ -218,4 +218,4 @@ class RawSends(BaseSocket):
 
     def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
         """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
-        raise zmq.ZMQError(zmq.ENOTSUP)
+        raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.ENOTSUP)

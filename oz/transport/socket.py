@@ -246,9 +246,6 @@ class BaseSocket(zmq.Socket[Any]):
 
     def _admit_endpoint(self, addr: str) -> str:
         """Refuse an endpoint that this socket cannot have; give the form that libzmq takes."""
-        if self.closed:
-            # Before all else, as in pyzmq, whatever the endpoint is.
-            raise zmq.ZMQError(zmq.ENOTSOCK)
         endpoints.check(addr, own_context=self._own_context)
         if self._group is None:
             if is_multicast(addr):

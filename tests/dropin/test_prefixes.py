@@ -111,14 +111,14 @@ def test_a_warning_that_is_an_error_loses_no_message(way):
     pub, sub = stage("a")
     with pub, sub:
         pub.wait_for_subscribers(timeout=DEADLINE)
-        for subject in ("ab", "a.b", "a", "ac"):
+        for subject in ("ab", "a.b", "a"):
             pub.publish(subject)
         with pytest.raises(oz.SubjectWarning, match="'ab'"):
             WAYS[way](sub)
         assert WAYS[way](sub) in ("a", b"a")
         with pytest.raises(oz.Timeout):
             sub.receive(timeout=0)
-        assert sub.stats.filtered == 3
+        assert sub.stats.filtered == 2
 
 
 def test_asyncio_warns_too():
