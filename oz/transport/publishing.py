@@ -52,7 +52,8 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _POLLIN = int(zmq.POLLIN)
 _SUBSCRIBE = int(zmq.SUBSCRIBE)
 _UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
-_SUBSCRIBERS_OPTIONS = (_SUBSCRIBE, _UNSUBSCRIBE)
+_REFUSED_OPTIONS = (_SUBSCRIBE, _UNSUBSCRIBE, int(zmq.XPUB_MANUAL), int(zmq.INVERT_MATCHING))
+"""What a PUB has not, or what would change who gets what behind this publisher's back."""
 
 
 class PublisherBase(RawSends, Leaving):
@@ -180,7 +181,7 @@ class PublisherBase(RawSends, Leaving):
         if group is not None:
             group.configure(self)
         # Every subscription and unsubscription is reported, and counts only once it was accepted here.
-        self.set(zmq.XPUB_MANUAL, 1)
+        backend_set(self, zmq.XPUB_MANUAL, 1)
         # Nothing arrives but subscriptions, which libzmq walks by recursion: a huge one would crash it.
         self.set(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
         if self._on_full != "drop":
@@ -204,7 +205,7 @@ class PublisherBase(RawSends, Leaving):
             zmq.ZMQError: it is not one that a PUB socket has, such as SUBSCRIBE.
             ValueError: multicast does not know it, or would end the process.
         """
-        if option in _SUBSCRIBERS_OPTIONS:
+        if option in _REFUSED_OPTIONS:
             # An XPUB in manual mode would take it for a subscription of whoever subscribed last.
             raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.EINVAL)
         # A thread that looks after the publisher may be using the socket; no ZeroMQ socket stands two.
