@@ -387,7 +387,11 @@ class Mesh:
                     self._probed[endpoint] = now
                     self._sub.dial(endpoint, stop=ONCE)
         for endpoint in self._probed.keys() - there:
-            self._hang_up(endpoint)
+            if endpoint in self._dialled:
+                # It is a peer's, and what it sent last may be on its way.
+                del self._probed[endpoint]
+            else:
+                self._hang_up(endpoint)
 
     def unsettled(self) -> list[str]:
         """Give the sockets of this host of which it is not known yet whether anybody listens there."""
