@@ -258,7 +258,8 @@ class Scene(ExitStack):
             self.publisher = oz.Publisher(self._endpoint, **options)
 
     def restart_publisher(self):
-        self.publisher.close(timeout=DEADLINE)
+        # All has come. One of multicast stays for all that time: some may still ask for repairs.
+        self.publisher.close(timeout=0.5 if self.filtering == "multicast" else DEADLINE)
         self.open_publisher()
         self.meet()
 
