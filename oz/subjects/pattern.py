@@ -161,8 +161,10 @@ class Pattern:
 
         return relations.overlaps(self, other)
 
-    def witness(self, other: Pattern) -> str | bytes | None:
+    def witness(self, other: Pattern) -> str | None:
         """Find a shortest subject that both patterns match, or None where they do not overlap.
+
+        What is not UTF-8 comes by `surrogateescape`, as `Message.subject` does.
 
         It is text, of as few characters as can be, or `bytes` where no text will do.
 

@@ -49,7 +49,7 @@ def overlaps(pattern: Pattern, other: Pattern) -> bool:
     return witness(pattern, other) is not None
 
 
-def witness(pattern: Pattern, other: Pattern) -> str | bytes | None:
+def witness(pattern: Pattern, other: Pattern) -> str | None:
     """Find a subject that both match, a shortest one.
 
     Returns:
@@ -68,7 +68,7 @@ def witness(pattern: Pattern, other: Pattern) -> str | bytes | None:
     return _tried(found, pattern, other, expected=True)
 
 
-def counterexample(pattern: Pattern, other: Pattern) -> str | bytes | None:
+def counterexample(pattern: Pattern, other: Pattern) -> str | None:
     """Find a subject that the other matches and the pattern does not, a shortest one.
 
     Returns:
@@ -144,7 +144,7 @@ def _prefixes_meet(pattern: Pattern, other: Pattern) -> bool:
     )
 
 
-def _tried(found: bytes | None, pattern: Pattern, other: Pattern, *, expected: bool) -> str | bytes | None:
+def _tried(found: bytes | None, pattern: Pattern, other: Pattern, *, expected: bool) -> str | None:
     """Return what was found, once the patterns themselves confirm it."""
     if found is None:
         return None
@@ -168,9 +168,6 @@ def takes(pattern: Pattern, subject: bytes) -> bool:
         raise Undecidable(str(error)) from None
 
 
-def readable(subject: bytes) -> str | bytes:
-    """Return a subject as text, or as it is where it is not UTF-8."""
-    try:
-        return subject.decode()
-    except UnicodeDecodeError:
-        return subject
+def readable(subject: bytes) -> str:
+    """Return a subject as text; what is not UTF-8 by `surrogateescape`, as `Message.subject`."""
+    return subject.decode(errors="surrogateescape")

@@ -16,7 +16,7 @@ from oz.subjects.spellings import escaped_glob, glob_text, regex_text, words_tex
 
 SEPARATORS = {"nats": ".", "rv": ".", "kubemq": ".", "raims.rv": ".", "amqp": ".", "mqtt": "/"}
 _GLOBS = ("redis", "raims.glob")
-_Subject = str | bytes | None
+_Subject = str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Translation:
     """
 
     pattern: Pattern
-    also_matches: str | bytes | None = None
-    misses: str | bytes | None = None
+    also_matches: str | None = None
+    misses: str | None = None
     undecided: str | None = None
     exchanged: bool = False
 
@@ -53,7 +53,7 @@ class Translation:
         return self.relation == "exact"
 
     @property
-    def counterexample(self) -> str | bytes | None:
+    def counterexample(self) -> str | None:
         """A subject that just one of the two matches."""
         return self.misses if self.misses is not None else self.also_matches
 
