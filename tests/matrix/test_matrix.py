@@ -114,7 +114,8 @@ def test_every_way_goes_on_when_the_publisher_comes_again(shell, filtering):
 def test_every_way_ends_when_somebody_else_closes(shell, filtering):
     """Where there are threads a socket has one owner: who closes it from another is told, and it goes on."""
     with Scene(shell, filtering) as scene:
-        scene.receive(ways_of(shell))
+        # libzmq forbids to close a socket that another thread polls: nothing holds for that.
+        scene.receive([way for way in ways_of(shell) if way.is_held or shell != "sync"])
         refused = {one: one.close_from_elsewhere() for one in scene.receivers}
 
         def is_right(one):
