@@ -18,6 +18,7 @@ class Source:
         refused: those that it will not serve, and why.
         paths: over how many connections it serves the stream.
         heard_at: when it was last heard, in nanoseconds.
+        missed_at: `heard_at` when it was found to be gone without a goodbye.
         unreported: messages that are lost but came before no message yet.
         served: of each declaration that asked for last values, under which number it was given them.
         is_reported: a loss was logged; the counters tell of further ones.
@@ -32,6 +33,7 @@ class Source:
         "heard_at",
         "is_in_place",
         "is_reported",
+        "missed_at",
         "paths",
         "refused",
         "served",
@@ -46,6 +48,7 @@ class Source:
         self.refused: dict[int, str] = {}
         self.paths = 0
         self.heard_at = 0
+        self.missed_at = -1
         self.unreported = 0
         self.is_reported = False
         self.is_in_place = False

@@ -185,14 +185,17 @@ class Unpacking(Intake):
             origin: the publisher.
             besides: a stream that it sends nothing on.
             is_in_place: it has only begun, for another one that is gone; the same is reported once more
-                before its first message. Otherwise it is gone itself, as far as it was there.
+                before its first message. Otherwise it is gone itself, as far as it was there and has not said
+                goodbye; that is reported once, unless it has been heard since.
         """
         for stream in self.streams.by_key.values():
             if stream is besides or not (is_in_place or origin in stream.sources):
                 continue
             source = find(stream.sources, origin)
             source.is_in_place = is_in_place
-            self._report(stream, source, origin, None)
+            if is_in_place or source.missed_at != source.heard_at:
+                source.missed_at = source.heard_at
+                self._report(stream, source, origin, None)
 
     def _report(
         self, stream: Stream, source: Source, origin: bytes, lost: int | None, sequence: int = 0

@@ -25,6 +25,7 @@ from oz.transport.node_sockets import (
     near_origin,
     wide_origin,
 )
+from oz.transport.parting import Parting
 from oz.wire.naming import Announcement, Left
 
 _log = logging.getLogger("oz.node")
@@ -42,8 +43,8 @@ MISSES = 4
 """Looks in a row at which nothing new had come of a publisher, after which it counts as silent; its heart
 beats every second. Not seconds: while a process stood still itself, nobody else was silent."""
 
-LINGER = 2.0
-"""Seconds for which a node that has left is still listened to: what it sent last is on its way."""
+PROBE_AGAIN = 2.0
+"""Seconds after which a socket in the directory that did not answer is looked at anew."""
 
 MUTE_AFTER = 4.0
 """Seconds for which somebody who listens and says nothing is waited for: a process that stands still may do
@@ -140,7 +141,7 @@ class Mesh:
         self._dialled_at: dict[str, float] = {}
         self._heard: dict[bytes, tuple[int, int]] = {}
         self._check_at = 0.0
-        self._leaving: dict[str, float] = {}
+        self._leaving: dict[bytes, Parting] = {}
         self._forgotten: dict[bytes, float] = {}
         self._probed: dict[str, float] = {}
         self._seen_at: dict[str, float] = {}
@@ -189,9 +190,10 @@ class Mesh:
         self.look_at_links(now)
         self._do(self.membership.tick(now), now)
         self._scan(now)
-        for endpoint in [one for one, at in self._leaving.items() if now >= at]:
-            self._hang_up(endpoint)
-        for origin in [one for one, at in self._forgotten.items() if now >= at]:
+        for origin, one in list(self._leaving.items()):
+            if one.is_over(self._sub.heard_at(origin), now):
+                self._part(origin, now)
+        for origin in [one for one, at in self._forgotten.items() if now >= at and one not in self._leaving]:
             del self._forgotten[origin]
             self._heard.pop(origin, None)
             self._sub.forget(origin)
@@ -302,8 +304,11 @@ class Mesh:
     def _connect(self, peer: Announcement, now: float) -> None:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
             self._forgotten.pop(origin, None)
-            if self._leaving.pop(endpoint, None) is not None and self._dialled.get(endpoint) != peer.uuid:
-                self._hang_up(endpoint)
+            self._leaving.pop(origin, None)
+            others = [left for left, one in self._leaving.items() if one.endpoint == endpoint]
+            for left in others:
+                self._part(left, now)
+            if others and endpoint not in self._seeds:
                 self._dial(endpoint, peer, now)
             elif endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
                 # It was here before, or another was; whether that connection stands is seen by what comes.
@@ -353,11 +358,22 @@ class Mesh:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
             self._forgotten[origin] = now + FORGET_AFTER
             self._heard[origin] = self._sub.heard_at(origin), MISSES
-            if endpoint not in self._seeds and self._dialled.get(endpoint) == peer.uuid:
-                self._leaving[endpoint] = now + LINGER
+            self._leaving[origin] = Parting(peer, endpoint, self._sub.heard_at(origin), now)
+
+    def _part(self, origin: bytes, now: float) -> None:
+        """Hang up on a publisher that is gone; report that something is missing, unless it said goodbye."""
+        self._sub.lose_track(origin, is_in_place=False)
+        one = self._leaving.pop(origin)
+        self._forgotten[origin] = now + FORGET_AFTER
+        if self._dialled.get(one.endpoint) == one.peer.uuid:
+            self._hang_up(one.endpoint)
+
+    def parting(self, origin: bytes) -> Announcement | None:
+        """Give the peer of a publisher that is gone, and is listened to for what it sent last."""
+        one = self._leaving.get(origin)
+        return None if one is None else one.peer
 
     def _hang_up(self, endpoint: str) -> None:
-        self._leaving.pop(endpoint, None)
         self._probed.pop(endpoint, None)
         self._dialled.pop(endpoint, None)
         self._dialled_at.pop(endpoint, None)
@@ -378,12 +394,14 @@ class Mesh:
             if probed_at is None and endpoint not in self._dialled:
                 self._probed[endpoint] = now
                 self._sub.dial(endpoint, stop=ONCE)
-            elif probed_at is not None and now - probed_at >= LINGER:
-                if self._nearby.clear(endpoint):
-                    self._hang_up(endpoint)
-                elif endpoint not in self._dialled:
+            elif probed_at is not None and now - probed_at >= PROBE_AGAIN:
+                is_dead = self._nearby.clear(endpoint)
+                if endpoint in self._dialled:
+                    # It is a peer's, and what it sent last may be on its way.
+                    continue
+                self._hang_up(endpoint)
+                if not is_dead:
                     # Nobody may have listened there yet when it was tried.
-                    self._hang_up(endpoint)
                     self._probed[endpoint] = now
                     self._sub.dial(endpoint, stop=ONCE)
         for endpoint in self._probed.keys() - there:

@@ -148,7 +148,7 @@ class NodeBase(Interested):
         for peer in (*self._membership.known, self.announcement):
             if origin in (wide_origin(peer.uuid), near_origin(peer.uuid)):
                 return peer
-        return None
+        return self._mesh.parting(origin)
 
     # advisories ------------------------------------------------------------------------------------------
 

@@ -228,9 +228,6 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
         keep_alive(self)
         # Whom it hangs up on may read no more; closing gives its own time.
         self.set(zmq.LINGER, 0)
-        # A connection begins with all that is asked for at the time, in order, and not with what was when it
-        # was first tried; and nothing is held for those who are not there.
-        self.set(zmq.IMMEDIATE, 1)
 
     @staticmethod
     def _make_streams(*, dedupe: bool) -> Streams:
@@ -256,7 +253,15 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
         """
         # It counts for what is connected from now on.
         self.set(zmq.RECONNECT_STOP, stop)
-        self.connect(endpoint)
+        # A connection begins with all that is asked for at the time, in order, and not with what was when it
+        # was first tried; and nothing is held for those who are not there.
+        self.set(zmq.IMMEDIATE, 1)
+        try:
+            self.connect(endpoint)
+        finally:
+            # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it
+            # drops all that has come and was not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
+            self.set(zmq.IMMEDIATE, 0)
 
     def hang_up(self, endpoint: str) -> None:
         """Disconnect; what had come and was not taken yet is lost."""

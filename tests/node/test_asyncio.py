@@ -366,3 +366,22 @@ def test_nothing_is_left_after_many_rounds(place):
         assert os.listdir(place) == []
 
     asyncio.run(main())
+
+
+def test_what_a_peer_had_sent_when_it_closed_arrives_though_the_loop_stood_still(make, place):
+    async def main():
+        async with Node("far", directory=place) as far:
+            got = []
+            far.subscribe("a", handler=lambda message: got.append(message.payload))
+            near = await asyncio.to_thread(make, "near")
+            await far.wait_for_peers("near", timeout=DEADLINE)
+            await far.wait_ready(DEADLINE)
+            await asyncio.to_thread(near.wait_ready, DEADLINE)
+            for number in range(500):
+                near.publish("a", number)
+                near.flush()
+            near.close(drain=False)
+            await until(lambda: len(got) == 500)
+            assert got == list(range(500))
+
+    run(main)

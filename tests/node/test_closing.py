@@ -17,6 +17,10 @@ SLACK = 15.0
 """Seconds by which a close may be late on a busy machine; less than any handler here would hold it up."""
 
 
+HWM = 1_000
+"""Batches that ZeroMQ takes in for a node that does not read."""
+
+
 def timed(work):
     began = time.monotonic()
     work()
@@ -62,6 +66,61 @@ def test_closing_without_draining_lets_it_go(make, gathered):
     assert timed(lambda: node.close(drain=False, timeout=1.0)) < 1.0 + SLACK
     go.set()
     assert got == [0]
+
+
+@pytest.mark.parametrize("count", [HWM // 2, HWM + 200], ids=["that fits", "that is too much"])
+def test_what_a_peer_had_sent_when_it_closed_arrives_or_is_reported(make, met, gathered, count):
+    """A socket of this host that is closed takes along what ZeroMQ had not read from it at a full queue."""
+    near, far = make("near"), make("far", lost_after=0.2)
+    got, gaps = gathered(), gathered()
+    far.subscribe("a", handler=got)
+    far.subscribe("_OZ.ADVISORY.WARN.GAP", handler=gaps)
+    met(near, far)
+    begun, go = threading.Event(), threading.Event()
+    standing = Thread(lambda: far._call(lambda: (begun.set(), go.wait(DEADLINE))))
+    try:
+        assert begun.wait(DEADLINE)
+        for number in range(count):
+            near.publish("a", number)
+            near.flush()
+        near.close(drain=False)
+    finally:
+        go.set()
+    standing.outcome()
+    until(lambda: len(got) == count or gaps)
+    assert list(got) == list(range(len(got)))
+    assert len(got) == count or count > HWM
+    assert [(gap.about, gap.count) for gap in gaps] in ([], [("near", None)])
+
+
+def test_a_peer_that_is_killed_may_have_sent_more_and_that_is_reported_once(make, met, spawn, gathered):
+    node = make("node", lost_after=0.2)
+    got, gaps = gathered(), gathered()
+    node.subscribe("a", handler=got)
+    node.subscribe("_OZ.ADVISORY.WARN.GAP", handler=gaps)
+    victim = spawn("victim")
+    node.wait_for_peers("victim", timeout=DEADLINE)
+    node.wait_ready(DEADLINE)
+    victim.ask("publish a 3")
+    got.wait(3)
+    victim.kill()
+    until(lambda: gaps)
+    until(lambda: not node._mesh._leaving)
+    assert [(gap.about, gap.count) for gap in gaps] == [("victim", None)]
+
+
+def test_a_peer_that_closes_in_order_leaves_no_doubt(make, met, gathered):
+    node, other = make("node"), make("other", bind="tcp://127.0.0.1:*")
+    got, gaps = gathered(), gathered()
+    node.subscribe("a", handler=got)
+    node.subscribe("a", handler=got, group="g")
+    node.subscribe("_OZ.ADVISORY.WARN.GAP", handler=gaps)
+    met(node, other)
+    other.publish("a", 1)
+    other.close()
+    until(lambda: not node.peers and not node._mesh._leaving)
+    got.wait(2)
+    assert gaps == []
 
 
 def test_closing_does_not_wait_longer_than_it_may_for_a_handler_and_says_what_it_let_go(make, caplog):
