@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import gc
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +15,7 @@ import oz
 from oz.cli.exits import say
 from oz.cli.log_lines import log_in_lines
 from oz.cli.options import DEFAULT_ENDPOINT, Number, dialect_option, endpoint_options, parse_all, ready_line
+from oz.cli.signals import ended_by_signals
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.services.recorder import Recorder
@@ -150,7 +149,7 @@ def record(
     ):
         shown = _Shown(ctx, recorder, directory)
         line = f"{ready_line(recorder.subscriber, bind, connect)}, recording in {directory}"
-        with _ended_by_signals(recorder):
+        with ended_by_signals(recorder.stop):
             shown.begin(
                 f"{line} from offset {recorder.writer.end_offset}", is_routed=filtering == "publisher"
             )
@@ -158,23 +157,6 @@ def record(
                 recorder.run(shown.look)
             finally:
                 shown.summary()
-
-
-@contextmanager
-def _ended_by_signals(recorder: Recorder) -> Iterator[None]:
-    """End it cleanly at the first signal; the second does what it otherwise does."""
-
-    def stop(_number: int, _frame: object) -> None:
-        recorder.stop()
-        for number, action in before.items():
-            signal.signal(number, action)
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, action in before.items():
-            signal.signal(number, action)
 
 
 class _Shown:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _AGAIN = 0.01  # seconds after which a signal that came at a bad moment is sent again
+_SAME = 1.0  # seconds within which a second Ctrl-C is taken for the first: `timeout` sends each signal twice
 
 
 @contextmanager
@@ -52,29 +54,41 @@ def _put_off(number: int, frame: FrameType | None) -> bool:
 
 @contextmanager
 def ended_by_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` at the first SIGINT or SIGTERM; the second does what it otherwise does."""
+    """Call `stop` at the first SIGINT or SIGTERM; what comes after it lets the command end in order.
 
-    def end(_number: int, _frame: object) -> None:
-        stop()
-        for number, action in before.items():
-            signal.signal(number, action)
+    Only a Ctrl-C that comes a second later or more does what it otherwise does.
+    """
+    came: float | None = None
+
+    def end(number: int, _frame: object) -> None:
+        nonlocal came
+        if came is None:
+            came = time.monotonic()
+            stop()
+        elif number == signal.SIGINT and time.monotonic() - came >= _SAME:
+            signal.signal(number, before[number])
+            signal.raise_signal(number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        for number, action in before.items():
-            signal.signal(number, action)
+        if came is None:
+            for number, action in before.items():
+                signal.signal(number, action)
+        else:
+            # What is open is closed from here on, up to the end of the process.
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM raise `SystemExit`, so that what is open is closed; a second one ends it at once."""
+    """Have SIGTERM raise `SystemExit`, so that what is open is closed, also when it comes again meanwhile."""
 
     def end(number: int, frame: FrameType | None) -> None:
         if _put_off(number, frame):
             return
-        signal.signal(number, before)
+        signal.signal(number, signal.SIG_IGN)
         # What a shell says of a program that a signal ended.
         raise SystemExit(128 + number)
 
@@ -82,4 +96,5 @@ def ended_by_sigterm() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if signal.getsignal(signal.SIGTERM) is end:
+            signal.signal(signal.SIGTERM, before)

@@ -3,6 +3,7 @@
 import functools
 import os
 import signal
+import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -10,10 +11,21 @@ from contextlib import suppress
 import pytest
 import zmq
 
-from oz.cli.signals import ended_by_sigterm, interruptible
+from oz.cli import signals
+from oz.cli.signals import ended_by_signals, ended_by_sigterm, interruptible
 from waiting import DEADLINE, until
 
 ROUNDS = 40
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture
+def handlers():
+    """Put back what a command that was ended leaves behind."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    yield
+    for number, action in before.items():
+        signal.signal(number, action)
 
 
 class Dropping:
@@ -71,3 +83,59 @@ def test_the_handler_of_python_comes_back():
     with interruptible():
         assert signal.getsignal(signal.SIGINT) is not signal.default_int_handler
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("first", ENDING)
+@pytest.mark.parametrize("second", ENDING)
+def test_a_signal_that_comes_twice_ends_a_command_once_and_in_order(handlers, first, second):
+    stops = []
+    with ended_by_signals(lambda: stops.append(1)):
+        signal.raise_signal(first)
+        signal.raise_signal(second)
+    signal.raise_signal(signal.SIGTERM)  # while what is open is closed
+    assert stops == [1]
+
+
+def test_a_later_ctrl_c_forces_the_end(handlers, monkeypatch):
+    monkeypatch.setattr(signals, "_SAME", 0.0)
+    with pytest.raises(KeyboardInterrupt), ended_by_signals(lambda: None):
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_sigterm_that_comes_twice_leaves_the_goodbye_to_its_end(handlers):
+    closed = []
+    with pytest.raises(SystemExit), ended_by_sigterm():
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            signal.raise_signal(signal.SIGTERM)
+            closed.append(1)
+    assert closed == [1]
+
+
+def test_who_was_not_ended_has_their_handlers_again():
+    before = [signal.getsignal(number) for number in ENDING]
+    with ended_by_sigterm(), ended_by_signals(lambda: None):
+        pass
+    assert [signal.getsignal(number) for number in ENDING] == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        ("forwarder --side bus=a,directory={0} --side bus=b,directory={0}", 0, "messages of"),
+        ("nameserver --bind tcp://127.0.0.1:*", 0, "nodes joined"),
+        ("reply a.> --echo --directory {0}", 0, "requests answered"),
+        ("sub a.> --bus --directory {0}", 143, ""),
+    ],
+)
+def test_a_command_that_gets_sigterm_until_it_is_gone_ends_in_order(oz_start, arguments, code, says):
+    with tempfile.TemporaryDirectory() as directory:  # that of pytest is too long a path
+        running = oz_start(*arguments.format(directory).split())
+        running.ready_line()
+        until(lambda: running.terminate() or running.process.poll() is not None)
+        ended = running.end()
+    assert ended.code == code, ended.stderr
+    assert says in ended.stderr
