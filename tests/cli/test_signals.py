@@ -98,20 +98,20 @@ def test_a_signal_that_comes_twice_ends_a_command_once_and_in_order(handlers, fi
 
 def test_a_later_ctrl_c_forces_the_end(handlers, monkeypatch):
     monkeypatch.setattr(signals, "_SAME", 0.0)
-    with pytest.raises(KeyboardInterrupt), ended_by_signals(lambda: None):
+    with ended_by_signals(lambda: None):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_sigterm_that_comes_twice_leaves_the_goodbye_to_its_end(handlers):
     closed = []
-    with pytest.raises(SystemExit), ended_by_sigterm():
-        try:
+    with ended_by_sigterm():
+        with pytest.raises(SystemExit):
             signal.raise_signal(signal.SIGTERM)
-        finally:
-            signal.raise_signal(signal.SIGTERM)
-            closed.append(1)
+        signal.raise_signal(signal.SIGTERM)
+        closed.append(1)
     assert closed == [1]
 
 
