@@ -66,7 +66,7 @@ def ended_by_signals(stop: Callable[[], object]) -> Iterator[None]:
             came = time.monotonic()
             stop()
         elif number == signal.SIGINT and time.monotonic() - came >= _SAME:
-            signal.signal(number, before[number])
+            signal.signal(number, before[signal.SIGINT])
             signal.raise_signal(number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGINT, signal.SIGTERM)}
