@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import cast
 
 import zmq
@@ -87,9 +88,36 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
     port = address.rpartition(":")[2]
     if scheme == "tcp" and port.isdecimal() and int(port) > MAX_PORT:
         raise EndpointError(f"{endpoint!r} names port {port}; the highest is {MAX_PORT}")
+    if scheme == "tcp" and _names_no_port(address):
+        raise EndpointError(
+            f"{endpoint!r} names no port; one looks like tcp://127.0.0.1:5555 or tcp://[::1]:5555"
+        )
     check_transport(scheme, endpoint)
     if scheme == "inproc" and own_context:
         raise EndpointError(f"{endpoint!r} joins sockets of one context; give both sockets context=…")
+
+
+def _names_no_port(address: str) -> bool:
+    host, _, port = address.rpartition(";")[2].rpartition(":")
+    # The last colon may be one within an IPv6 address: [::1], or ::1.
+    return not host or not port or "]" in port or (host.endswith(":") and not host.endswith("::"))
+
+
+@contextmanager
+def refused_by_libzmq(endpoint: str, hint: str) -> Iterator[None]:
+    """Have what libzmq calls an invalid argument, in a bind or connect, be an `EndpointError`.
+
+    Args:
+        endpoint: what is bound or connected meanwhile.
+        hint: what to name instead, in an endpoint of tcp.
+    """
+    try:
+        yield
+    except zmq.ZMQError as error:
+        if error.errno != zmq.EINVAL or isinstance(error, EndpointError):
+            raise
+        what = f"; {hint}" if endpoint.startswith("tcp://") else ""
+        raise EndpointError(f"{endpoint!r} is no endpoint that libzmq takes here{what}") from error
 
 
 def is_local(endpoint: str) -> bool:

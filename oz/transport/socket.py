@@ -26,6 +26,8 @@ _log = logging.getLogger("oz.socket")
 HIGH_WATER_MARK = 100_000
 """Messages that may wait on each side for one peer, unless said otherwise; ZeroMQ's own is 1,000."""
 
+_BOUND = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
+_CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
 _PATIENCE = 3.0
 """Seconds that libzmq's threads have at least to end, on a machine with much else to do."""
 _LONGEST_JOIN = 1e6
@@ -177,7 +179,8 @@ class BaseSocket(zmq.Socket[Any]):
         """
         self._refuse_closed()
         addr = self._admit_endpoint(endpoints.as_text(addr))
-        with self._guard, self._no_linger_of_listeners(), self._family_of(addr):
+        refused = endpoints.refused_by_libzmq(addr, _BOUND)
+        with refused, self._guard, self._no_linger_of_listeners(), self._family_of(addr):
             manager = super().bind(addr)
             last = backend_get(self, zmq.LAST_ENDPOINT)
         self._endpoints.append(last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr)
@@ -225,12 +228,11 @@ class BaseSocket(zmq.Socket[Any]):
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
-            EndpointError: it is no endpoint; or a multicast one, and cannot be used here.
-            zmq.ZMQError: the endpoint is not well formed.
+            EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
         """
         self._refuse_closed()
         addr = self._admit_endpoint(endpoints.as_text(addr))
-        with self._guard, self._family_of(addr):
+        with endpoints.refused_by_libzmq(addr, _CONNECTED), self._guard, self._family_of(addr):
             manager = super().connect(addr)
         if addr not in self._endpoints:
             # ZeroMQ too makes one connection of the same endpoint given twice.

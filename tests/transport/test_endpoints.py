@@ -54,6 +54,46 @@ def test_what_is_no_endpoint_is_refused_with_an_example(endpoint):
         endpoints.check(endpoint, own_context=False)
 
 
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "tcp://localhost",
+        "tcp://*",
+        "tcp://127.0.0.1:",
+        "tcp://[::1]",
+        "tcp://::1",
+        "tcp://127.0.0.1:0;localhost",
+    ],
+)
+@pytest.mark.parametrize("make", [oz.Publisher, oz.Subscriber])
+@pytest.mark.parametrize("way", ["bind", "connect"])
+def test_an_endpoint_without_a_port_is_refused_with_an_example(make, way, endpoint):
+    with pytest.raises(oz.EndpointError, match=r"names no port; one looks like tcp://127\.0\.0\.1:5555"):
+        make(**{way: endpoint})
+
+
+@pytest.mark.parametrize("make", [oz.Publisher, oz.Subscriber])
+@pytest.mark.parametrize(
+    ("way", "endpoint", "says"),
+    [
+        ("connect", "tcp://::1:*", "the port of the other side"),
+        ("connect", "tcp://*:5555", "the port of the other side"),
+        ("bind", "tcp://127.0.0.1:abc", "a port or"),
+    ],
+)
+def test_what_libzmq_takes_for_no_endpoint_is_an_endpoint_error(make, way, endpoint, says):
+    with pytest.raises(oz.EndpointError, match=says) as caught:
+        make(**{way: endpoint})
+    assert caught.value.errno == zmq.EINVAL
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["tcp://[::1]:5", "tcp://::1:5", "tcp://:::5", "tcp://*:*", "tcp://a:0;b:5"]
+)
+def test_an_endpoint_with_a_port_is_one(endpoint):
+    endpoints.check(endpoint, own_context=False)
+
+
 @pytest.mark.parametrize("endpoint", [None, 5555, ["tcp://127.0.0.1:1"]])
 def test_what_is_no_text_is_a_type_error(endpoint):
     with pytest.raises(TypeError, match="an endpoint is a str"):
