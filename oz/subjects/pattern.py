@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 import regex
@@ -13,7 +13,32 @@ from oz.subjects import dialects
 from oz.subjects.dialects.base import Compiled, Dialect, Token
 from oz.subjects.dialects.regular import Regular, flags_of
 
-_Regex = regex.Pattern[Any]  # within `Pattern` the name of the module is that of a property
+
+class CompiledRegex(Protocol):
+    """What a compiled regex can do, also for type checkers without the types of the `regex` package."""
+
+    @property
+    def pattern(self) -> Any:
+        """Its text, `str` or `bytes`."""
+
+    @property
+    def flags(self) -> int:
+        """Its flags, as the `regex` package counts them."""
+
+    @property
+    def groupindex(self) -> Mapping[str, int]:
+        """The numbers of its named groups."""
+
+    # What these find is a match of the `regex` package, or None.
+    def fullmatch(self, string: Any, *, timeout: float | None = None) -> Any:
+        """Match all of a subject."""
+
+    def match(self, string: Any, *, timeout: float | None = None) -> Any:
+        """Match the beginning of a subject."""
+
+    def search(self, string: Any, *, timeout: float | None = None) -> Any:
+        """Find the first place in a subject that matches."""
+
 
 DEFAULT_DIALECT = "nats"
 
@@ -64,7 +89,7 @@ class Pattern:
         self._variant = variant
 
     @property
-    def regex(self) -> _Regex:
+    def regex(self) -> CompiledRegex:
         """The compiled regex that decides, to be used with `fullmatch`.
 
         A byte dialect's regex takes `bytes`, a text dialect's `str`. That of a token dialect is made when

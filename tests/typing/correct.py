@@ -69,6 +69,9 @@ def subjects() -> None:
     anything = oz.PatternIndex()
     anything.add(oz.compile("d"), ("whatever", 1))
     assert_type(oz.compile(re.compile("a|b")).matches("a"), bool)
+    # Also where the types of the `regex` package are not installed.
+    if oz.compile("time.*.east").regex.fullmatch("time.us.east"):
+        assert_type(oz.compile("time.*.east").regex.flags, int)
     assert_type(oz.__version__, str)
 
 
