@@ -39,7 +39,7 @@ Examples:
 _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", "lost", "messages/s")
 
 
-@click.command(help=_HELP)
+@click.command(help=_HELP, short_help="Watch wildcard subscriptions at work on real flights.")
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
 @click.option(
     "--filtering",

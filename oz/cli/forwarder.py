@@ -93,6 +93,10 @@ def forwarder(
     is_plain = bool(frontend or backend or connect)
     if is_plain and (sides or read or name):
         raise click.UsageError("--side and --config join buses; --frontend, --backend and --connect sockets")
+    if not is_plain and len(sides) + len(read) < 2:
+        raise click.UsageError(
+            "give --side twice or more, once for each bus to join; or --frontend or --connect, and --backend"
+        )
     # Both start threads, which the other commands have no use for.
     from oz.services.forwarder import Forwarder
     from oz.services.proxy import Proxy

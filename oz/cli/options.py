@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import click
 
 import oz
+from oz.cli.output import printable
+from oz.configuration.settings import meant
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.transport import endpoints
 from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES
@@ -206,6 +208,8 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
     Raises:
         PatternError: a dialect does not allow one of them.
     """
+    for spec in specs:
+        _warn_of_misspelled(spec)
     patterns = [oz.parse(text_or_bytes(spec), dialect) for spec in specs]
     for spec, pattern in zip(specs, patterns, strict=True):
         found = foreign_wildcard(pattern) if warn and spec == pattern.text else None
@@ -213,6 +217,16 @@ def parse_all(specs: Sequence[str], dialect: str, *, warn: bool = True) -> list[
             hint = f"write {found[1][0]}:{spec}, or nats:{spec} if you mean the character"
             warnings.warn(f"{said_of_foreign(*found)}: {hint}", oz.SubjectWarning, stacklevel=2)
     return patterns
+
+
+def _warn_of_misspelled(spec: str) -> None:
+    """Warn of a word before the first colon that is nearly the name of a dialect."""
+    word, colon, rest = spec.partition(":")
+    if not colon or word in oz.DIALECTS:
+        return
+    if (near := meant(word.lower(), oz.DIALECTS)) is not None:
+        told = f"no dialect is called {printable(word)!r}, so it is part of the pattern"
+        warnings.warn(f"{told}; did you mean {near}:{printable(rest)}?", oz.SubjectWarning, stacklevel=3)
 
 
 def text_or_bytes(argument: str) -> str | bytes:

@@ -67,3 +67,16 @@ def test_a_pattern_that_is_not_utf8_can_be_explained(oz_run):
     [row] = json.loads(ended.stdout)
     assert row["pattern_base64"] == "/yo="
     assert row["prefixes"] == [r"\xff"]
+
+
+@pytest.mark.parametrize("spec", ["natz:time.*", "REGEX:a", "rediss:a:*"])
+def test_a_misspelled_dialect_is_warned_of(oz_run, spec):
+    ended = oz_run("explain", spec)
+    assert ended.code == 0
+    word = spec.partition(":")[0]
+    assert f"no dialect is called '{word}'" in ended.stderr
+    assert "did you mean" in ended.stderr
+
+
+def test_a_word_before_a_colon_that_is_like_no_dialect_is_part_of_the_pattern(oz_run):
+    assert oz_run("explain", "sensor:[ab]?:*", "--dialect", "redis").stderr == ""

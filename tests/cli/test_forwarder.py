@@ -62,3 +62,10 @@ def test_a_file_that_means_nothing_is_refused(tmp_path, text, says):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(click.BadParameter, match="No such file"):
         read_sides(tmp_path / "nothing.toml")
+
+
+@pytest.mark.parametrize("arguments", [[], ["--side", "bus=a"]])
+def test_too_few_sides_are_refused_with_what_to_give(oz, arguments):
+    ended = oz("forwarder", *arguments)
+    assert ended.exit_code == 2
+    assert "give --side twice or more" in " ".join(ended.output.split())
