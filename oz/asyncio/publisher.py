@@ -162,7 +162,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             OwnershipError: it was made before a fork.
         """
         self._check_open()
-        self._outlet.window.flush(self)
+        self._flush_window()
 
     async def publish_many(
         self, pairs: Iterable[tuple[str | bytes, Any]] | AsyncIterable[tuple[str | bytes, Any]]

@@ -34,7 +34,8 @@ class IOThread:
         """
         self._turn = turn
         self._commands: deque[Callable[[], None]] = deque()
-        self._lock = threading.Lock()
+        # Re-entrant: a signal handler may close the node in the middle of `call`.
+        self._lock = threading.RLock()
         self._is_stopped = False
         self._rung = False
         self._bell, self._ringer = socket.socketpair()

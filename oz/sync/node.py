@@ -389,8 +389,14 @@ class Node(Requesting):
         Args:
             drain: first stop asking, have handlers handle what has come, and send what they publish.
             timeout: seconds for all of it; None waits for as long as it takes.
+
+        In a signal handler that interrupts `publish` it returns at once, and a thread goes on with it.
         """
         if self._near._guard.is_foreign:
+            return
+        if any(publisher._guard.is_mine for publisher in self._publishers()):
+            # The I/O thread, which has to help, may wait for what this thread has until the handler returns.
+            threading.Thread(target=self.close, args=(drain, timeout), name="oz-closing").start()
             return
         ends = time.monotonic() + closing_time(timeout)
         if not self._closing.acquire(blocking=False):

@@ -173,7 +173,7 @@ class PublisherEngine(PublisherBase):
     def flush(self) -> None:
         """Send now what waits for others to make a batch; see `oz.Publisher.flush`."""
         self._check_open()
-        self._outlet.window.flush(self)
+        self._flush_window()
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None

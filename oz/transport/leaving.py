@@ -59,6 +59,7 @@ class Leaving(BaseSocket):
         started = time.monotonic()
         # In one go: what others publish behind the goodbye would never come, and look like a loss.
         with self._guard:
+            self._outlet.window.cut_short()
             self._send_rest(seconds)
             self._outlet.window.end()
             if (linger is not None or timeout is not None) and seconds < inf:

@@ -349,7 +349,19 @@ class PublisherBase(RawSends, Leaving):
             with self._guard:
                 window.is_held -= 1
             if not window.is_held and not self.closed:
-                window.flush(self)
+                self._flush_window()
+
+    def _flush_window(self) -> None:
+        """Send what waits in the window.
+
+        Raises:
+            ClosedError: the publisher was closed meanwhile, by another thread or a signal handler.
+        """
+        try:
+            self._outlet.window.flush(self)
+        except zmq.ZMQError:
+            self._check_open()
+            raise
 
     # publishing ------------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ class Window:
         limit: the length at which they go out.
         is_held: `with publisher.batch():`, so that nothing goes out before it is full.
         is_over: the publisher has closed, and nothing goes out any more.
+        is_sending: something is on its way out; who sees that with the guard held interrupts it.
     """
 
     __slots__ = (
@@ -52,6 +53,7 @@ class Window:
         "_whole_limit",
         "is_held",
         "is_over",
+        "is_sending",
         "limit",
         "messages",
     )
@@ -81,6 +83,7 @@ class Window:
         self.limit = self._whole_limit = STEP * max_batch
         self.is_held = 0
         self.is_over = False
+        self.is_sending = False
         self._is_rich = False
         self._counted = 0
         self._sent_at = 0.0
@@ -106,6 +109,7 @@ class Window:
                     self._sent_at = now
                     self._unwanted = unwanted
                     self._stats.sent += 1
+                    self.is_sending = True
                     try:
                         self._dispatch.send_alone(socket, audience, raw, item)
                     except zmq.ZMQError:
@@ -114,6 +118,8 @@ class Window:
                         # Not by `_counting`, which would cost half of the time of it all.
                         self._dispatch.lose_count()
                         raise
+                    finally:
+                        self.is_sending = False
                     self._look(socket)
                     return
         self.messages += (audience, raw, item)
@@ -154,6 +160,14 @@ class Window:
         follows it; whoever adds later sees that the window is full, and flushes.
         """
         self.limit = self._whole_limit = 0
+
+    def cut_short(self) -> None:
+        """Have what is being sent show as a gap, if anything is: its sender will not get to the end of it.
+
+        Whoever calls holds the guard, and so is a signal handler in the middle of sending.
+        """
+        if self.is_sending:
+            self._dispatch.lose_count()
 
     def end(self) -> None:
         """Send nothing more."""
@@ -210,6 +224,7 @@ class Window:
     @contextmanager
     def _counting(self) -> Iterator[None]:
         """Have what a raising signal handler cuts short show as a gap: nobody knows what has gone."""
+        self.is_sending = True
         try:
             yield
         except zmq.ZMQError:
@@ -217,3 +232,5 @@ class Window:
         except BaseException:
             self._dispatch.lose_count()
             raise
+        finally:
+            self.is_sending = False

@@ -10,6 +10,7 @@ import pytest
 import zmq
 
 import oz
+from oz.transport.dispatch import Dispatch
 from scripts import finished, started
 from waiting import DEADLINE, Thread, until
 
@@ -286,3 +287,33 @@ def test_nothing_is_left_after_many_rounds(place, nameserver):
         round_trip(number)
     until(lambda: left()[0] <= before[0] and left()[1] <= before[1])
     assert os.listdir(place) == []
+
+
+def test_a_signal_handler_may_close_a_node_in_the_middle_of_publishing(make, met, gathered, monkeypatch):
+    one, two = make("one"), make("two")
+    got = gathered()
+    two.subscribe("a", handler=got)
+    met(one, two)
+    send, begun = Dispatch.send_alone, []
+
+    def interrupted(*args):
+        if threading.current_thread() is threading.main_thread() and not begun:
+            begun.append(True)
+            signal.raise_signal(signal.SIGUSR1)
+        return send(*args)
+
+    before = signal.signal(signal.SIGUSR1, lambda *_: one.close(timeout=DEADLINE))
+    try:
+        monkeypatch.setattr(Dispatch, "send_alone", interrupted)
+        for number in range(1_000_000):
+            try:
+                one.publish("a", number)
+            except oz.ClosedError:
+                break
+            # A lone message is sent by the thread that publishes, with the publisher's guard.
+            time.sleep(0.0001)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert begun
+    until(lambda: not any(thread.name == "oz-closing" for thread in threading.enumerate()))
+    assert got.wait(number) == list(range(number))

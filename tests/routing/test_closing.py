@@ -6,6 +6,7 @@ from contextlib import suppress
 import pytest
 
 import oz
+from oz.transport.batches import Batches
 from waiting import DEADLINE, Thread, until
 
 STREAMS = 15
@@ -104,3 +105,31 @@ def test_what_was_published_while_another_thread_closes_is_delivered(attempt):
         # A call that was refused may have been in time after all, one in each thread.
         assert returned <= sub.stats.delivered <= returned + len(threads)
     assert gaps == []
+
+
+def test_what_a_handler_that_closes_cuts_short_is_delivered_or_reported(monkeypatch):
+    pub = oz.Publisher("tcp://127.0.0.1:*")
+    gaps = [], []
+    subs = [oz.Subscriber(pub.endpoint, filtering="publisher", on_gap=one.append) for one in gaps]
+    for sub in subs:
+        sub.subscribe("a")
+        sub.wait_ready(timeout=DEADLINE)
+    pub.publish("a", b"1")
+    send, sent = Batches._send_batch, []
+
+    def interrupted(*args, **options):
+        sent.append(send(*args, **options))
+        if len(sent) == 1:
+            # As a signal handler does that runs between the first subscriber's batch and the second's.
+            pub.close(timeout=DEADLINE)
+
+    with suppress(oz.ClosedError), pub.batch():
+        monkeypatch.setattr(Batches, "_send_batch", interrupted)
+        pub.publish("a", b"2")
+        pub.publish("a", b"3")
+        pub.flush()
+    for sub, told in zip(subs, gaps, strict=True):
+        with sub:
+            until(lambda sub=sub, told=told: take(sub) == 3 or any(gap.count is None for gap in told))
+    assert sent
+    assert pub.closed
