@@ -189,9 +189,8 @@ class Pattern:
     def witness(self, other: Pattern) -> str | None:
         """Find a shortest subject that both patterns match, or None where they do not overlap.
 
-        What is not UTF-8 comes by `surrogateescape`, as `Message.subject` does.
-
-        It is text, of as few characters as can be, or `bytes` where no text will do.
+        It has as few characters as can be. Where nothing in UTF-8 will do, its bytes come by
+        `surrogateescape`, as in `Message.subject`.
 
         Raises:
             Undecidable: it cannot be told for certain.
