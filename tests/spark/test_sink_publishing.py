@@ -170,9 +170,10 @@ def test_an_address_that_is_still_held_is_waited_for():
 
 
 def test_an_address_that_stays_held_is_an_error_that_names_it():
-    with oz.Publisher("tcp://127.0.0.1:*") as held, pytest.raises(SinkError) as raised:
-        deliver(PARTS, bind=held.endpoint, timeout=0.2)
-    assert held.endpoint in str(raised.value)
+    with oz.Publisher("tcp://127.0.0.1:*") as held:
+        with pytest.raises(SinkError) as raised:
+            deliver(PARTS, bind=held.endpoint, timeout=0.2)
+        assert held.endpoint in str(raised.value)
 
 
 def test_a_subscriber_that_leaves_meanwhile_is_an_error(monkeypatch):

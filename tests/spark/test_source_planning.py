@@ -219,14 +219,16 @@ def test_retention_that_comes_in_while_segments_are_listed_is_noticed(by_letter,
 
 def test_only_the_batch_that_is_asked_for_is_opened_past_the_end(tmp_path):
     """What follows an acknowledged end may be half written."""
-    with Writer(tmp_path / "journal") as writer:
-        end = writer.append(numbered(10))
-        writer.append(numbered(10, 10))
-        [segment] = (tmp_path / "journal").glob("*.arrows")
-        with segment.open("r+b") as file:
-            file.truncate(segment.stat().st_size - 5)
-        assert sum(table.num_rows for table in read_range(tmp_path / "journal", 0, end)) == 10
-        with pytest.raises(oz.JournalError, match=r"ends within a message|checksum"):
-            list(read_range(tmp_path / "journal", 0, end + 10))
+    writer = Writer(tmp_path / "journal")
+    end = writer.append(numbered(10))
+    writer.append(numbered(10, 10))
+    [segment] = (tmp_path / "journal").glob("*.arrows")
+    with segment.open("r+b") as file:
+        file.truncate(segment.stat().st_size - 5)
+    assert sum(table.num_rows for table in read_range(tmp_path / "journal", 0, end)) == 10
+    with pytest.raises(oz.JournalError, match=r"ends within a message|checksum"):
+        list(read_range(tmp_path / "journal", 0, end + 10))
+    with pytest.raises(oz.JournalError, match="were written"):
+        writer.close()
     with pytest.raises(oz.JournalError, match="there is no journal here"):
         identity_of(tmp_path)

@@ -78,13 +78,14 @@ class Census:
 def take_census(rows: DataFrame, layout: LakeLayout) -> Census:
     """Count records by their first tokens, and how large all are, in one pass."""
     size = F.octet_length("payload") + F.octet_length("subject") + F.lit(_ROW_BYTES)
-    seen = Observation()
-    seeing = rows.observe(seen, F.count(F.lit(1)).alias("rows"), F.sum(size).alias("bytes"))
+    seen, totals = Observation(), (F.count(F.lit(1)).alias("rows"), F.sum(size).alias("bytes"))
+    seeing = rows.observe(seen, *totals)
     token = _token(layout.separator).alias("token")
     short = seeing.where((F.col("kind") == 0) & (F.length(token) <= MOST_CHARACTERS))
     counted = short.groupBy(token).agg(F.count(F.lit(1)).alias("rows"))
     most = counted.orderBy(F.desc("rows"), "token").limit(layout.most_tokens).collect()
-    total = seen.get
+    # Where nothing is left to count, as of damage records alone, Spark leaves out what was observed too.
+    [total] = [seen.get] if most else [row.asDict() for row in rows.agg(*totals).collect()]
     return Census(total["rows"], total["bytes"] or 0, [row.token for row in most])
 
 
