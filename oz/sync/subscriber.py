@@ -65,10 +65,7 @@ class Subscriber(Draining):
             if message is not None and self._dispatch(message):
                 return message
             return self._next_forever()
-        now = time.monotonic()
-        with suppress(zmq.Again):
-            return self._next(_NOBLOCK, now + max(timeout, PATIENCE))
-        return self._next_until(now + timeout, timeout)
+        return self._next_within(timeout)
 
     def receive_many(self, limit: int = MANY, timeout: float | None = None) -> list[Message]:
         """Wait for a message as `receive` does, and take with it those that are there already.
@@ -182,7 +179,7 @@ class Subscriber(Draining):
         while True:
             seen = self.stats.delivered
             try:
-                self._ready.append(self._next_forever() if timeout is None else self._silent_for(timeout))
+                self._ready.append(self._next_forever() if timeout is None else self._next_within(timeout))
             except ClosedError:
                 return self.stats.delivered - before
             except Timeout:
@@ -210,8 +207,12 @@ class Subscriber(Draining):
         if not self._unpack_until(self._is_ready, deadline):
             raise self._not_ready(timeout)
 
-    def _silent_for(self, timeout: float) -> Message:
-        return self._next_until(time.monotonic() + timeout, timeout)
+    def _next_within(self, timeout: float) -> Message:
+        now = time.monotonic()
+        # What is there comes also when there is no time to wait.
+        with suppress(zmq.Again):
+            return self._next(_NOBLOCK, now + max(timeout, PATIENCE))
+        return self._next_until(now + timeout, timeout)
 
     def _next_forever(self) -> Message:
         while True:

@@ -227,16 +227,6 @@ class PublisherBase(RawSends, Leaving):
 
     getsockopt = get
 
-    def unbind(self, addr: Any) -> None:
-        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        with self._guard:
-            super().unbind(addr)
-
-    def disconnect(self, addr: Any) -> None:
-        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
-        with self._guard:
-            super().disconnect(addr)
-
     def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
         """Have events of the connections sent to an endpoint, as `zmq.Socket.monitor` does."""
         with self._guard:

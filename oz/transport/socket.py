@@ -264,17 +264,29 @@ class BaseSocket(zmq.Socket[Any]):
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
         addr = endpoints.as_text(addr)
-        addr = addr if self._group is None else self._group.forget(addr)
-        super().unbind(addr)
-        self._forget_endpoint(addr)
+        with self._guard:
+            addr = addr if self._group is None else self._group.forget(addr)
+            super().unbind(addr)
+            self._forget_endpoint(addr)
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         addr = endpoints.as_text(addr)
-        addr = addr if self._group is None else self._group.forget(addr)
-        super().disconnect(addr)
-        if self._forget_endpoint(addr):
-            self._connections -= 1
+        with self._guard:
+            addr = addr if self._group is None else self._group.forget(addr)
+            super().disconnect(addr)
+            if self._forget_endpoint(addr):
+                self._connections -= 1
+
+    def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
+        """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does.
+
+        Raises:
+            OwnershipError: the socket was made before a fork.
+        """
+        # pyzmq remembers the first one, which the child of a fork would be given too.
+        self.check_owner()
+        return super().get_monitor_socket(events, addr)
 
     def _forget_endpoint(self, addr: str) -> bool:
         """Let `endpoint` not tell what does not hold any more; tell whether it did."""

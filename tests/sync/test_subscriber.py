@@ -12,7 +12,7 @@ import zmq
 
 import oz
 from ports import lasting_endpoint
-from waiting import DEADLINE, Thread, frames_of
+from waiting import DEADLINE, Thread, frames_of, until
 
 
 def subjects_until(sub, last="end"):
@@ -656,3 +656,13 @@ async def async_function(message):
 def test_an_async_handler_is_refused_with_the_socket_that_awaits_it(handler):
     with oz.Subscriber() as subscriber, pytest.raises(TypeError, match=r"use oz\.asyncio\.Subscriber$"):
         subscriber.subscribe("a", handler=handler)
+
+
+def test_run_without_time_to_wait_calls_handlers_for_what_is_there():
+    got = []
+    with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("a", handler=lambda message: got.append(message.payload))
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        pub.publish_many([("a", b"1"), ("a", b"2")])
+        until(lambda: sub.run(0) is not None and len(got) == 2)
+    assert got == [b"1", b"2"]

@@ -36,9 +36,15 @@ with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as su
     poller = oz.Poller()
     poller.register(sub, zmq.POLLIN)
     pub.wait_for_subscribers(timeout=20)
+    monitors = pub.get_monitor_socket(), sub.get_monitor_socket()
 
     def work():
         for use in (
+            lambda: sub.run(0),
+            lambda: sub.disconnect(pub.endpoint),
+            lambda: sub.unbind("tcp://127.0.0.1:1"),
+            lambda: sub.get_monitor_socket(),
+            lambda: pub.get_monitor_socket(),
             lambda: pub.publish("a", b"child"),
             lambda: pub.send_multipart([b"a", b"child"]),
             lambda: pub.interest("a"),
@@ -62,6 +68,9 @@ with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as su
     child_of_fork(work)
     pub.publish("a", b"parent")
     assert sub.receive(timeout=20).payload == b"parent"
+    for monitor in monitors:
+        monitor.close(0)
+    pub.close(0)
 """)
 
 
