@@ -178,11 +178,15 @@ def attributes(kind: type) -> dict[str, str]:
         doc = inspect.cleandoc(one.__dict__.get("__doc__") or "") if one.__module__.startswith("oz.") else ""
         if one.__module__.startswith("oz."):
             found = field_docs(one) | found
-        _, _, told = doc.partition("Attributes:\n")
-        for names, text in _ATTRIBUTE.findall(told.split("\n\n")[0]):
+        for names, text in told_attributes(doc):
             for name in names.split(", "):
                 found.setdefault(name, " ".join(text.split()).replace("|", "\\|"))
-    return {name: text for name, text in found.items() if name not in hidden}
+    return {name: text for name, text in found.items() if name not in hidden and not name.startswith("_")}
+
+
+def told_attributes(doc: str) -> list[tuple[str, str]]:
+    """Give the names and the text of each entry below `Attributes:` in a docstring."""
+    return _ATTRIBUTE.findall(doc.partition("Attributes:\n")[2].split("\n\n")[0])
 
 
 def signature(value: Any) -> str:
