@@ -20,6 +20,7 @@ function::
 `oz.asyncio.Subscriber` too. `oz.Publisher` checks subjects and sends ordinary ZeroMQ messages.
 """
 
+from oz import starting as starting  # isort: skip
 from oz import asyncio as asyncio
 from oz.errors import (
     ClosedError,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,9 +16,11 @@ _SAME = 1.0  # seconds within which a second Ctrl-C is taken for the first: `tim
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Have Ctrl-C raise `KeyboardInterrupt` for certain, where Python's own handler is in place."""
+    """Have Ctrl-C raise `KeyboardInterrupt` for certain, unless somebody has a handler of their own."""
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    before = signal.getsignal(signal.SIGINT)
+    # SIG_DFL: it is being loaded; see the module oz_command.
+    if not is_main or before not in (signal.default_int_handler, signal.SIG_DFL):
         yield
         return
 
@@ -25,11 +28,46 @@ def interruptible() -> Iterator[None]:
         if not _put_off(number, frame):
             raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, interrupt)
+    with _sent_again_if_lost(KeyboardInterrupt, signal.SIGINT):
+        signal.signal(signal.SIGINT, interrupt)
+        try:
+            yield
+        finally:
+            # What `ended_by_signals` leaves behind stays: the end goes on.
+            if signal.getsignal(signal.SIGINT) is interrupt:
+                signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _sent_again_if_lost(
+    kind: type[BaseException], number: int, rearm: Callable[[], object] = lambda: None
+) -> Iterator[None]:
+    """Send a signal again a moment later, where what its handler raised did not reach the program.
+
+    Python drops what is raised in `__del__`, in the callbacks of weak references and in those of the garbage
+    collector, and goes on: a line "Exception ignored in" was all that came of that Ctrl-C. Importing calls
+    such callbacks too.
+
+    Args:
+        kind: what the handler raises.
+        number: the signal.
+        rearm: makes the handler ready for another one.
+    """
+    before = sys.unraisablehook
+
+    def hook(unraisable: sys.UnraisableHookArgs) -> None:
+        if unraisable.exc_type is kind and threading.current_thread() is threading.main_thread():
+            rearm()
+            _send_later(number)
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = hook
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if sys.unraisablehook is hook:
+            sys.unraisablehook = before
 
 
 def _put_off(number: int, frame: FrameType | None) -> bool:
@@ -44,12 +82,16 @@ def _put_off(number: int, frame: FrameType | None) -> bool:
         frame = frame.f_back
     if frame is None:
         return False
+    _send_later(number)
+    return True
+
+
+def _send_later(number: int) -> None:
     main = threading.main_thread().ident
     send = getattr(signal, "pthread_kill", lambda _main, one: signal.raise_signal(one))
     again = threading.Timer(_AGAIN, send, (main, number))
     again.daemon = True
     again.start()
-    return True
 
 
 @contextmanager
@@ -94,7 +136,8 @@ def ended_by_sigterm() -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, end)
     try:
-        yield
+        with _sent_again_if_lost(SystemExit, signal.SIGTERM, lambda: signal.signal(signal.SIGTERM, end)):
+            yield
     finally:
         if signal.getsignal(signal.SIGTERM) is end:
             signal.signal(signal.SIGTERM, before)

@@ -63,11 +63,18 @@ class IOThread:
 
     def ring(self) -> None:
         """Have it come back from waiting."""
-        if not self._rung:
+        if self._rung:
+            return
+        try:
             self._rung = True
-            # An error: full, so that it is rung anyway; or it has ended.
-            with suppress(OSError):
-                self._ringer.send(b"!")
+            self._ringer.send(b"!")
+        except OSError:
+            # Full, so that it is rung anyway; or it has ended.
+            pass
+        except BaseException:
+            # A signal handler raised, perhaps before it was rung; those who ring later must not think it was.
+            self._rung = False
+            raise
 
     def hear(self) -> None:
         """Take note that the bell was rung; what it was rung for is to be looked at after that."""

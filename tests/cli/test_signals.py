@@ -3,6 +3,8 @@
 import functools
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -13,6 +15,7 @@ import zmq
 
 from oz.cli import signals
 from oz.cli.signals import ended_by_signals, ended_by_sigterm, interruptible
+from oz.starting import is_module_run
 from waiting import DEADLINE, until
 
 ROUNDS = 40
@@ -50,6 +53,96 @@ def test_a_signal_that_comes_while_a_traceback_is_made_is_raised_after_it(
 def drop_and_wait():
     Dropping()
     until(lambda: False)
+
+
+@pytest.mark.parametrize(
+    ("context", "number", "raised"),
+    [(interruptible, signal.SIGINT, KeyboardInterrupt), (ended_by_sigterm, signal.SIGTERM, SystemExit)],
+)
+def test_a_signal_that_comes_while_an_object_is_deleted_is_raised_after_it(context, number, raised, capsys):
+    with pytest.raises(raised), context():
+        delete_and_wait(number)
+    assert "ignored" not in capsys.readouterr().err
+
+
+def delete_and_wait(number):
+    Deleted(number)
+    until(lambda: False)
+
+
+class Deleted:
+    """Gets a signal where Python drops what is raised."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def __del__(self):
+        signal.raise_signal(self.number)
+
+
+def test_what_else_is_dropped_is_told_as_ever(monkeypatch):
+    told = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: told.append(unraisable.exc_type))
+    with interruptible():
+        Failing()
+    assert told == [ZeroDivisionError]
+
+
+class Failing:
+    def __del__(self):
+        raise ZeroDivisionError
+
+
+INTERRUPTED_WHILE_IMPORTED = """
+import os, signal, sys
+
+class Interrupting:
+    def find_spec(self, name, *_):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a signal ends a process")
+@pytest.mark.parametrize("module", ["oz.asyncio", "oz.cli"])
+@pytest.mark.parametrize("way", [["-m", "oz"], ["-c", "import oz_command; oz_command.main()"]])
+def test_ctrl_c_ends_the_command_in_silence_while_it_is_loaded(tmp_path, module, way):
+    (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_WHILE_IMPORTED.format(module=module))
+    root = os.path.dirname(os.path.dirname(signals.__file__))
+    path = os.pathsep.join([str(tmp_path), os.path.dirname(root), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        [sys.executable, *way, "--version"],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        timeout=DEADLINE,
+    )
+    assert (ended.returncode, ended.stderr) == (-signal.SIGINT, b"")
+
+
+def test_ctrl_c_of_a_program_that_imports_oz_stays_as_it_is():
+    ended = subprocess.run(
+        [sys.executable, "-c", "import oz, signal; signal.raise_signal(signal.SIGINT)"],
+        capture_output=True,
+        timeout=DEADLINE,
+    )
+    assert b"KeyboardInterrupt" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "original", "is_run"),
+    [
+        (["-m", "sub", "a.>"], ["python", "-m", "oz", "sub", "a.>"], True),
+        (["-m"], ["python", "-X", "dev", "-moz"], True),
+        (["-m"], ["python", "-m", "program"], False),
+        (["-m", "oz"], ["python", "-m", "pytest", "oz"], False),
+        (["program.py"], ["python", "program.py"], False),
+        ([], ["python"], False),
+    ],
+)
+def test_python_m_oz_is_told_from_other_programs(arguments, original, is_run):
+    assert is_module_run("oz", arguments, original) is is_run
 
 
 def test_ctrl_c_reaches_a_thread_that_does_nothing_but_find_no_message():
@@ -113,6 +206,14 @@ def test_sigterm_that_comes_twice_leaves_the_goodbye_to_its_end(handlers):
         signal.raise_signal(signal.SIGTERM)
         closed.append(1)
     assert closed == [1]
+
+
+def test_what_ends_a_command_stays_in_place_up_to_the_end(handlers):
+    stops = []
+    with interruptible(), ended_by_signals(lambda: stops.append(1)):
+        signal.raise_signal(signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
+    assert stops == [1]
 
 
 def test_who_was_not_ended_has_their_handlers_again():
