@@ -1,10 +1,16 @@
 import os
 import signal
+import sys
 
 from hypothesis import HealthCheck, settings
 
 # A job in the background of a plain shell ignores Ctrl-C, and so would the programs that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Tests start hundreds of programs. Where nothing compiled may be kept, each compiles all of oz for itself,
+# which is nearly half of all that the tests of commands work.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
 
 # HYPOTHESIS_PROFILE chooses one by name: "thorough" is for a hunt on a quiet machine.
 # Neither a deadline nor "too slow": what either of them finds is another process that keeps the machine busy.
