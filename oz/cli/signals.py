@@ -19,7 +19,7 @@ def interruptible() -> Iterator[None]:
     """Have Ctrl-C raise `KeyboardInterrupt` for certain, unless somebody has a handler of their own."""
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
-    # SIG_DFL: it is being loaded; see the module oz_command.
+    # SIG_DFL: it is being loaded; see the module oz.starting.
     if not is_main or before not in (signal.default_int_handler, signal.SIG_DFL):
         yield
         return

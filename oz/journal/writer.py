@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -106,10 +106,13 @@ class Writer:
             state = recovery.recover(self._directory)
             end_offset = state.end_offset
             self.findings = tuple(state.findings)
-            with system():
+            with system(), ExitStack() as opened:
                 self._segments = Segments(self._directory, state, most_bytes, most_seconds, retention)
+                opened.callback(self._segments.close)
                 self._mark = AcknowledgedMark(self._directory)
+                opened.callback(self._mark.close)
                 self._mark.set(end_offset, self._segments.growing)
+                opened.pop_all()
         except SystemFault as fault:
             self._lock.release()
             raise _unopened(self._directory, end_offset, fault.error) from fault.error

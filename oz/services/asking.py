@@ -9,7 +9,7 @@ from typing import Any
 import zmq
 
 from oz.errors import NameserverUnavailable, ProtocolError
-from oz.transport import endpoints
+from oz.transport import descriptors, endpoints
 from oz.transport.socket import keep_tcp_alive
 from oz.wire.announcement import Announcement
 from oz.wire.naming import MAX_REPLY, Ask, Roster, pack, unpack_reply
@@ -33,8 +33,10 @@ def ask(
         NameserverUnavailable: it has not answered in that time.
         ValueError: the text is no endpoint.
         TransportUnavailable: this libzmq lacks the transport.
+        zmq.ZMQError: file descriptors are used up.
     """
     endpoints.check(nameserver, own_context=context is None)
+    descriptors.need(descriptors.CONTEXT + 2, "asking a name server")
     made: zmq.Context[Any] = zmq.Context() if context is None else context
     dealer = made.socket(zmq.DEALER)
     try:

@@ -15,7 +15,7 @@ import zmq
 
 from oz.protocol.enrolment import BEACON, EXPIRY
 from oz.protocol.naming import News, Registry, RegistryStats, Sends
-from oz.transport import endpoints
+from oz.transport import descriptors, endpoints
 from oz.transport.node_sockets import KEEPALIVE
 from oz.wire.naming import MAX_REQUEST, Announcement
 
@@ -73,7 +73,7 @@ class NameServer:
         Raises:
             ValueError: the text is no endpoint, or the name or a duration is out of bounds.
             TransportUnavailable: this libzmq lacks the transport.
-            zmq.ZMQError: the address is in use, or not one of this host.
+            zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
         self.name = socket.gethostname() if name is None else name
         self._registry = Registry(os.urandom(16), self.name, beacon=beacon, expiry=expiry)
@@ -86,6 +86,7 @@ class NameServer:
         self._ticked_at = time.monotonic()
         self._told = 0
         self._own_context = context is None
+        descriptors.need(descriptors.CONTEXT + 2 * len(places), "a name server")
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self._socket = self._context.socket(zmq.ROUTER)
         self.endpoints: list[str] = []

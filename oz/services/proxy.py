@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import zmq
 
-from oz.transport import endpoints
+from oz.transport import descriptors, endpoints
 from oz.transport.node_sockets import keep_alive
 from oz.transport.publishing import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK
@@ -67,7 +67,7 @@ class Proxy:
         Raises:
             ValueError: no endpoint on one of the sides, or a text that is none.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
-            zmq.ZMQError: an endpoint cannot be bound or connected to.
+            zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
         ins, outs, dialled = (endpoints.as_list(one) for one in (frontend, backend, connect))
         if not outs or not (ins or dialled):
@@ -80,6 +80,10 @@ class Proxy:
         check_count("high_water_mark", high_water_mark, 0, 2**31 - 1)
         self._stopping = threading.Event()
         self._stats = ProxyStats()
+        # Its pairs of sockets for control, and what each place takes.
+        descriptors.need(
+            descriptors.CONTEXT + 4 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
+        )
         self._context: zmq.Context[Any] = zmq.Context()
         try:
             self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark)
@@ -96,6 +100,9 @@ class Proxy:
             self._control = self._context.socket(zmq.PAIR)
             self._control.setsockopt(zmq.LINGER, 0)
             self._control.bind("inproc://control")
+            self._commands = self._context.socket(zmq.PAIR)
+            self._commands.setsockopt(zmq.LINGER, 0)
+            self._commands.connect("inproc://control")
         except BaseException:
             self._context.destroy(0)
             raise
@@ -141,15 +148,10 @@ class Proxy:
 
     def _pass(self) -> None:
         """Be libzmq's proxy; the sockets are this thread's until it ends."""
-        commands = self._context.socket(zmq.PAIR)
-        commands.setsockopt(zmq.LINGER, 0)
         try:
-            commands.connect("inproc://control")
-            zmq.proxy_steerable(self._front, self._back, None, commands)
+            zmq.proxy_steerable(self._front, self._back, None, self._commands)
         except zmq.ZMQError:
             _log.exception("passing messages on has ended")
-        finally:
-            commands.close()
 
     def _count(self) -> None:
         try:
@@ -164,7 +166,7 @@ class Proxy:
 
     def close(self) -> None:
         """Close the sockets; what is still to be sent has a second. A second call does nothing."""
-        for one in (self._front, self._back, self._control):
+        for one in (self._front, self._back, self._control, self._commands):
             one.close()
         self._context.term()
 

@@ -320,10 +320,14 @@ class Mesh:
     def _dial(self, endpoint: str, peer: Announcement, now: float) -> None:
         self._dialled[endpoint] = peer.uuid
         self._dialled_at[endpoint] = now
+        self._try(endpoint, peer.name)
+
+    def _try(self, endpoint: str, name: str) -> None:
+        """Connect; what cannot be connected to now is tried again like what does not answer."""
         try:
             self._sub.dial(endpoint, stop=ONCE)
         except (zmq.ZMQError, ValueError, OSError) as error:
-            _log.warning("cannot connect to %s at %s: %s", peer.name, endpoint, error)
+            _log.warning("cannot connect to %s at %s: %s", name, endpoint, error)
 
     def _look_who_is_silent(self, now: float) -> None:
         """Connect anew to peers that say nothing; a link on which nothing comes does not stand."""
@@ -393,7 +397,7 @@ class Mesh:
             probed_at = self._probed.get(endpoint)
             if probed_at is None and endpoint not in self._dialled:
                 self._probed[endpoint] = now
-                self._sub.dial(endpoint, stop=ONCE)
+                self._try(endpoint, "a node of this host")
             elif probed_at is not None and now - probed_at >= PROBE_AGAIN:
                 is_dead = self._nearby.clear(endpoint)
                 if endpoint in self._dialled:
@@ -403,7 +407,7 @@ class Mesh:
                 if not is_dead:
                     # Nobody may have listened there yet when it was tried.
                     self._probed[endpoint] = now
-                    self._sub.dial(endpoint, stop=ONCE)
+                    self._try(endpoint, "a node of this host")
         for endpoint in self._probed.keys() - there:
             if endpoint in self._dialled:
                 # It is a peer's, and what it sent last may be on its way.

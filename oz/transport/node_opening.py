@@ -25,6 +25,7 @@ from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
 from oz.protocol.requests import Requests
 from oz.subjects.pattern import compile
+from oz.transport import descriptors
 from oz.transport.addresses import address_towards, advertised
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.mesh import Mesh, Told
@@ -115,11 +116,13 @@ class NodeOpening(Told):
             NameserverUnavailable: no name server has answered in that time.
             ConfigurationError: a setting makes no sense; says where it came from.
             ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
+            zmq.ZMQError: file descriptors are used up.
         """
         if on_peer is not None and not callable(on_peer):
             raise TypeError(
                 f"on_peer is called with a peer and what became of it; {on_peer!r} cannot be called"
             )
+        descriptors.need(descriptors.NODE, "a node")
         self.configuration = resolve(
             name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, dialect=dialect, codec=codec,
             directory=directory, join_timeout=join_timeout, lost_after=lost_after, threads=threads,
@@ -170,6 +173,7 @@ class NodeOpening(Told):
         found = find_codec(config.codec)
         assert found is not None
         codec = NodeCodec(found)
+        descriptors.need(descriptors.NODE, "a node")
         self._context = self._context_class()
         nearby = None
         try:

@@ -14,7 +14,7 @@ import zmq
 
 from oz.errors import ClosedError
 from oz.subjects import dialects
-from oz.transport import endpoints
+from oz.transport import descriptors, endpoints
 from oz.transport.dropin import refuse_green
 from oz.transport.guard import Guard, refuse
 from oz.transport.multicast_endpoint import is_multicast
@@ -124,6 +124,8 @@ class BaseSocket(zmq.Socket[Any]):
         self._endpoints = []
         self.dialect = dialect
         self._guard = holder
+        # Also where the context is the user's: nobody can ask whether its threads run already.
+        descriptors.need(descriptors.CONTEXT, f"a {self._public_name}")
         super().__init__(self._context_class() if context is None else context, self._kind)
         if context is None:
             self.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
@@ -175,10 +177,11 @@ class BaseSocket(zmq.Socket[Any]):
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
             EndpointError: see `connect`.
-            zmq.ZMQError: the address is in use, or not one of this host.
+            zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
         self._refuse_closed()
         addr = self._admit_endpoint(endpoints.as_text(addr))
+        descriptors.need_for_endpoint(addr)
         refused = endpoints.refused_by_libzmq(addr, _BOUND)
         with refused, self._guard, self._no_linger_of_listeners(), self._family_of(addr):
             manager = super().bind(addr)
@@ -229,9 +232,11 @@ class BaseSocket(zmq.Socket[Any]):
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
             EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
+            zmq.ZMQError: file descriptors are used up.
         """
         self._refuse_closed()
         addr = self._admit_endpoint(endpoints.as_text(addr))
+        descriptors.need_for_endpoint(addr)
         with endpoints.refused_by_libzmq(addr, _CONNECTED), self._guard, self._family_of(addr):
             manager = super().connect(addr)
         if addr not in self._endpoints:

@@ -9,13 +9,14 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import zmq
 
 from oz.cli import signals
 from oz.cli.signals import ended_by_signals, ended_by_sigterm, interruptible
-from oz.starting import is_module_run
+from oz.starting import is_command
 from waiting import DEADLINE, until
 
 ROUNDS = 40
@@ -103,17 +104,20 @@ class Interrupting:
 
 sys.meta_path.insert(0, Interrupting())
 """
+AS_INSTALLED = "import sys\nfrom oz.cli import main\nsys.exit(main())\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a signal ends a process")
 @pytest.mark.parametrize("module", ["oz.asyncio", "oz.cli"])
-@pytest.mark.parametrize("way", [["-m", "oz"], ["-c", "import oz_command; oz_command.main()"]])
+@pytest.mark.parametrize("way", [["-m", "oz"], ["oz"]])
 def test_ctrl_c_ends_the_command_in_silence_while_it_is_loaded(tmp_path, module, way):
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_WHILE_IMPORTED.format(module=module))
-    root = os.path.dirname(os.path.dirname(signals.__file__))
-    path = os.pathsep.join([str(tmp_path), os.path.dirname(root), os.environ.get("PYTHONPATH", "")])
+    (tmp_path / "oz").write_text(AS_INSTALLED)
+    root = Path(signals.__file__).parents[2]
+    path = os.pathsep.join([str(tmp_path), str(root), os.environ.get("PYTHONPATH", "")])
     ended = subprocess.run(
         [sys.executable, *way, "--version"],
+        cwd=tmp_path,
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         timeout=DEADLINE,
@@ -131,18 +135,26 @@ def test_ctrl_c_of_a_program_that_imports_oz_stays_as_it_is():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "original", "is_run"),
+    ("arguments", "original", "is_so"),
     [
         (["-m", "sub", "a.>"], ["python", "-m", "oz", "sub", "a.>"], True),
         (["-m"], ["python", "-X", "dev", "-moz"], True),
         (["-m"], ["python", "-m", "program"], False),
         (["-m", "oz"], ["python", "-m", "pytest", "oz"], False),
-        (["program.py"], ["python", "program.py"], False),
+        (["{0}/oz", "sub", "a.>"], ["python", "{0}/oz", "sub", "a.>"], True),
+        (["{0}/program"], ["python", "{0}/program"], False),
+        (["{0}/other/oz"], ["python", "{0}/other/oz"], False),
+        (["{0}/none/oz"], ["python", "{0}/none/oz"], False),
         ([], ["python"], False),
     ],
 )
-def test_python_m_oz_is_told_from_other_programs(arguments, original, is_run):
-    assert is_module_run("oz", arguments, original) is is_run
+def test_the_command_is_told_from_other_programs(tmp_path, arguments, original, is_so):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "oz").write_text(AS_INSTALLED)
+    (tmp_path / "program").write_text(AS_INSTALLED)
+    (tmp_path / "other" / "oz").write_text("import oz\n")
+    given, began_with = ([one.format(tmp_path) for one in some] for some in (arguments, original))
+    assert is_command(given, began_with) is is_so
 
 
 def test_ctrl_c_reaches_a_thread_that_does_nothing_but_find_no_message():

@@ -6,6 +6,7 @@ import pytest
 import oz
 import scripts
 from oz.journal import Journal, Writer
+from oz.journal.mark import AcknowledgedMark
 
 
 class Disk:
@@ -176,6 +177,21 @@ def test_a_journal_cannot_be_made_on_a_full_disk_and_can_later(tmp_path, disk):
     disk.room = None
     with Writer(tmp_path / "journal") as writer:
         assert writer.append([("a", b"")]) == 1
+
+
+def test_a_writer_that_cannot_be_opened_leaves_no_file_open(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    Writer(tmp_path).close()
+    for name in ("__init__", "set"):
+        before = sorted(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr(AcknowledgedMark, name, refuse)
+        with pytest.raises(oz.JournalError, match="Too many open files"):
+            Writer(tmp_path)
+        assert sorted(os.listdir("/proc/self/fd")) == before
+        monkeypatch.undo()
+    Writer(tmp_path).close()
 
 
 def test_a_limit_of_the_system_is_met_in_earnest(tmp_path):
