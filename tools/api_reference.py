@@ -104,6 +104,7 @@ OWN = {
     "SubscriberBase": {"described"},
     "Publisher": {"check_owner", "shadow"},
     "PatternIndex": {"find"},
+    "Archived": {"count"},
     "Pattern": {"flags", "named_lists", "is_lenient", "is_bytes", "tokens", "words", "literal"},
 }
 MADE_BY_USERS = {

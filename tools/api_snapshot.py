@@ -126,6 +126,7 @@ class Api:
     def _function(self, value: griffe.Function) -> str:
         kind = "async def" if "async" in value.labels else "def"
         decorated = [f"{label} " for label in ("classmethod", "staticmethod") if label in value.labels]
+        decorated += ["contextmanager " for one in value.decorators if str(one.value) == "contextmanager"]
         return f"{''.join(decorated)}{kind} {self._parameters(value)} -> {self._text(value.returns)}"
 
     def _parameters(self, value: griffe.Function) -> str:

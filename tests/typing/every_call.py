@@ -1,0 +1,265 @@
+"""Every public call of `oz` once, with every argument. They are checked, not run."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, assert_type
+
+import oz
+import oz.message
+
+
+def print_gap(gap: oz.Gap) -> None:
+    print(gap.subscription, gap.origin, gap.count, gap.recovered)
+
+
+def print_advisory(advisory: oz.Advisory) -> None:
+    print(advisory.subject, advisory.text)
+
+
+def print_peer(peer: oz.Announcement, what: str) -> None:
+    print(peer.name, what)
+
+
+def handle(message: oz.Message) -> None:
+    print(message.subject)
+
+
+def functions() -> None:
+    assert_type(oz.compile("a.*", dialect="nats", lenient=True), oz.Pattern)
+    assert_type(oz.parse("a.b", default="nats"), oz.Pattern)
+    oz.validate_subject("a.b", dialect="nats")
+
+
+def messages(message: oz.Message) -> None:
+    assert_type(message.reply(payload=b"x", headers={"trace": "7f"}), Any)
+
+
+def multicasts(multicast: oz.Multicast) -> None:
+    assert_type(oz.Multicast(rate_kbps=1, recovery=1.0, hops=1, mtu=1, stale_after=1.0), oz.Multicast)
+
+
+def nodes(node: oz.Node) -> None:
+    node.close(drain=True, timeout=1.0)
+    node.flush()
+    node.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", message_id=(b"series", 7))
+    assert_type(
+        node.request("a.b", payload=b"x", timeout=1.0, headers={"trace": "7f"}, key="key"), oz.Message
+    )
+    assert_type(
+        node.request_many("a.b", payload=b"x", timeout=1.0, limit=1, headers={"trace": "7f"}, key="key"),
+        Iterator[oz.Message],
+    )
+    assert_type(
+        node.subscribe(
+            ["a.*", oz.compile("b.>")],
+            handler=None,
+            dialect="nats",
+            group="workers",
+            policy="sticky",
+            keep="latest",
+            max_waiting=1,
+            last_value=True,
+            max_messages=1,
+            concurrency=1,
+            order_by="subject",
+        ),
+        oz.ReceivedSubscription,
+    )
+    assert_type(
+        node.subscribe(
+            ["a.*", oz.compile("b.>")],
+            handler=handle,
+            dialect="nats",
+            group="workers",
+            policy="sticky",
+            keep="latest",
+            max_waiting=1,
+            last_value=True,
+            max_messages=1,
+            concurrency=1,
+            order_by="subject",
+        ),
+        oz.NodeSubscription,
+    )
+    node.wait_for_peers(wanted=["one", "two"], timeout=1.0)
+    node.wait_ready(timeout=1.0)
+    with oz.Node(
+        name="desk",
+        bus="lan",
+        nameserver=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+        bind=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+        peers=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+        advertise="192.0.2.7",
+        dialect="nats",
+        codec="msgpack",
+        echo=True,
+        directory=Path("there"),
+        join_timeout=1.0,
+        lost_after=1.0,
+        threads=1,
+        on_full="block",
+        full_timeout=1.0,
+        high_water_mark=1,
+        last_value=True,
+        error_replies=True,
+        on_peer=print_peer,
+    ) as made:
+        assert_type(made, oz.Node)
+
+
+def node_subscriptions(node_subscription: oz.NodeSubscription) -> None:
+    assert_type(node_subscription.drain(timeout=1.0), bool)
+    node_subscription.unsubscribe()
+
+
+def patterns(pattern: oz.Pattern) -> None:
+    assert_type(pattern.covers(oz.compile("a.>")), bool)
+    assert_type(pattern.matches("a.b"), bool)
+    assert_type(pattern.overlaps(oz.compile("a.>")), bool)
+    assert_type(pattern.witness(oz.compile("a.>")), str | None)
+
+
+def pattern_indexs(pattern_index: oz.PatternIndex[str]) -> None:
+    pattern_index.add(oz.compile("a.>"), "value")
+    pattern_index.discard(oz.compile("a.>"), "value")
+    assert_type(pattern_index.match("a.b"), Sequence[str])
+    assert_type(len(pattern_index), int)
+    assert_type(oz.PatternIndex[str](cache_size=1), oz.PatternIndex[str])
+
+
+def pattern_indexes_of_patterns(patterns: oz.PatternIndex[oz.Pattern]) -> None:
+    patterns.add(oz.compile("a.>"), value=None)
+    patterns.discard(oz.compile("a.>"), value=None)
+    assert_type(patterns.match("a.b"), Sequence[oz.Pattern])
+
+
+def pollers(poller: oz.Poller) -> None:
+    assert_type(poller.poll(timeout=1.0), list[tuple[Any, int]])
+
+
+def publishers(publisher: oz.Publisher) -> None:
+    with publisher.batch() as nothing:
+        assert_type(nothing, None)
+    assert_type(publisher.bind("tcp://127.0.0.1:*"), Any)
+    publisher.close(linger=1, timeout=1.0)
+    assert_type(publisher.connect("tcp://127.0.0.1:1"), Any)
+    publisher.disable_monitor()
+    publisher.flush()
+    publisher.disconnect(b"x")
+    assert_type(publisher.get(1), Any)
+    assert_type(publisher.get_monitor_socket(events=1, addr="a.b"), Any)
+    assert_type(publisher.interest("a.b"), bool)
+    publisher.monitor(b"x", events=1)
+    assert_type(publisher.poll(timeout=1, flags=1), int)
+    publisher.publish("a.b", payload=b"x", headers={"trace": "7f"}, key="key", message_id=(b"series", 7))
+    assert_type(publisher.publish_many([("a.b", b"x"), (b"c", b"y")]), int)
+    print(publisher.recv(flags=1, copy=True, track=True))
+    publisher.report_loss(1)
+    assert_type(publisher.send(b"x", flags=1, copy=True, track=True), Any)
+    assert_type(publisher.send_multipart([b"a.b", b"x"], flags=1, copy=True, track=True), Any)
+    publisher.set(1, b"x")
+    publisher.unbind(b"x")
+    publisher.wait_for_subscribers(n=1, subject="key", timeout=1.0)
+    assert_type(
+        oz.Publisher(
+            bind=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+            connect="tcp://127.0.0.1:*",
+            dialect="nats",
+            context=None,
+            codec="msgpack",
+            delimiter=b" ",
+            on_full="block",
+            full_timeout=1.0,
+            high_water_mark=1,
+            last_value=True,
+            max_batch=1,
+            max_delay=1.0,
+            multicast=oz.Multicast(hops=1),
+            plain=True,
+        ),
+        oz.Publisher,
+    )
+
+
+def received_subscriptions(received_subscription: oz.ReceivedSubscription) -> None:
+    assert_type(received_subscription.drain(timeout=1.0), bool)
+    assert_type(received_subscription.receive(timeout=1.0), oz.Message)
+    received_subscription.unsubscribe()
+    for one in received_subscription:
+        assert_type(one, oz.Message)
+
+
+def subscribers(subscriber: oz.Subscriber) -> None:
+    assert_type(subscriber.bind("tcp://127.0.0.1:*"), Any)
+    subscriber.close(linger=1, timeout=1.0)
+    assert_type(subscriber.connect("tcp://127.0.0.1:1"), Any)
+    subscriber.disconnect(b"x")
+    subscriber.drain(timeout=1.0)
+    assert_type(subscriber.get(1), Any)
+    assert_type(subscriber.get_monitor_socket(events=1, addr="a.b"), Any)
+    subscriber.mark_seen([b"id", (b"series", 7)])
+    assert_type(subscriber.poll(timeout=1, flags=1), int)
+    assert_type(subscriber.receive(timeout=1.0), oz.Message)
+    assert_type(
+        subscriber.receive_batches(limit=1, timeout=1.0),
+        list[oz.Message | oz.message.MessageBatch | oz.message.PlainBatch],
+    )
+    assert_type(subscriber.receive_many(limit=1, timeout=1.0), list[oz.Message])
+    assert_type(subscriber.recv(flags=1, copy=True, track=True), Any)
+    assert_type(subscriber.recv_into(b"x", nbytes=1, flags=1), int)
+    assert_type(subscriber.recv_multipart(flags=1, copy=True, track=True), Any)
+    assert_type(subscriber.run(timeout=1.0), int)
+    subscriber.set(1, b"x")
+    subscriber.set_string(1, "a.b", encoding="a.b")
+    print(
+        subscriber.subscribe(
+            ["a.*", oz.compile("b.>")],
+            dialect="nats",
+            handler=handle,
+            group="workers",
+            policy="sticky",
+            keep="latest",
+            max_waiting=1,
+            last_value=True,
+            max_messages=1,
+        )
+    )
+    subscriber.unbind(b"x")
+    subscriber.unsubscribe("a.*")
+    subscriber.wait_ready(timeout=1.0)
+    for one in subscriber:
+        assert_type(one, oz.Message)
+    assert_type(
+        oz.Subscriber(
+            connect=["tcp://127.0.0.1:1", b"tcp://127.0.0.1:2"],
+            bind="tcp://127.0.0.1:*",
+            dialect="nats",
+            context=None,
+            codec="msgpack",
+            delimiter=b" ",
+            high_water_mark=1,
+            filtering="publisher",
+            shared=True,
+            dedupe=True,
+            on_gap=print_gap,
+            multicast=oz.Multicast(hops=1),
+            plain=True,
+            on_advisory=print_advisory,
+        ),
+        oz.Subscriber,
+    )
+
+
+def subscriptions(subscription: oz.Subscription) -> None:
+    assert_type(subscription.drain(timeout=1.0), bool)
+    subscription.unsubscribe()
+
+
+def message_batchs(message_batch: oz.message.MessageBatch) -> None:
+    assert_type(message_batch.messages(), list[oz.Message])
+    assert_type(len(message_batch), int)
+
+
+def plain_batchs(plain_batch: oz.message.PlainBatch) -> None:
+    assert_type(plain_batch.messages(), list[oz.Message])
+    assert_type(len(plain_batch), int)
