@@ -8,6 +8,7 @@ that a reader has read in an earlier one; or the epoch of the reader is none of 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,10 +107,15 @@ def history_of(directory: Path, journal: str | None = None) -> History:
     return _with_present(_saved(directory, journal), mark, journal)
 
 
-def must_reach(directory: Path) -> int:
-    """Say how far a journal must reach, going by the notes of what was acknowledged."""
-    mark = read_mark(directory)
-    return max(mark.end if mark is not None else 0, history_of(directory).present.first_offset)
+def must_reach(directory: Path, journal: str | None = None) -> int:
+    """Say how far a journal must reach, going by the notes of what was acknowledged.
+
+    Args:
+        directory: the journal.
+        journal: its id; what another journal has left here does not count. None for any.
+    """
+    mark = read_mark(directory, journal)
+    return max(mark.end if mark is not None else 0, history_of(directory, journal).present.first_offset)
 
 
 def _with_present(saved: History | None, mark: Mark | None, journal: str | None) -> History:
@@ -127,16 +133,26 @@ def _with_present(saved: History | None, mark: Mark | None, journal: str | None)
 
 
 def _saved(directory: Path, journal: str | None) -> History | None:
+    found = _read(directory)
+    return None if found is None or journal not in (None, found[0]) else found[1]
+
+
+def _read(directory: Path) -> tuple[str, History] | None:
     try:
-        data = json.loads((directory / files.EPOCHS).read_bytes())
+        data = json.loads(files.read_note(directory / files.EPOCHS))
         checksum = data.pop("crc32", None)
         if checksum != _checksum(data) or data["format"] != FORMAT or not data["epochs"]:
             return None
-        if journal not in (None, data["journal"]):
-            return None
-        return History(tuple(Epoch(str(name), int(first)) for name, first in data["epochs"]))
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+        epochs = tuple(Epoch(str(name), int(first)) for name, first in data["epochs"])
+        return str(data["journal"]), History(epochs)
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def journal_in(directory: Path) -> str | None:
+    """Say which journal the file of epochs is of; None when there is none that can be read."""
+    found = _read(directory)
+    return None if found is None else found[0]
 
 
 def is_saved(directory: Path) -> bool:
@@ -146,4 +162,4 @@ def is_saved(directory: Path) -> bool:
 
 def is_damaged(directory: Path) -> bool:
     """Whether there is a file of epochs, and it cannot be read."""
-    return (directory / files.EPOCHS).exists() and _saved(directory, None) is None
+    return os.path.lexists(directory / files.EPOCHS) and _saved(directory, None) is None

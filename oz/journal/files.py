@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +20,9 @@ LOCK = "writer.lock"
 MANIFEST = "manifest.json"
 MARK = "acknowledged"
 EPOCHS = "epochs.json"
+DAMAGED = ".damaged"
+MOST = (1 << 63) - 1
+"""The largest offset that a column can hold."""
 
 _SEGMENT = re.compile(r"(\d{20})(\.arrows?)")
 
@@ -44,26 +49,34 @@ class Segment(NamedTuple):
         return self.suffix == SEALED
 
 
-def segments(directory: Path) -> list[Segment]:
-    """List the segments by offset; of a segment that is there in both forms, the sealed one."""
-    found: dict[int, Segment] = {}
+def named(directory: Path) -> tuple[list[Segment], list[str]]:
+    """List the files that are named as segments are; whether they are this journal's is not looked at.
+
+    Returns:
+        Those that could be segments, both forms of one; and the names of those that cannot: no regular files,
+        or with a number that no record has.
+    """
+    found: list[Segment] = []
+    others: list[str] = []
     try:
-        names = os.listdir(directory)
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                if match := _SEGMENT.fullmatch(entry.name):
+                    one = Segment(int(match[1]), match[2])
+                    if one.base <= MOST and entry.is_file():
+                        found.append(one)
+                    else:
+                        others.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
-        return []
-    for name in names:
-        if match := _SEGMENT.fullmatch(name):
-            one = Segment(int(match[1]), match[2])
-            if one.is_sealed or one.base not in found:
-                found[one.base] = one
-    return [found[base] for base in sorted(found)]
+        return [], []
+    return sorted(found), sorted(others)
 
 
 def is_journal(directory: Path) -> bool:
     """Tell whether a directory is a journal, if only by what says that its segments should be there."""
     if not directory.is_dir():
         return False
-    return bool(segments(directory)) or any((directory / name).exists() for name in (MANIFEST, MARK, EPOCHS))
+    return bool(named(directory)[0]) or any((directory / name).exists() for name in (MANIFEST, MARK, EPOCHS))
 
 
 def is_leftover(name: str) -> bool:
@@ -105,15 +118,68 @@ def replacing(path: Path) -> Iterator[int]:
     sync_directory(path.parent)
 
 
+def read_note(path: Path) -> bytes:
+    """Read a file that is to say something about the journal.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        ValueError: something else is in its place, such as a directory.
+    """
+    descriptor = open_regular(path)
+    if descriptor is None:
+        if os.path.lexists(path):
+            raise ValueError(f"{path} is no regular file")
+        raise FileNotFoundError(path)
+    with open(descriptor, "rb") as file:
+        return file.read()
+
+
+def open_regular(path: Path) -> int | None:
+    """Open a file for reading, if it is there and is one; a pipe in its place is not waited for."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+            return None
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def set_aside(path: Path) -> str | None:
+    """Give another name to what is in the place of a file that is to be written.
+
+    Returns:
+        The name that it has now; None when there was nothing.
+    """
+    kept = free_name(path)
+    try:
+        os.rename(path, kept)
+    except FileNotFoundError:
+        return None
+    return kept.name
+
+
+def free_name(path: Path) -> Path:
+    """Find a name under which to keep a file that another takes the place of."""
+    kept = path.with_name(path.name + DAMAGED)
+    number = 1
+    while os.path.lexists(kept):
+        number += 1
+        kept = path.with_name(f"{path.name}{DAMAGED}-{number}")
+    return kept
+
+
 def open_held(path: Path) -> int | None:
     """Open a segment for reading and hold it against retention until the descriptor is closed.
 
     Returns:
         The descriptor, or None when there is no such file.
     """
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+    descriptor = open_regular(path)
+    if descriptor is None:
         return None
     flock(descriptor, LOCK_SH)
     if os.fstat(descriptor).st_nlink == 0:  # removed between the two calls
@@ -125,9 +191,8 @@ def open_held(path: Path) -> int | None:
 @contextmanager
 def unheld(path: Path) -> Iterator[bool]:
     """Keep readers from holding a file meanwhile; gives False when one holds it, True also if it is gone."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
+    descriptor = open_regular(path)
+    if descriptor is None:
         yield True
         return
     try:

@@ -80,14 +80,20 @@ class WriterLock(ProcessLock):
         """Take it.
 
         Raises:
-            JournalError: someone else has it.
+            JournalError: someone else has it, or a directory is in its place.
         """
-        super().__init__(
-            directory / files.LOCK,
-            lambda holder: JournalError(
-                f"{directory}: a writer is at work on this journal (process {holder}); there can be only one"
-            ),
-        )
+        path = directory / files.LOCK
+        try:
+            super().__init__(
+                path,
+                lambda holder: JournalError(
+                    f"{directory}: a writer is at work on this journal (process {holder}); "
+                    "there can be only one"
+                ),
+            )
+        except IsADirectoryError:
+            text = f"{path} is a directory, and a file should be there that writers lock; put it elsewhere"
+            raise JournalError(text) from None
 
 
 _held: weakref.WeakSet[ProcessLock] = weakref.WeakSet()

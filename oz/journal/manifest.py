@@ -74,18 +74,6 @@ class Manifest:
         with files.replacing(directory / files.MANIFEST) as descriptor:
             files.write_all(descriptor, json.dumps(data, indent=1).encode() + b"\n")
 
-    def missing(self, directory: Path) -> list[Entry]:
-        """List the entries of segments that are not there, though retention has not removed them."""
-        if self.first is None:
-            return []
-        # First a copy: the thread that seals adds to them once a file is there, and lets go of them before.
-        entries = list(self.entries.values())
-        present = {segment.base for segment in files.segments(directory)}
-        gone = [one for one in entries if one.first_offset not in present and one.end_offset > self.first]
-        return sorted(
-            (one for one in gone if one.first_offset in self.entries), key=lambda one: one.first_offset
-        )
-
     def entry_of(self, directory: Path, segment: files.Segment) -> Entry | None:
         """Return what is known of a segment, unless the file has another size now."""
         entry = self.entries.get(segment.base)
@@ -93,7 +81,7 @@ class Manifest:
             return None
         try:
             size = (directory / segment.name).stat().st_size
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return entry if size == entry.bytes else None
 
@@ -108,7 +96,7 @@ def load(directory: Path) -> Manifest | None:
         JournalError: it is of a newer version.
     """
     try:
-        data = json.loads((directory / files.MANIFEST).read_bytes())
+        data = json.loads(files.read_note(directory / files.MANIFEST))
         checksum = data.pop("crc32", None)
         version = data["version"]
         if data["format"] == FORMAT and isinstance(version, int) and version > VERSION:
@@ -119,11 +107,11 @@ def load(directory: Path) -> Manifest | None:
         if checksum != _checksum(data):
             return None
         entries = [Entry.from_data(entry) for entry in data["segments"]]
-    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, AttributeError):
+        first = data.get("first_offset")
+        journal = bytes.fromhex(data["journal"]).hex()
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
-    return Manifest(
-        data["journal"], {entry.first_offset: entry for entry in entries}, data.get("first_offset")
-    )
+    return Manifest(journal, {entry.first_offset: entry for entry in entries}, first)
 
 
 def _checksum(data: dict[str, Any]) -> str:

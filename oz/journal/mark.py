@@ -118,15 +118,18 @@ def _sealed(note: bytes) -> bytes:
     return note + _CRC.pack(crc32(note))
 
 
-def read_mark(directory: Path) -> Mark | None:
+def read_mark(directory: Path, journal: str | None = None) -> Mark | None:
     """Read the note.
+
+    Args:
+        directory: the journal.
+        journal: its id; the note of another does not count. None for any.
 
     Returns:
         What it says; None when there is none, or it is damaged.
     """
-    try:
-        descriptor = os.open(directory / files.MARK, os.O_RDONLY)
-    except (FileNotFoundError, NotADirectoryError):
+    descriptor = files.open_regular(directory / files.MARK)
+    if descriptor is None:
         return None
     try:
         inode = os.fstat(descriptor).st_ino
@@ -136,6 +139,8 @@ def read_mark(directory: Path) -> Mark | None:
             found = _read(data, inode)
             if found is not None and (found.growing is not None or len(data) < _SIZE):
                 break
+        if found is not None and found.growing and journal not in (None, found.growing.journal):
+            return None
         return found
     finally:
         os.close(descriptor)
@@ -173,4 +178,4 @@ def acknowledged(directory: Path) -> int | None:
 
 def is_damaged(directory: Path) -> bool:
     """Whether there is a note, and it cannot be read."""
-    return (directory / files.MARK).exists() and read_mark(directory) is None
+    return os.path.lexists(directory / files.MARK) and read_mark(directory) is None

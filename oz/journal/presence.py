@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oz.errors import JournalError
-from oz.journal import files
-from oz.journal.manifest import load
+from oz.journal import own
+from oz.journal.manifest import Manifest, load
 from oz.journal.record import Kind
 from oz.journal.segment import OpenSegment, open_segment, runs
 from oz.journal.walk import Frame
@@ -26,20 +26,21 @@ def messages_there(directory: Path, journal: str, first: int, end: int) -> int:
     """
     total = 0
     known = load(directory)
-    for segment in files.segments(directory):
-        entry = known.entry_of(directory, segment) if known and known.journal == journal else None
+    known = known if known is not None and known.journal == journal else Manifest(journal)
+    for segment in own.segments(directory, known):
+        entry = known.entry_of(directory, segment)
         if entry is not None and (entry.end_offset <= first or entry.first_offset >= end):
             continue
         if entry is not None and first <= entry.first_offset and entry.end_offset <= end:
             total += entry.end_offset - entry.first_offset - entry.gaps
             continue
         try:
-            opened = open_segment(directory, segment)
+            opened = open_segment(directory, segment, journal)
         except JournalError:
             continue
         if opened is not None:
             with opened:
-                total += _messages_in(opened, first, end) if opened.journal == journal else 0
+                total += _messages_in(opened, first, end)
     return total
 
 

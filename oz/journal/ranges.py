@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal import files
+from oz.journal import files, own
 from oz.journal.manifest import Entry, Manifest
 from oz.journal.schema import COLUMNS
 from oz.journal.segment import OpenSegment, damage, open_segment, runs
@@ -69,8 +69,8 @@ def identity_of(directory: Path) -> str:
     Raises:
         JournalError: there is no journal, its head is damaged, or it is of a newer version.
     """
-    while directory.is_dir() and (present := files.segments(directory)):
-        opened = open_segment(directory, present[-1])
+    while directory.is_dir() and (found := own.sorted_files(directory)).segments:
+        opened = open_segment(directory, found.segments[-1], found.journal)
         if opened is not None:
             with opened:
                 return opened.journal
@@ -88,7 +88,7 @@ def spans_of(directory: Path, known: Manifest | None, first: int, end: int) -> l
         first: the first offset.
         end: the offset after the last, at most the end of the journal.
     """
-    present = files.segments(directory)
+    present = own.segments(directory, known)
     ends = [segment.base for segment in present[1:]] + [max(end, present[-1].base)] if present else []
     found = []
     for segment, after in zip(present, ends, strict=True):
@@ -138,10 +138,12 @@ def read_range(
         RangeGone: before anything else: retention was there first.
         JournalError: something is damaged or missing, or it is another journal.
     """
-    at, current = first, _enter(directory, first, end)
+    found = own.sorted_files(directory)
+    if found.journal and journal not in (None, found.journal):
+        raise JournalError(f"{directory}: journal {found.journal} is here, and not journal {journal}")
+    known = found.known or (Manifest(found.journal) if found.journal else None)
+    at, current = first, _enter(directory, first, end, known)
     try:
-        if journal not in (None, current.journal):
-            raise JournalError(f"{directory}: journal {current.journal} is here, and not journal {journal}")
         while True:
             frames = _Frames(current, at, end, wants)
             for run in runs(iter(frames)):
@@ -152,7 +154,7 @@ def read_range(
             at = frames.at
             if at >= end:
                 return
-            following = _following(directory, current, at)
+            following = _following(directory, current, at, known)
             current.close()
             current = following
     finally:
@@ -180,9 +182,9 @@ class _Frames:
                 return
 
 
-def _enter(directory: Path, first: int, end: int) -> OpenSegment:
+def _enter(directory: Path, first: int, end: int, known: Manifest | None) -> OpenSegment:
     while True:
-        present = files.segments(directory)
+        present = own.segments(directory, known)
         if not present and not files.is_journal(directory):
             raise JournalError(f"{directory}: there is no journal here")
         if not present:
@@ -190,18 +192,18 @@ def _enter(directory: Path, first: int, end: int) -> OpenSegment:
         segment = max((one for one in present if one.base <= first), default=None)
         if segment is None:
             raise RangeGone(directory, first, min(end, present[0].base))
-        opened = open_segment(directory, segment)
+        opened = open_segment(directory, segment, known.journal if known else None)
         if opened is not None:
             return opened
 
 
-def _following(directory: Path, current: OpenSegment, at: int) -> OpenSegment:
+def _following(directory: Path, current: OpenSegment, at: int, known: Manifest | None) -> OpenSegment:
     """Open the segment that begins at an offset; one after the current one, which is held."""
     for _ in range(2):  # between two looks it may have been sealed
-        for suffix in (files.SEALED, files.STREAM):
-            opened = open_segment(directory, files.Segment(at, suffix)) if at > current.segment.base else None
-            if opened is not None:
-                return opened
+        segment = own.segment_at(directory, at, known) if known and at > current.segment.base else None
+        opened = open_segment(directory, segment, current.journal) if segment else None
+        if opened is not None:
+            return opened
     raise gone(directory, at)
 
 

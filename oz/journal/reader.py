@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal import files, manifest
+from oz.journal import files, manifest, own
 from oz.journal.manifest import Entry
 from oz.journal.reading import Reading, end_of
 from oz.journal.record import Record
@@ -120,7 +120,7 @@ class Journal:
     @property
     def first_offset(self) -> int:
         """The offset of the first record that is kept; the end offset when there is none."""
-        return min((segment.base for segment in files.segments(self.directory)), default=self.end_offset)
+        return min((segment.base for segment in own.segments(self.directory)), default=self.end_offset)
 
     @property
     def end_offset(self) -> int:
@@ -133,10 +133,11 @@ class Journal:
 
     def segments(self) -> list[tuple[files.Segment, Entry | None]]:
         """List the segments by offset, each with what the manifest says of it; None if it says nothing."""
-        known = manifest.load(self.directory)
+        found = own.sorted_files(self.directory)
+        known = found.known
         return [
             (segment, known.entry_of(self.directory, segment) if known else None)
-            for segment in files.segments(self.directory)
+            for segment in found.segments
         ]
 
     def verify(self) -> Report:

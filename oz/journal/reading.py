@@ -9,9 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal import manifest
+from oz.journal import manifest, own
 from oz.journal.epochs import History, history_of, must_reach
-from oz.journal.files import SEALED, STREAM, Segment, segments
+from oz.journal.files import SEALED, Segment
+from oz.journal.manifest import Manifest
 from oz.journal.mark import acknowledged, read_mark
 from oz.journal.ranges import gone
 from oz.journal.segment import OpenSegment, damage, open_segment, runs
@@ -37,7 +38,9 @@ class Reading:
         self._directory = directory
         self._selection = selection
         self._follow = follow
-        self._manifest = manifest.load(directory)
+        found = own.sorted_files(directory)
+        self._journal = found.journal
+        self._known = found.known or (Manifest(found.journal) if found.journal else None)
         self._history = history_of(directory)
         self._at = selection.first
         self._position = 0
@@ -96,7 +99,7 @@ class Reading:
         """See, while it waits, that what it waits for can come."""
         if current is not None and not current.segment.is_sealed and not current.is_in_place():
             sealed = self._directory / Segment(current.segment.base, SEALED).name
-            if self._following() is None and not sealed.exists():
+            if self._following() is None and not sealed.is_file():
                 raise JournalError(
                     f"{current.path} was removed or replaced while it was followed, at offset {self._at}; "
                     "read again from there once the journal is in order"
@@ -124,10 +127,10 @@ class Reading:
     def _enter(self) -> OpenSegment | None:
         """Open the segment that comes next, passing by those that hold nothing wanted."""
         while (segment := self._locate()) is not None:
-            known = self._manifest and self._manifest.entry_of(self._directory, segment)
+            known = self._known and self._known.entry_of(self._directory, segment)
             if known and not self._selection.wants_segment(known):
                 self._left, self._at = segment, known.end_offset
-            elif opened := open_segment(self._directory, segment):
+            elif opened := open_segment(self._directory, segment, self._journal):
                 self._left, self._at, self._is_holding = segment, segment.base, True
                 self._position = opened.first_batch
                 return opened
@@ -136,7 +139,7 @@ class Reading:
     def _locate(self) -> Segment | None:
         if self._left is not None and (found := self._following()) is not None:
             return found
-        present = segments(self._directory)
+        present = own.segments(self._directory, self._known)
         # What was passed by is not held: until the first is, retention may overtake.
         is_overtaken = not self._is_holding and bool(present) and present[0].base > self._at
         if self._left is not None and not is_overtaken:
@@ -152,7 +155,8 @@ class Reading:
         for _ in range(_LOOKS):
             # With no room for a new manifest it removes first, and says so an instant later.
             known = manifest.load(self._directory)
-            missing = known.missing(self._directory) if known else []
+            is_own = known is not None and known.journal == self._journal
+            missing = own.missing(self._directory, known) if known and is_own else []
             if not any(entry.end_offset > self._at and entry.first_offset < there for entry in missing):
                 return
             time.sleep(_LONGEST)
@@ -160,11 +164,8 @@ class Reading:
 
     def _following(self) -> Segment | None:
         assert self._left is not None
-        if self._at > self._left.base:
-            for suffix in (SEALED, STREAM):
-                segment = Segment(self._at, suffix)
-                if (self._directory / segment.name).exists():
-                    return segment
+        if self._at > self._left.base and self._known is not None:
+            return own.segment_at(self._directory, self._at, self._known)
         return None
 
     def _refuse_a_hole(self, present: list[Segment]) -> None:
@@ -201,7 +202,9 @@ class Reading:
             return self._selection.end
         self._compare_epochs()
         noted = acknowledged(self._directory)
-        return max(self._intact(current), must_reach(self._directory)) if noted is None else noted
+        return (
+            max(self._intact(current), must_reach(self._directory, self._journal)) if noted is None else noted
+        )
 
     def _intact(self, current: OpenSegment) -> int:
         pieces = survey(current.source, self._position, current.salt, self._at)
@@ -228,15 +231,16 @@ def end_of(directory: Path) -> int:
     noted = acknowledged(directory)
     if noted is not None:
         # Segments begin where all before is acknowledged.
-        return max(noted, *(segment.base for segment in segments(directory)[-1:]), 0)
-    must = must_reach(directory)
-    while present := segments(directory):
-        opened = open_segment(directory, present[-1])
+        return max(noted, *(segment.base for segment in own.segments(directory)[-1:]), 0)
+    must = 0
+    while (found := own.sorted_files(directory)).segments:
+        present, must = found.segments, must_reach(directory, found.journal)
+        opened = open_segment(directory, present[-1], found.journal)
         if opened is not None:
             with opened:
                 ends = (piece.stamp.end for piece in opened.survey() if isinstance(piece, Frame))
                 return max([present[-1].base, must, *ends])
-    return must
+    return must_reach(directory, found.journal)
 
 
 def renumbered(directory: Path, history: History, epoch: str, offset: int) -> JournalError:

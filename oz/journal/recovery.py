@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from oz.errors import JournalError
-from oz.journal import epochs, files
+from oz.journal import epochs, files, own
 from oz.journal.epochs import History, history_of
 from oz.journal.faults import FULL
 from oz.journal.files import SEALED, Segment
@@ -20,7 +20,6 @@ from oz.journal.manifest import Manifest, load
 from oz.journal.mark import Mark, is_damaged, read_mark
 from oz.journal.report import Finding
 from oz.journal.sealing import describe
-from oz.journal.segment import open_segment
 from oz.journal.tail import (
     Tail,
     end_in_order,
@@ -53,23 +52,31 @@ class Recovered:
     findings: list[Finding] = field(default_factory=list)
 
 
-def recover(directory: Path) -> Recovered:
+def recover(directory: Path, *, closely: bool = False) -> Recovered:
     """Put a journal in order; the caller holds the writer's lock.
 
     Reads the last segment whole, if it is a stream; of the others only those that the manifest does not
     know. What was acknowledged and is lost becomes records that say so, so that no offset is given again.
-    Logs a warning for each finding.
+    Files that only have names like segments are left alone. Logs a warning for each finding.
+
+    Args:
+        directory: the journal.
+        closely: look also into segments that the manifest knows, whether they are this journal's.
 
     Raises:
-        JournalError: the journal is of a newer version.
+        JournalError: the journal is of a newer version; or nothing tells which journal it is.
     """
     for name in os.listdir(directory):
         if files.is_leftover(name):
             (directory / name).unlink()
-    present = files.segments(directory)
-    known, mark = load(directory), read_mark(directory)
-    state = Recovered(known or Manifest(_journal_id(directory, present, mark)))
-    state.findings += _notes(directory, known, mark, present)
+    aside = list(_irregular_notes(directory))
+    found = own.sorted_files(directory, closely=closely)
+    present, known, mark = found.segments, found.known, read_mark(directory)
+    state = Recovered(known or Manifest(_journal_id(directory, found)), findings=aside)
+    state.findings += _notes(directory, known, mark, state.manifest.journal, present)
+    moved = list(_set_aside_others(directory, found)) if closely else []
+    state.findings += moved
+    state.findings += (one for one in found.strays if one.file not in {other.file for other in moved})
     if mark is not None and mark.growing and mark.growing.journal != state.manifest.journal:
         mark = None
     state.history = history_of(directory, state.manifest.journal)
@@ -81,7 +88,7 @@ def recover(directory: Path) -> Recovered:
     )
     if state.manifest.first is None:
         state.manifest.first = present[0].base if present else 0
-        _forget_missing(directory, state.manifest)
+        _forget_missing(state.manifest, present)
     state.manifest.first = min(state.manifest.first, *(segment.base for segment in present[:1]), 1 << 63)
     with _unless_full(directory, "a segment stays a stream for now"):
         state.findings += seal_finished(directory, state.manifest)
@@ -100,33 +107,54 @@ def recover(directory: Path) -> Recovered:
     return state
 
 
+def _irregular_notes(directory: Path) -> Iterator[Finding]:
+    """Make room for the files that say what should be there, where something else is in their place."""
+    for name in (files.MANIFEST, files.MARK, files.EPOCHS):
+        path = directory / name
+        if os.path.lexists(path) and not path.is_file():
+            yield Finding(name, f"what was there is no regular file; it is {files.set_aside(path)} now")
+
+
+def _set_aside_others(directory: Path, found: own.Sorted) -> Iterator[Finding]:
+    """Make room where the manifest has a segment and another file of the same size is in its place."""
+    for base in found.known.entries if found.known is not None else ():
+        one = Segment(base, SEALED)
+        if one not in found.segments and found.known and found.known.entry_of(directory, one):
+            kept = files.set_aside(directory / one.name)
+            yield Finding(
+                one.name, f"is no segment of this journal, and stands where one was; it is {kept} now"
+            )
+
+
 def _notes(
-    directory: Path, known: Manifest | None, mark: Mark | None, present: list[Segment]
+    directory: Path, known: Manifest | None, mark: Mark | None, journal: str, present: list[Segment]
 ) -> Iterator[Finding]:
     """Look at the files that say what should be there."""
-    if known is None and any(segment.is_sealed for segment in present):
+    if known is None and (other := load(directory)) is not None:
+        yield Finding(files.MANIFEST, f"is of another journal, {other.journal}; made again from the segments")
+    elif known is None and any(segment.is_sealed for segment in present):
         yield Finding(files.MANIFEST, "missing or damaged; made again from the segments")
     if mark is None and is_damaged(directory):
         yield Finding(files.MARK, "damaged; nothing says how far the last segment went")
-    elif mark is not None and known and mark.growing and mark.growing.journal != known.journal:
+    elif mark is not None and mark.growing and mark.growing.journal != journal:
         yield Finding(files.MARK, f"is of another journal, {mark.growing.journal}; it does not count")
     if epochs.is_damaged(directory):
         yield Finding(files.EPOCHS, "damaged; of what was written before the present epoch nothing is known")
 
 
-def _forget_missing(directory: Path, manifest: Manifest) -> None:
+def _forget_missing(manifest: Manifest, present: list[Segment]) -> None:
     """Drop entries of what an older version's retention may have removed just before a crash."""
-    present = {segment.base for segment in files.segments(directory)}
-    first = min(present, default=0)
-    for base in [base for base in manifest.entries if base not in present and base < first]:
+    bases = {segment.base for segment in present}
+    first = min(bases, default=0)
+    for base in [base for base in manifest.entries if base not in bases and base < first]:
         del manifest.entries[base]
 
 
 def _fill_missing(directory: Path, manifest: Manifest) -> Iterator[Finding]:
     """Put records where sealed segments are gone that say so."""
-    for entry in manifest.missing(directory):
+    for entry in own.missing(directory, manifest):
         gone = Segment(entry.first_offset, SEALED)
-        ends = [one.base for one in files.segments(directory) if one.base > gone.base]
+        ends = [one.base for one in own.segments(directory, manifest) if one.base > gone.base]
         yield filled(directory, manifest, gone, min(entry.end_offset, *ends[:1], entry.end_offset))
 
 
@@ -156,21 +184,21 @@ def seal_finished(directory: Path, manifest: Manifest, active: int | None = None
         What was damaged.
     """
     findings: list[Finding] = []
-    present = files.segments(directory)
+    present = own.segments(directory, manifest)
     for segment, following in itertools.pairwise(present):
         if active is not None and segment.base >= active:
             # One after it may be there for a moment, while the disk has no room for its beginning.
             break
         if not segment.is_sealed:
             findings += seal_stream(directory, segment, following.base, manifest)
-        remove_sealed_stream(directory, segment.base)
+        remove_sealed_stream(directory, segment.base, manifest.journal)
     return findings
 
 
 def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
     """Give every sealed segment its entry, and no other."""
     was_known = bool(manifest.entries)
-    present = [segment for segment in files.segments(directory) if segment.is_sealed]
+    present = [segment for segment in own.segments(directory, manifest) if segment.is_sealed]
     bases = {segment.base for segment in present}
     for base in set(manifest.entries) - bases:
         del manifest.entries[base]
@@ -183,16 +211,10 @@ def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
             yield from (finding_of(segment, hole, "see `oz journal repair`") for hole in found.holes)
 
 
-def _journal_id(directory: Path, present: list[Segment], mark: Mark | None) -> str:
-    for segment in present:
-        source = open_segment(directory, segment, "")
-        if source is not None:
-            source.close()
-            if source.journal:
-                return source.journal
-    if mark is not None and mark.growing:
-        return mark.growing.journal
-    if present:
+def _journal_id(directory: Path, found: own.Sorted) -> str:
+    if found.journal is not None:
+        return found.journal
+    if found.segments:
         raise JournalError(
             f"{directory}: neither the manifest nor any segment tells which journal this is, so nothing "
             "in it can be checked; restore manifest.json or put the segments aside"

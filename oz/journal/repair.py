@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oz.journal import files
+from oz.errors import JournalError
+from oz.journal import own
 from oz.journal.files import Segment
 from oz.journal.lock import WriterLock
 from oz.journal.manifest import Manifest
@@ -23,30 +24,38 @@ def repair(directory: Path) -> Report:
         What was found and done.
 
     Raises:
-        JournalError: a writer is at work, or the journal is of a newer version.
+        JournalError: a writer is at work, or the journal is of a newer version; or the system does not let
+            it be put in order.
     """
-    lock = WriterLock(directory)
     try:
-        state = recover(directory)
-        findings = [*state.findings]
-        records = size = 0
-        present = files.segments(directory)
-        for segment, following in zip(present, [*present[1:], None], strict=False):
-            end = following.base if following else state.end_offset
-            found = look_at(directory, segment, end, state.manifest)
-            if found.findings and segment.is_sealed:
-                findings += found.findings
-                findings.append(_rewrite(directory, segment, end, state.manifest))
-            records += found.records
-            size += found.bytes
-        state.manifest.save(directory)
-        epoch = state.history.present
-        mark = AcknowledgedMark(directory)
-        base = present[-1].base if present else state.end_offset
-        mark.set(state.end_offset, Growing(state.manifest.journal, *epoch, base))
-        mark.close()
-    finally:
-        lock.release()
+        lock = WriterLock(directory)
+        try:
+            return _repair(directory)
+        finally:
+            lock.release()
+    except OSError as error:
+        raise JournalError(f"{directory}: it cannot be repaired: {error}") from error
+
+
+def _repair(directory: Path) -> Report:
+    state = recover(directory, closely=True)
+    findings = [*state.findings]
+    records = size = 0
+    present = own.segments(directory, state.manifest)
+    for segment, following in zip(present, [*present[1:], None], strict=False):
+        end = following.base if following else state.end_offset
+        found = look_at(directory, segment, end, state.manifest.journal, state.manifest)
+        if found.findings and segment.is_sealed:
+            findings += found.findings
+            findings.append(_rewrite(directory, segment, end, state.manifest))
+        records += found.records
+        size += found.bytes
+    state.manifest.save(directory)
+    epoch = state.history.present
+    mark = AcknowledgedMark(directory)
+    base = present[-1].base if present else state.end_offset
+    mark.set(state.end_offset, Growing(state.manifest.journal, *epoch, base))
+    mark.close()
     return Report(tuple(findings), len(present), records, size)
 
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from oz.journal import files
+from oz.journal import files, own
 from oz.journal.faults import FULL
 from oz.journal.files import STREAM, Segment
 from oz.journal.manifest import Manifest
@@ -51,8 +51,9 @@ class Retention:
         return is_changed
 
     def _remove_some(self, directory: Path, manifest: Manifest, active: int) -> bool:
-        present = files.segments(directory)
-        sizes = [_size(directory, segment) for segment in present]
+        present = own.segments(directory, manifest)
+        journal = manifest.journal
+        sizes = [_size(directory, segment, journal) for segment in present]
         total, now_ns = sum(sizes), time.time_ns()
         going = 0
         with ExitStack() as held:
@@ -60,13 +61,14 @@ class Retention:
                 excess = self.most_bytes is not None and total > self.most_bytes
                 if segment.base >= active or not (excess or self._is_old(manifest, segment, now_ns)):
                     break
-                free = [held.enter_context(files.unheld(path)) for path in _paths(directory, segment)]
-                if not all(free):
+                paths = _removable(directory, segment, journal)
+                if not all(held.enter_context(files.unheld(path)) for path in paths):
                     break
                 total -= size
                 going += 1
             if going:
-                _remove(directory, manifest, present[:going], present[going].base)
+                first = present[going].base if going < len(present) else active
+                _remove(directory, manifest, present[:going], first)
         return going > 0
 
     def _is_old(self, manifest: Manifest, segment: Segment, now_ns: int) -> bool:
@@ -76,14 +78,21 @@ class Retention:
         return now_ns - entry.max_time_ns > self.most_seconds * 1e9
 
 
-def _paths(directory: Path, segment: Segment) -> list[Path]:
+def _paths(directory: Path, segment: Segment, journal: str) -> list[Path]:
     """The files of a segment: also the stream that may still be beside its sealed form."""
-    paths = {directory / segment.name, directory / Segment(segment.base, STREAM).name}
-    return [path for path in paths if path.exists()]
+    stream = Segment(segment.base, STREAM)
+    is_beside = segment.is_sealed and own.may_go(directory, stream, journal)
+    return [directory / one.name for one in (segment, stream)[: 1 + is_beside]]
 
 
-def _size(directory: Path, segment: Segment) -> int:
-    return sum(path.stat().st_size for path in _paths(directory, segment))
+def _removable(directory: Path, segment: Segment, journal: str) -> list[Path]:
+    """Those of them that are not somebody else's, whatever the manifest says."""
+    paths = _paths(directory, segment, journal)
+    return paths[1:] if own.is_anothers(directory, segment, journal) else paths
+
+
+def _size(directory: Path, segment: Segment, journal: str) -> int:
+    return sum(path.stat().st_size for path in _paths(directory, segment, journal))
 
 
 def _remove(directory: Path, manifest: Manifest, going: list[Segment], first: int) -> None:
@@ -93,7 +102,7 @@ def _remove(directory: Path, manifest: Manifest, going: list[Segment], first: in
     # It is noted before anything is removed: what is missing otherwise was not removed by retention.
     is_noted = _note(directory, manifest)
     for segment in going:
-        for path in _paths(directory, segment):
+        for path in _removable(directory, segment, manifest.journal):
             path.unlink(missing_ok=True)
         _log.info("%s: removed segment %s", directory, segment.name)
     if not is_noted:

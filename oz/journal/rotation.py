@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from oz.journal import own
 from oz.journal.housekeeping import Housekeeper
 from oz.journal.manifest import Entry
 from oz.journal.mark import Growing
@@ -72,7 +73,7 @@ class Segments:
 
     def missing(self) -> list[Entry]:
         """List the sealed segments that somebody else has removed."""
-        return self._manifest.missing(self._directory)
+        return own.missing(self._directory, self._manifest)
 
     @property
     def is_finished(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
@@ -20,6 +21,49 @@ _RUN_BYTES = 4 << 20
 _SCHEMA_MESSAGE = SCHEMA.serialize().to_pybytes()
 
 
+class Head(NamedTuple):
+    """What the head of a segment says.
+
+    Attributes:
+        version: of the format.
+        journal: the id of its journal.
+        first: the offset of its first record; None when the head is of a newer version, or damaged but for
+            version and journal.
+        end: where the first batch begins.
+    """
+
+    version: int
+    journal: str
+    first: int | None
+    end: int
+
+
+class Known(NamedTuple):
+    """What is known of a segment before it is opened.
+
+    Attributes:
+        journal: the id that it must have; None for any.
+        takes_damaged: whether it is opened even when its head is damaged.
+    """
+
+    journal: str | None = None
+    takes_damaged: bool = False
+
+
+def read_head(source: Source, segment: Segment) -> Head | None:
+    """Read the head of a segment in its form; None when it is damaged."""
+    start = len(messages.FILE_MAGIC) if segment.is_sealed else 0
+    found = head_at(source, start, salt=0)
+    if isinstance(found, Frame):
+        said = messages.IDENTITY.search(source.at(start, found.head))
+        return None if said is None else Head(int(said[1]), said[2].decode(), found.stamp.first, found.end)
+    said = messages.IDENTITY.search(source.at(start, MAX_HEAD))
+    # A newer version may have other heads.
+    if said is not None and int(said[1]) > VERSION:
+        return Head(int(said[1]), said[2].decode(), None, 0)
+    return None
+
+
 class OpenSegment:
     """A segment that is read. It is held against retention until it is closed.
 
@@ -32,35 +76,41 @@ class OpenSegment:
         salt: what its checksums start from.
     """
 
-    def __init__(self, path: Path, segment: Segment, descriptor: int, journal: str | None) -> None:
+    def __init__(self, path: Path, segment: Segment, descriptor: int, known: Known) -> None:
         """For `open_segment`."""
         self.path = path
         self.segment = segment
         self.source = Source(descriptor)
-        try:
-            self.first_batch, self.journal = self._read_head()
-        except DamagedHead:
-            if journal is None:
-                raise
+        head = read_head(self.source, segment)
+        if head is not None and known.journal in (None, head.journal):
+            self._refuse_a_newer(head)
+        if head is not None and known.journal not in (None, head.journal):
+            raise DamagedHead(
+                f"{path}: a file of another journal, {head.journal}, is in its place; see `oz journal repair`"
+            )
+        if head is not None and head.first == segment.base:
+            self.first_batch, self.journal = head.end, head.journal
+        elif known.takes_damaged and known.journal is not None:
             # Found to mean nothing when it is surveyed, as far as the first batch.
-            self.first_batch, self.journal = 0, journal
+            self.first_batch, self.journal = 0, known.journal
+        else:
+            is_copy = head is not None and head.first is not None
+            what = (
+                f"it is a copy of the one of offset {head.first}"
+                if head and is_copy
+                else "its head is damaged"
+            )
+            raise DamagedHead(
+                f"{path}: {what}, of the records from offset {segment.base} on; see `oz journal repair`"
+            )
         self.salt = messages.salt_of(self.journal)
 
-    def _read_head(self) -> tuple[int, str]:
-        start = len(messages.FILE_MAGIC) if self.segment.is_sealed else 0
-        found = messages.IDENTITY.search(self.source.at(start, MAX_HEAD))
-        if found and int(found[1]) > VERSION:
+    def _refuse_a_newer(self, head: Head) -> None:
+        if head.version > VERSION:
             raise JournalError(
-                f"{self.path}: format version {int(found[1])}, and this oz reads no later one than "
+                f"{self.path}: format version {head.version}, and this oz reads no later one than "
                 f"{VERSION}: it was written by a newer oz"
             )
-        head = head_at(self.source, start, salt=0)
-        if not found or not isinstance(head, Frame) or head.stamp.first != self.segment.base:
-            raise DamagedHead(
-                f"{self.path}: its head is damaged, of the records from offset {self.segment.base} on; see "
-                "`oz journal repair`"
-            )
-        return head.end, found[2].decode()
 
     def is_in_place(self) -> bool:
         """Whether it is the file that has its name, still."""
@@ -162,26 +212,29 @@ def damage(path: Path, position: int, reason: str, first: int, end: int | None =
     )
 
 
-def open_segment(directory: Path, segment: Segment, journal: str | None = None) -> OpenSegment | None:
+def open_segment(
+    directory: Path, segment: Segment, journal: str | None, *, takes_damaged: bool = False
+) -> OpenSegment | None:
     """Open a segment and hold it.
 
     Args:
         directory: the journal.
         segment: which one, in which form.
-        journal: the journal's id, to open the segment even when its head is damaged.
+        journal: the journal's id; None for any.
+        takes_damaged: open the segment even when its head is damaged, if the id is known.
 
     Returns:
         The segment, or None when it is no longer there in this form.
 
     Raises:
-        JournalError: its head is damaged, or of a newer version.
+        JournalError: its head is damaged, or of another journal, or of a newer version.
     """
     path = directory / segment.name
     descriptor = open_held(path)
     if descriptor is None:
         return None
     try:
-        return OpenSegment(path, segment, descriptor, journal)
+        return OpenSegment(path, segment, descriptor, Known(journal, takes_damaged))
     except BaseException:
         os.close(descriptor)
         raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from pathlib import Path
@@ -12,6 +13,8 @@ from oz.journal import files
 from oz.journal.files import STREAM, Segment
 from oz.journal.messages import StreamMessages
 from oz.journal.tail import Tail
+
+_log = logging.getLogger("oz.journal")
 
 
 class FileGone(OSError):
@@ -54,6 +57,10 @@ class ActiveStream:
         self._identity = status.st_ino, status.st_dev
 
     def _begin(self, path: Path, base: int) -> Tail:
+        if (kept := files.set_aside(path)) is not None:
+            _log.warning(
+                "%s: what was there is no segment that can be gone on with; it is %s now", path, kept
+            )
         try:
             with files.replacing(path) as descriptor:
                 files.write_all(descriptor, self._messages.head)

@@ -6,15 +6,14 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from oz.journal import files
-from oz.journal.files import STREAM, Segment
+from oz.errors import JournalError
+from oz.journal import files, own
+from oz.journal.files import SEALED, STREAM, Segment
 from oz.journal.manifest import Manifest
 from oz.journal.report import Finding
 from oz.journal.sealing import fill, seal
 from oz.journal.segment import OpenSegment, open_segment
 from oz.journal.walk import Frame, Hole
-
-DAMAGED = ".damaged"
 
 
 @dataclass
@@ -56,7 +55,7 @@ def end_in_order(directory: Path, manifest: Manifest, floor: int, base: int) -> 
         floor: everything before this offset was acknowledged.
         base: where the journal's only segment began, should it be gone.
     """
-    present = files.segments(directory)
+    present = own.segments(directory, manifest)
     if not present:
         return _filled(directory, manifest, base, floor) if base < floor else Ending(floor, None, [])
     last = present[-1]
@@ -72,10 +71,12 @@ def _filled(directory: Path, manifest: Manifest, base: int, end: int) -> Ending:
 
 def filled(directory: Path, manifest: Manifest, gone: Segment, end: int) -> Finding:
     """Put records where a segment is gone that say that theirs are lost."""
+    kept = files.set_aside(directory / gone._replace(suffix=SEALED).name)
     times = [entry.max_time_ns for entry in manifest.entries.values() if entry.first_offset < gone.base]
     manifest.entries[gone.base] = fill(directory, manifest.journal, gone.base, end, max(times, default=0))
     found = lost_from(gone.name, gone.base, end)
-    return replace(found, text=f"is gone: {found.text}")
+    aside = f"; the file in its place is {kept} now" if kept else ""
+    return replace(found, text=f"is gone: {found.text}{aside}")
 
 
 def _stream_in_order(directory: Path, manifest: Manifest, segment: Segment, floor: int) -> Ending:
@@ -88,7 +89,7 @@ def _stream_in_order(directory: Path, manifest: Manifest, segment: Segment, floo
     if reached < floor or len(pieces) - len(frames) > (torn is not None):
         # What is intact keeps its offsets, and this stream is not written to again.
         findings = seal_stream(directory, segment, max(reached, floor), manifest)
-        remove_sealed_stream(directory, segment.base)
+        remove_sealed_stream(directory, segment.base, manifest.journal)
         return Ending(max(reached, floor), None, findings)
     end = frames[-1].end if frames else first_batch
     if not end:
@@ -125,15 +126,18 @@ def seal_stream(directory: Path, segment: Segment, end: int, manifest: Manifest)
     Returns:
         What was damaged.
     """
+    sealed = segment._replace(suffix=SEALED)
     with opened(directory, segment, manifest.journal) as source:
+        aside = files.set_aside(directory / sealed.name)
         entry, found = seal(directory, source, end)
     manifest.entries[segment.base] = entry
+    others = [Finding(sealed.name, f"what was in its place is {aside} now")] if aside else []
     findings = [finding_of(segment, hole, "what was intact is kept") for hole in found.holes]
     findings += [lost_from(segment.name, *offsets) for offsets in found.lost]
     if findings:
         kept = keep_damaged(directory, segment)
         findings.append(Finding(segment.name, f"sealed; as it was it is {kept}"))
-    return findings
+    return findings + others
 
 
 def lost_from(name: str, first: int, end: int) -> Finding:
@@ -145,21 +149,23 @@ def lost_from(name: str, first: int, end: int) -> Finding:
 def keep_damaged(directory: Path, segment: Segment) -> str:
     """Keep a segment under another name, since another will take its place; gives the name."""
     path = directory / segment.name
-    kept = path.with_name(path.name + DAMAGED)
-    kept.unlink(missing_ok=True)
+    kept = files.free_name(path)
     os.link(path, kept)
     return kept.name
 
 
-def remove_sealed_stream(directory: Path, base: int) -> bool:
-    """Remove the stream of a segment that is sealed, unless it is held; tell whether it is gone."""
-    return files.remove_unless_held(directory / Segment(base, STREAM).name)
+def remove_sealed_stream(directory: Path, base: int, journal: str) -> None:
+    """Remove the stream of a segment that is sealed, unless it is held, or is not what was sealed."""
+    stream = Segment(base, STREAM)
+    if own.may_go(directory, stream, journal):
+        files.remove_unless_held(directory / stream.name)
 
 
 def opened(directory: Path, segment: Segment, journal: str) -> OpenSegment:
     """Open a segment that is there, even when its head is damaged."""
-    source = open_segment(directory, segment, journal)
-    assert source is not None, segment
+    source = open_segment(directory, segment, journal, takes_damaged=True)
+    if source is None:
+        raise JournalError(f"{directory / segment.name}: somebody has removed it meanwhile")
     return source
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from oz.journal import epochs, files
+from oz.journal import epochs, files, own
 from oz.journal.epochs import must_reach
 from oz.journal.files import Segment
 from oz.journal.manifest import Manifest, load
@@ -21,26 +21,34 @@ def verify(directory: Path) -> Report:
     """Check all segments, and that they follow one another, and the manifest.
 
     Raises:
-        JournalError: the journal is of a newer version.
+        JournalError: the journal is of a newer version; or nothing tells which of several it is.
     """
-    limit = must_reach(directory)  # before the list is made: all that it counts is in these segments
+    journal = own.journal_of(directory)
+    limit = must_reach(directory, journal)  # before the list is made: all that it counts is in these segments
     forgives = acknowledged(directory) is not None
-    known = load(directory)
-    present = files.segments(directory)
-    findings = [*_notes(directory, known, present), *_gone(directory, known, present, limit)]
+    found = own.sorted_files(directory, closely=True)
+    present = found.segments
+    findings = [*_notes(directory, found), *found.strays, *_gone(directory, found, limit)]
     records = size = 0
     for segment, following in zip(present, [*present[1:], None], strict=False):
         end = following.base if following else None
-        found = look_at(directory, segment, end, known, limit, forgives=forgives)
-        findings += found.findings
-        records += found.records
-        size += found.bytes
+        seen = look_at(directory, segment, end, journal, found.known, limit, forgives=forgives)
+        findings += seen.findings
+        records += seen.records
+        size += seen.bytes
     return Report(tuple(findings), len(present), records, size)
 
 
-def _notes(directory: Path, known: Manifest | None, present: list[Segment]) -> Iterator[Finding]:
-    if known is None and any(segment.is_sealed for segment in present):
+def _notes(directory: Path, found: own.Sorted) -> Iterator[Finding]:
+    if found.known is None and (other := load(directory)) is not None:
+        text = f"is of another journal, {other.journal}; the next writer makes it again"
+        yield Finding(files.MANIFEST, text)
+    elif found.known is None and any(segment.is_sealed for segment in found.segments):
         yield Finding(files.MANIFEST, "missing or damaged; the next writer makes it again")
+    mark = read_mark(directory)
+    if mark is not None and mark.growing and mark.growing.journal != found.journal:
+        text = f"is of another journal, {mark.growing.journal}; it does not count"
+        yield Finding(files.MARK, text)
     if read_mark(directory) is None:
         text = "missing or damaged: nothing says how far the last segment went"
         yield Finding(files.MARK, f"{text}; the next writer makes it again")
@@ -48,18 +56,17 @@ def _notes(directory: Path, known: Manifest | None, present: list[Segment]) -> I
         yield Finding(files.EPOCHS, "damaged; the next writer makes it again, without what it does not know")
 
 
-def _gone(
-    directory: Path, known: Manifest | None, present: list[Segment], limit: int | None
-) -> Iterator[Finding]:
-    missing = known.missing(directory) if known else []
-    if missing:  # retention may just have removed them
-        known = load(directory)
-        missing = known.missing(directory) if known else missing
+def _gone(directory: Path, found: own.Sorted, limit: int | None) -> Iterator[Finding]:
+    known, present = found.known, found.segments
+    missing = own.missing(directory, known, closely=True) if known else []
+    if missing and known is not None:  # retention may just have removed them
+        known = load(directory) or known
+        missing = own.missing(directory, known, closely=True)
     for entry in missing:
         if not present or entry.first_offset < present[0].base:  # others are holes after the one before
             gone = Segment(entry.first_offset, files.SEALED)
             yield _missing_from(gone, gone.base, entry.end_offset)
-    mark = read_mark(directory)
+    mark = read_mark(directory, found.journal)
     if not present and limit and mark and mark.growing and mark.growing.base < limit:
         yield _missing_from(Segment(mark.growing.base, files.STREAM), mark.growing.base, limit)
 
@@ -73,6 +80,7 @@ def look_at(
     directory: Path,
     segment: Segment,
     end: int | None,
+    journal: str | None,
     known: Manifest | None,
     limit: int | None = None,
     *,
@@ -84,18 +92,19 @@ def look_at(
         directory: the journal's.
         segment: the segment.
         end: the offset at which the next one begins; None for the last.
+        journal: the journal's id, if anything tells it.
         known: the manifest, if it can be read.
         limit: how far the journal must reach, if that is known; for the last segment.
         forgives: whether what is torn beyond that is nothing to speak of: it may be being written.
     """
     try:
-        opened = open_segment(directory, segment, known.journal if known else None)
+        opened = open_segment(directory, segment, journal, takes_damaged=True)
     except DamagedHead:
         return Report((Finding(segment.name, "its head is damaged", 0, segment.base),), 1)
     if opened is None:  # sealed or removed meanwhile
         sealed = Segment(segment.base, files.SEALED)
         gone = segment.is_sealed or not (directory / sealed.name).exists()
-        return Report() if gone else look_at(directory, sealed, end, known, limit, forgives=forgives)
+        return Report() if gone else look_at(directory, sealed, end, journal, known, limit, forgives=forgives)
     with opened:
         pieces = list(opened.survey())
         frames = [piece for piece in pieces if isinstance(piece, Frame)]

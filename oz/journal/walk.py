@@ -42,9 +42,10 @@ class Hole(NamedTuple):
 class Source:
     """A file that is read a piece at a time, somewhat ahead of what is asked for."""
 
-    def __init__(self, descriptor: int) -> None:
-        """Read from a descriptor, which stays the caller's."""
+    def __init__(self, descriptor: int, ahead: int = _AHEAD) -> None:
+        """Read from a descriptor, which stays the caller's, and `ahead` bytes at least."""
         self.descriptor = descriptor
+        self._ahead = ahead
         self._start = 0
         self._piece = b""
 
@@ -57,7 +58,7 @@ class Source:
         """Read bytes, fewer where the file ends."""
         skip = position - self._start
         if skip < 0 or skip + length > len(self._piece):
-            self._piece = self.fresh(position, max(length, _AHEAD))
+            self._piece = self.fresh(position, max(length, self._ahead))
             self._start, skip = position, 0
         return self._piece[skip : skip + length]
 

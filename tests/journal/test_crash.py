@@ -247,6 +247,7 @@ def test_when_nothing_tells_which_journal_it_is_nothing_is_touched(journal):
     one = journal([("a", b"")])
     (one.directory / "manifest.json").unlink()
     (one.directory / "acknowledged").unlink()
+    (one.directory / "epochs.json").unlink()
     stream = one.directory / f"{0:020d}.arrows"
     content = stream.read_bytes().replace(b"id=", b"??=")
     stream.write_bytes(content)

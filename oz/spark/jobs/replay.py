@@ -212,7 +212,7 @@ class _Wanted:
 def is_journal(path: str) -> bool:
     """Tell whether a directory holds a journal."""
     directory = Path(path)
-    return directory.is_dir() and (bool(files.segments(directory)) or (directory / files.MARK).exists())
+    return directory.is_dir() and (bool(files.named(directory)[0]) or (directory / files.MARK).exists())
 
 
 def _with_raw_subject(frame: DataFrame) -> DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from oz.errors import JournalError, OptionError
-from oz.journal import files, manifest
+from oz.journal import files, manifest, own
 from oz.journal.epochs import history_of
 from oz.journal.manifest import Manifest
 from oz.journal.ranges import Span, identity_of, spans_of
@@ -52,7 +52,7 @@ class PlannedJournal:
     @property
     def first(self) -> int:
         """The offset of the first record that is kept; the end when there is none."""
-        return min((segment.base for segment in files.segments(self._directory)), default=self.end)
+        return min((segment.base for segment in own.segments(self._directory)), default=self.end)
 
     def beginning(self) -> int:
         """Where the options have a new query begin.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from oz.errors import JournalError
-from oz.journal import Journal, files, manifest
-from oz.journal.segment import open_segment
+from oz.journal import Journal, files, own
 from oz.spark.jobs.archiving.layout import LakeLayout
 
 
@@ -20,15 +19,9 @@ def identity_of(journal: Path) -> str:
     Raises:
         JournalError: nothing tells it.
     """
-    known = manifest.load(journal)
-    if known is not None:
-        return known.journal
-    for segment in files.segments(journal):
-        with suppress(JournalError):
-            opened = open_segment(journal, segment)
-            if opened is not None:
-                with opened:
-                    return opened.journal
+    found = own.journal_of(journal)
+    if found is not None:
+        return found
     raise JournalError(f"{journal}: nothing tells which journal this is; see `oz journal repair`")
 
 
@@ -76,7 +69,7 @@ def range_of(directory: Path, *, unsealed: bool) -> JournalRange:
         JournalError: there is no journal, or it is damaged or of a newer version.
     """
     journal = Journal(directory)
-    present = files.segments(directory)
+    present = own.segments(directory)
     acknowledged = journal.end_offset
     growing = [segment.base for segment in present if not segment.is_sealed]
     sealed = min([*growing, acknowledged])
@@ -104,7 +97,7 @@ def held(directory: Path, offset: int) -> Iterator[None]:
     """
     descriptor = None
     while descriptor is None:
-        bases = [segment for segment in files.segments(directory) if segment.base <= offset]
+        bases = [segment for segment in own.segments(directory) if segment.base <= offset]
         if not bases:
             raise JournalError(f"{directory}: retention removed offset {offset} while it was to be archived")
         descriptor = files.open_held(directory / bases[-1].name)

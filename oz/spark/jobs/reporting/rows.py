@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oz.journal import Journal, Kind
-from oz.journal.files import segments
+from oz.journal.files import named
 from oz.spark.columns import compiled_pattern, matches
 from oz.spark.jobs.archiving.loading import load_lake
 from oz.spark.registration import register
@@ -72,7 +72,7 @@ def exact_subject() -> Column:
 
 def is_journal(directory: str) -> bool:
     """Tell whether a path is a journal's directory on this machine's file system."""
-    return Path(directory).is_dir() and bool(segments(Path(directory)))
+    return Path(directory).is_dir() and bool(named(Path(directory))[0])
 
 
 def _load(spark: SparkSession, path: str, pattern: Pattern | None) -> DataFrame:
