@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from math import ceil
 from typing import Any
 
@@ -29,7 +30,8 @@ class Poller(zmq.Poller):
             timeout: milliseconds, as in pyzmq; None waits for ever.
 
         Raises:
-            OwnershipError: one of the sockets was made before a fork.
+            OwnershipError: another thread uses one of the subscribers, or a socket was made before a fork.
+            zmq.ZMQError: one of the sockets is closed.
         """
         for socket, _ in self.sockets:
             if isinstance(socket, (BaseSocket, Publisher)):
@@ -37,10 +39,37 @@ class Poller(zmq.Poller):
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         waiting = self._waiting()
         while True:
-            events = self._confirmed(super().poll(0 if waiting else self._left(deadline)), waiting)
+            events = self._confirmed(self._look(0 if waiting else self._left(deadline)), waiting)
             self._do_what_is_due(dict(events))
             if events or (deadline is not None and time.monotonic() >= deadline):
                 return events
+
+    def _look(self, timeout: int) -> list[tuple[Any, int]]:
+        """Wait so many milliseconds for what ZeroMQ tells, -1 for ever.
+
+        No socket may be closed meanwhile: libzmq would go on with freed memory. Subscribers are held, as by
+        whoever receives. Publishers are not: any thread may use and close them at any time. So they are left
+        out, since what becomes of them is known: as any PUB, they can always be written to, and never read.
+        """
+        told: list[tuple[Any, int]] = []
+        others = []
+        with ExitStack() as held:
+            for socket, mask in self.sockets:
+                if not isinstance(socket, Publisher):
+                    others.append((socket, mask))
+                elif socket.closed:
+                    raise zmq.ZMQError(zmq.ENOTSOCK)
+                elif mask & zmq.POLLOUT:
+                    told.append((socket, int(zmq.POLLOUT)))
+                if isinstance(socket, Subscriber):
+                    held.enter_context(socket._guard)
+            if told:
+                timeout = 0
+            if others:
+                return told + zmq.zmq_poll(others, timeout)
+        if self.sockets and not told:
+            time.sleep((PATIENCE_MS if timeout < 0 else min(timeout, PATIENCE_MS)) / 1000)
+        return told
 
     def _left(self, deadline: float | None) -> int:
         """Give the milliseconds of one wait: slices where something may be due meanwhile."""

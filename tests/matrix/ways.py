@@ -196,7 +196,7 @@ class Way:
     end: Any
     handles: bool = False
     patient: bool = True  # takes a time to wait
-    is_held: bool = True  # the socket knows that a thread waits in it; of what polls several it does not
+    is_held: bool = True  # the socket knows that a thread waits in it; of what is not oz's it does not
     is_foreign: bool = False  # it knows of readability alone: not that nothing comes any more
     refused: dict[str, Any] = field(default_factory=dict)  # where it is not there, and what says so
 
@@ -219,7 +219,7 @@ WAYS = [
     Way("handler", receive_in_time, receive_in_time_awaited, CLOSED, handles=True),
     Way("recv_multipart", multipart, multipart_awaited, NO_SOCKET, refused=ON_NODES),
     Way("poll", poll, poll_awaited, CANCELLED, refused=ON_NODES),
-    Way("oz.Poller", poller_of(oz.Poller), None, NO_SOCKET, refused=ON_NODES, is_held=False),
+    Way("oz.Poller", poller_of(oz.Poller), None, NO_SOCKET, refused=ON_NODES),
     Way(
         "zmq.Poller",
         poller_of(zmq.Poller),

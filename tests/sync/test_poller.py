@@ -117,3 +117,55 @@ def test_a_plain_poller_reports_a_hint(pair):
     assert plain.poll(DEADLINE * 1000) == [(two.sub, zmq.POLLIN)]
     with pytest.raises(zmq.Again):
         two.sub.recv_multipart(zmq.NOBLOCK)
+
+
+def test_a_subscriber_that_another_thread_polls_is_not_closed_under_it(pair, poller):
+    two = pair("a")
+    poller.register(two.sub, zmq.POLLIN)
+    polled = Thread(lambda: poller.poll(DEADLINE * 1000))
+    until(lambda: is_in_use(two.sub))
+    with pytest.raises(oz.OwnershipError, match="another thread is using this subscriber"):
+        two.sub.close()
+    two.pub.publish("a", b"x")
+    assert polled.outcome() == [(two.sub, zmq.POLLIN)]
+    assert two.sub.receive(timeout=DEADLINE).payload == b"x"
+
+
+def is_in_use(sub):
+    try:
+        sub.poll(0)
+    except oz.OwnershipError:
+        return True
+    return False
+
+
+def test_a_poll_is_refused_beside_a_thread_that_receives(pair, poller):
+    two = pair("a")
+    poller.register(two.sub, zmq.POLLIN)
+    with two.sub._guard:
+        polled = Thread(lambda: poller.poll(0))
+        with pytest.raises(oz.OwnershipError):
+            polled.outcome()
+
+
+def test_a_publisher_that_another_thread_polls_may_be_closed(poller):
+    pub = oz.Publisher("tcp://127.0.0.1:*")
+    poller.register(pub, zmq.POLLIN)
+    polled = Thread(lambda: poller.poll(DEADLINE * 1000))
+    polled.wait_until_stuck()
+    pub.close()
+    with pytest.raises(zmq.ZMQError) as refused:
+        polled.outcome()
+    assert refused.value.errno == zmq.ENOTSOCK
+
+
+def test_a_publisher_can_be_written_to_and_never_read(pair, poller):
+    two = pair("a")
+    poller.register(two.pub)
+    poller.register(two.sub, zmq.POLLIN)
+    assert poller.poll() == [(two.pub, zmq.POLLOUT)]
+    two.pub.publish("a", b"x")
+    until(lambda: dict(poller.poll(100)) == {two.pub: zmq.POLLOUT, two.sub: zmq.POLLIN})
+    poller.register(two.pub, zmq.POLLIN)
+    poller.unregister(two.sub)
+    assert poller.poll(1) == []
