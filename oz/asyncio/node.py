@@ -306,6 +306,11 @@ class Node(Requesting):
         self._check_owner()
         return work()
 
+    def _hear_own(self) -> None:
+        # Nobody else may touch the subscriber; in another loop nothing says what comes before what.
+        if asyncio._get_running_loop() is self._loop:
+            super()._hear_own()
+
     async def _drain_one(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
         self._check_open()
         if not subscription.active:
@@ -338,7 +343,7 @@ class Node(Requesting):
     async def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until every peer that is known can be spoken with both ways; see `oz.Node.wait_ready`."""
         self._check_open()
-        await self._wait(lambda: "; ".join(self._mesh.unready()) or None, timeout)
+        await self._wait(self._unready(), timeout)
 
     @property
     def stats(self) -> NodeStats:

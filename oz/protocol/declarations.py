@@ -124,6 +124,14 @@ class Declarations:
         return self._next - 1
 
     @property
+    def newest(self) -> int:
+        """The number of the newest chunk that stands; 0 when none does.
+
+        Whoever has learned of it has learned of all that stand: they are told in the order of their numbers.
+        """
+        return next(reversed(self.chunks), 0)
+
+    @property
     def is_gathering(self) -> bool:
         """Whether something is still to be declared."""
         return bool(self._gathered)

@@ -48,6 +48,7 @@ class OutStream:
         ending: what was, and nobody holds any more; it is served until its time is over.
         refused: the chunks that were not accepted, and why.
         patterns: how often each pattern was declared.
+        newest: the highest number of a chunk that was declared on it, whatever became of that.
         listeners: the connections over which the key itself is subscribed to.
         vanished_at: when the last connection was cut, in monotonic seconds.
         is_leaving: it said goodbye.
@@ -74,6 +75,7 @@ class OutStream:
         "left_out_at",
         "listeners",
         "name",
+        "newest",
         "patterns",
         "refused",
         "refused_at",
@@ -104,6 +106,7 @@ class OutStream:
         self.ending: dict[int, Chunk] = {}
         self.refused: dict[int, str] = {}
         self.patterns: dict[Pattern, int] = {}
+        self.newest = 0
         self.listeners = 0
         self.vanished_at: float | None = None
         self.is_leaving = False

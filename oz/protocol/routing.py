@@ -7,6 +7,7 @@ what they ask for lasts is in `lifetimes`, and who wants a subject in `wanted`.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restore
@@ -84,6 +85,15 @@ class Router(Lifetimes):
             return self._declare(declaration, now)
         return self._take_back(declaration, now)
 
+    def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
+        """Tell whether all that a subscriber asks for has arrived here.
+
+        Args:
+            chunks: the number of the newest chunk of each of its streams, by name.
+        """
+        found = ((self.streams.get(keys.stream_key(name)), number) for name, number in chunks.items())
+        return all(stream is not None and stream.newest >= number for stream, number in found)
+
     def _listen(self, stream: OutStream | None, now: float, *, comes: bool) -> Keys:
         if stream is None:
             return NOTHING
@@ -114,6 +124,7 @@ class Router(Lifetimes):
             if len(stream.chunks) + len(stream.ending) + len(stream.refused) >= MAX_CHUNKS:
                 raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
             chunk = self._accept(stream, declaration)
+        stream.newest = max(stream.newest, number)
         if chunk is None:
             return Keys(wanted=(key,))
         stream.chunks[number] = chunk

@@ -79,10 +79,11 @@ class Stream:
 class Interest:
     """What is asked for on one set of terms: the declarations, and the stream on which they are answered."""
 
-    __slots__ = ("declarations", "stream", "terms")
+    __slots__ = ("declarations", "name", "stream", "terms")
 
     def __init__(self, name: bytes, terms: Terms, *, dedupe: bool, index: type[PatternIndex]) -> None:
         """Start with none."""
+        self.name = name
         self.terms = terms
         self.declarations = Declarations(name, terms)
         self.stream = Stream(stream_key(name), terms, is_shared=False, dedupe=dedupe, index=index)
@@ -292,6 +293,14 @@ class Streams:
 
     def _among(self, among: Collection[bytes] | None) -> list[bytes]:
         return [one for one in self._alive() if among is None or one in among]
+
+    def asked(self) -> dict[bytes, int]:
+        """Give the number of the newest chunk that stands, by the name of its stream."""
+        return {
+            interest.name: newest
+            for interest in self._interests.values()
+            if (newest := interest.declarations.newest)
+        }
 
     def flush(self) -> Wishes:
         """Declare what was gathered."""

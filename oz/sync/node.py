@@ -363,7 +363,9 @@ class Node(Requesting):
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until every peer that is known can be spoken with both ways.
 
-        What is published from then on reaches them, and what they publish reaches this node.
+        Then all that they had subscribed to when this was called is known here, so that what this node
+        publishes reaches them and `request` finds who answers; and they know what this node has subscribed
+        to. Nodes of oz 0.1.0 cannot say what they had subscribed to: have those wait themselves.
 
         Args:
             timeout: seconds; None waits for ever.
@@ -372,7 +374,7 @@ class Node(Requesting):
             Timeout: something is missing after that time; says what.
             ClosedError: the node is closed.
         """
-        self._wait(lambda: "; ".join(self._mesh.unready()) or None, timeout)
+        self._wait(self._unready(), timeout)
 
     # counters --------------------------------------------------------------------------------------------
 

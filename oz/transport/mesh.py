@@ -420,6 +420,18 @@ class Mesh:
         near = {peer.near for peer in self.membership.known}
         return [one for one in self._probed if one not in near and one not in self._mute]
 
+    def there(self) -> list[tuple[Announcement, list[NodePublishing]]]:
+        """Give the peers whose links stand and who speak, with the publishers that each is connected to."""
+        return [
+            (peer, self._publishers_for(peer))
+            for peer in self.membership.known
+            if self.membership.is_linked(peer.uuid) and not self._has_fallen_silent(peer)
+        ]
+
+    def _publishers_for(self, peer: Announcement) -> list[NodePublishing]:
+        there = zip((self._near, self._wide), self._due_at(peer), strict=True)
+        return [publisher for publisher, is_due in there if publisher is not None and is_due]
+
     # readiness -------------------------------------------------------------------------------------------
 
     @property

@@ -17,6 +17,7 @@ from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
 from oz.protocol import distinguished
 from oz.protocol.advisory import Advisory, advise
+from oz.protocol.inquiry import Inquiry
 from oz.protocol.membership import Act
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
@@ -58,6 +59,16 @@ class NodeBase(Interested):
     def _hear_of(self, message: Message) -> None:
         if isinstance(message.payload, Introduction):
             self._mesh.hear_of(message.payload, time.monotonic())
+
+    def _hear_about_interest(self, message: Message) -> None:
+        if self._inquiries.take(message):
+            self._changed()
+            self._wake()
+
+    def _tell_bus(self, subject: str, value: Any) -> bool:
+        has_room = self._main._outlet.publish(self._main, subject, value) is None
+        self._said += has_room
+        return has_room
 
     def _on_gap(self, gap: Gap) -> None:
         how_many = "some" if gap.count is None else f"{gap.count:,}"
@@ -116,7 +127,7 @@ class NodeBase(Interested):
             self._advise(advise("nameserver_lost", text, about=endpoint))
 
     def _introduce(self, peer: Announcement, text: str) -> None:
-        self._main._outlet.publish(self._main, f"_OZ.NAMING.{peer.uuid.hex()}", Introduction(text))
+        self._tell_bus(f"_OZ.NAMING.{peer.uuid.hex()}", Introduction(text))
 
     def _tell_peer(self, peer: Announcement, what: str) -> None:
         """Have the application's `on_peer` called, one call after the other."""
@@ -182,12 +193,29 @@ class NodeBase(Interested):
             ClosedError: the node is closed.
         """
         self._check_open()
+        if self._is_unheard:
+            self._hear_own()
         if isinstance(subject, (str, bytes)) and subject[:1] in ("_", b"_"):
             distinguished.check_published(subject, self.configuration.dialect)
             local = distinguished.LOCAL if isinstance(subject, str) else distinguished.LOCAL.encode()
             if subject.startswith(local):  # type: ignore[arg-type]
                 return self._near
         return self._main
+
+    def _hear_own(self) -> None:
+        """Have this node's publishers know what it has subscribed to itself: it may publish right after that.
+
+        Not in a signal handler that interrupts a publisher, for which the I/O side would wait in vain.
+        """
+        if not any(one._guard.is_mine for one in self._publishers()):
+            self._call(self._take_in_own)
+
+    def _take_in_own(self) -> None:
+        self._sub._declare_gathered()
+        for publisher in self._publishers():
+            # What goes over inproc is there as soon as it is asked for.
+            publisher._listen()
+        self._is_unheard = False
 
     def _has_responders(self, subject: Any) -> bool | None:
         """Tell whether a request would be answered; None when not every peer has had its say yet.
@@ -243,6 +271,16 @@ class NodeBase(Interested):
 
         return absent
 
+    def _unready(self) -> Callable[[], str | None]:
+        """Make what says what is missing until peers can be spoken with, and all they want now is known."""
+        inquiry = Inquiry()
+
+        def missing() -> str | None:
+            unknown = self._inquiries.unknown(inquiry, self._mesh.there(), time.monotonic())
+            return "; ".join(self._mesh.unready() + unknown) or None
+
+        return missing
+
     def _linked(self) -> list[Announcement]:
         """Give the peers whose link stands as far as is known now; on the I/O side."""
         for publisher in self._publishers():
@@ -293,7 +331,7 @@ class NodeBase(Interested):
         queues = self._queues()
         return replace(
             stats,
-            published=sum(one.published for one in pubs),
+            published=sum(one.published for one in pubs) - self._said,
             unwanted=sum(one.unwanted for one in pubs),
             missed=sum(one.missed for one in pubs),
             received=sub.received,

@@ -148,6 +148,7 @@ class Interested(Replying):
                 self._advised.add(pattern, subscription)
         else:
             self._sub._begin(subscription, terms, last_value=last_value)
+            self._is_unheard = self._echo
         self._subscriptions[subscription] = None
 
     def _end(self, subscription: Subscription) -> None:

@@ -28,6 +28,7 @@ from oz.subjects.pattern import compile
 from oz.transport import descriptors
 from oz.transport.addresses import address_towards, advertised
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.inquiring import Inquiries, interest_subject
 from oz.transport.mesh import Mesh, Told
 from oz.transport.nearby import Nearby, host_id
 from oz.transport.node_sockets import (
@@ -157,6 +158,8 @@ class NodeOpening(Told):
         self._notices: deque[Advisory] = deque()
         self._throttle = Throttle()
         self._parked: deque[tuple[float, str, Any, Any]] = deque()
+        self._said = 0
+        self._is_unheard = False
         self._tick_at = 0.0
         self._counted = (0, 0, 0)
 
@@ -259,8 +262,11 @@ class NodeOpening(Told):
             self._endpoint = self.announcement.endpoints[0]
         self._nearby = nearby
         self._sub.introduce(compile(f"_OZ.NAMING.{self.uuid.hex()}", "nats"), self._hear_of)
+        # Before the herald: who has that has this too, unless it is a node of an older oz.
+        self._sub.introduce(compile(interest_subject(self.uuid), "nats"), self._hear_about_interest)
         self._sub.introduce(herald(self.announcement), _ignore)
         self._sub.subscribe(compile(self._requests.pattern, "nats"), handler=self._requests.take)
+        self._inquiries = Inquiries(self._sub, self._tell_bus)
         self._membership = Membership(self.announcement, config.lost_after)
         looks_around = nearby if not (config.nameserver or config.peers) else None
         self._mesh = Mesh(
@@ -306,6 +312,13 @@ class NodeOpening(Told):
         raise NotImplementedError
 
     def _hear_of(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def _hear_about_interest(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def _tell_bus(self, subject: str, value: Any) -> bool:
+        """Publish what nodes say to each other; tell whether there was room for it."""
         raise NotImplementedError
 
 

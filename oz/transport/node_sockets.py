@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -65,6 +65,11 @@ def wide_origin(uuid: bytes) -> bytes:
 def near_origin(uuid: bytes) -> bytes:
     """Name the publisher of a node that only its host hears."""
     return uuid[:-1] + bytes((uuid[-1] ^ 1,))
+
+
+def uuid_of(origin: bytes) -> bytes:
+    """Name the node that a publisher is of."""
+    return origin[:-1] + bytes((origin[-1] & 0xFE,))
 
 
 def make_uuid() -> bytes:
@@ -152,6 +157,12 @@ class NodePublishing(PublisherBase):
             assert isinstance(self._router, NodeRouter)
             names = self._router.names_of(silent) if silent else ()
             ledger.update(self._router.streams.values(), self._router.take_changes(), names)
+
+    def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
+        """Tell whether all that a subscriber asks for has arrived; see `Router.has_learned`."""
+        self._listen()
+        with self._guard:
+            return self._router.has_learned(chunks)
 
     def own_up(self, streams: Iterable[OutStream]) -> None:
         """Have streams find that they may have missed something, as nobody counted for them meanwhile."""
@@ -288,6 +299,12 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
         """Tell whether a publisher has answered everything that is asked for."""
         assert self._streams is not None
         return self._streams.has_answered(origin)
+
+    def asked(self) -> dict[bytes, int]:
+        """Declare what is still to be declared, and give the newest chunk of each stream."""
+        self._declare_gathered()
+        assert self._streams is not None
+        return self._streams.asked()
 
     def lose_track(self, origin: bytes, *, is_in_place: bool) -> None:
         """Report that messages of a publisher may be missing; see `Unpacking.lose_track`."""

@@ -4,7 +4,7 @@ import pytest
 
 from oz.errors import ProtocolError
 from oz.wire.codec import MsgpackCodec
-from oz.wire.node_codec import MAX_FAILURE_TEXT, MAX_KIND, Failure, Introduction, NodeCodec
+from oz.wire.node_codec import MAX_FAILURE_TEXT, MAX_KIND, Asked, Failure, Introduction, NodeCodec, Question
 from wire_vectors import name_of, rows
 
 
@@ -39,6 +39,24 @@ def test_failures_are_read_as_the_vectors_say_whatever_the_codec(row):
         return
     found = codec.decode(payload)
     assert (type(found), found._asdict()) == (Failure, row["value"])
+    if "later" not in row["name"]:
+        assert codec.encode(found) == payload
+
+
+@pytest.mark.parametrize("row", rows("interest"), ids=name_of)
+def test_what_nodes_want_is_read_as_the_vectors_say_whatever_the_codec(row):
+    codec, payload = NodeCodec(Refusing()), bytes.fromhex(row["hex"])
+    if "value" not in row:
+        with pytest.raises(ProtocolError):
+            codec.decode(payload)
+        return
+    found, (number, *chunks) = codec.decode(payload), row["value"].values()
+    expected = (
+        Asked(number, {bytes.fromhex(name): chunk for name, chunk in chunks[0].items()})
+        if chunks
+        else Question(number)
+    )
+    assert (type(found), found) == (type(expected), expected)
     if "later" not in row["name"]:
         assert codec.encode(found) == payload
 

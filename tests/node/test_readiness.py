@@ -1,0 +1,229 @@
+"""What a node knows when it is ready: also what others, and itself, have subscribed to a moment before."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+import oz
+import oz.asyncio
+from oz.transport import node_opening
+from waiting import DEADLINE, Thread, until
+
+MANY = 200
+
+
+class Held:
+    """Keeps what a node asks for from leaving, as a slow network does, until it is let go."""
+
+    def __init__(self, node):
+        self._node = node
+        self._ask = node._sub._ask
+        self._wishes = []
+        node._sub._ask = self._wishes.append
+
+    def let_go(self):
+        def send():
+            del self._node._sub._ask
+            for wishes in self._wishes:
+                self._ask(wishes)
+
+        self._node._call(send)
+
+
+def give_up_soon(node):
+    with pytest.raises(oz.Timeout, match="what asks has subscribed to has not arrived at this node"):
+        node.wait_ready(0.3)
+
+
+def knows(node, *subjects):
+    return [subject for subject in subjects if node._main._count(subject)] == list(subjects)
+
+
+@pytest.mark.parametrize("options", [{}, {"bind": "tcp://127.0.0.1:*"}], ids=["host", "both"])
+def test_a_node_is_ready_once_it_knows_what_peers_had_subscribed_to(make, met, options):
+    node, asks = make("node", **options), make("asks")
+    met(node, asks)
+    held = Held(asks)
+    asks.subscribe("a.*", handler=lambda message: message.reply(1))
+    asks.subscribe("b", group="workers")
+    give_up_soon(node)
+    waiting = Thread(lambda: node.wait_ready(DEADLINE))
+    held.let_go()
+    waiting.outcome()
+    assert knows(node, "a.1", "b")
+    assert node.request("a.1", timeout=DEADLINE).payload == 1
+
+
+def test_a_node_of_asyncio_is_ready_once_it_knows_what_peers_had_subscribed_to(make, place):
+    asks = make("asks")
+
+    async def main():
+        async with oz.asyncio.Node("node", directory=place) as node:
+            await node.wait_for_peers("asks", DEADLINE)
+            await node.wait_ready(DEADLINE)
+            held = Held(asks)
+            await asyncio.to_thread(asks.subscribe, "a.*")
+            with pytest.raises(oz.Timeout, match="what asks has subscribed to has not arrived"):
+                await node.wait_ready(0.3)
+            waiting = asyncio.create_task(node.wait_ready(DEADLINE))
+            held.let_go()
+            await waiting
+            assert knows(node, "a.1")
+
+    asyncio.run(asyncio.wait_for(main(), 2 * DEADLINE))
+
+
+def test_a_node_of_asyncio_tells_what_it_had_subscribed_to(make, place):
+    node = make("node")
+
+    async def main():
+        async with oz.asyncio.Node("asks", directory=place) as asks:
+            await asks.wait_for_peers("node", DEADLINE)
+            await asks.wait_ready(DEADLINE)
+            held = Held(asks)
+            asks.subscribe("a.*")
+            await asyncio.to_thread(give_up_soon, node)
+            waiting = asyncio.create_task(asyncio.to_thread(node.wait_ready, DEADLINE))
+            held.let_go()
+            await waiting
+            assert knows(node, "a.1")
+
+    asyncio.run(asyncio.wait_for(main(), 2 * DEADLINE))
+
+
+def test_many_subscriptions_of_a_moment_before_are_known_to_a_node_that_is_ready(make, met):
+    """The first few are told at once and the others together."""
+    node, asks = make("node"), make("asks")
+    met(node, asks)
+    subjects = [f"a.{number}" for number in range(MANY)]
+
+    def subscribe():
+        # In one turn of the other node, which so has no time to tell the rest.
+        for subject in subjects:
+            asks.subscribe(subject)
+        assert asks._sub._streams.is_gathering
+
+    asks._call(subscribe)
+    node.wait_ready(DEADLINE)
+    assert knows(node, *subjects)
+
+
+def test_a_question_and_an_answer_that_find_no_room_are_said_again(make, met, monkeypatch):
+    node, asks = make("node"), make("asks")
+    met(node, asks)
+    refused = []
+    for one in (node, asks):
+        publish = one._inquiries._publish
+
+        def is_full(subject, value, publish=publish):
+            if len([kind for kind in refused if kind is type(value)]) < 2:
+                refused.append(type(value))
+                return False
+            return publish(subject, value)
+
+        monkeypatch.setattr(one._inquiries, "_publish", is_full, raising=True)
+    asks.subscribe("a")
+    node.wait_ready(DEADLINE)
+    assert knows(node, "a")
+    assert len(refused) == 4
+
+
+def test_subscriptions_that_end_meanwhile_are_not_waited_for(make, met):
+    """Each group is a stream of its own, which is forgotten as soon as it ends."""
+    node, asks = make("node"), make("asks")
+    met(node, asks)
+    is_over = False
+
+    def come_and_go():
+        while not is_over:
+            with suppress(oz.ClosedError):
+                asks.subscribe("a", group="workers").unsubscribe()
+
+    churn = Thread(come_and_go)
+    try:
+        for _ in range(5):
+            node.wait_ready(DEADLINE)
+    finally:
+        is_over = True
+        churn.outcome()
+
+
+def test_a_node_of_an_older_oz_is_not_asked_what_it_wants(make, monkeypatch):
+    node = make("node")
+    with monkeypatch.context() as older:
+        older.setattr(node_opening, "interest_subject", lambda uuid: f"_OZ.ELSE.{uuid.hex()}")
+        asks = make("asks")
+    node.wait_for_peers("asks", DEADLINE)
+    asks.wait_for_peers("node", DEADLINE)
+    Held(asks)
+    asks.subscribe("a")
+    node.wait_ready(DEADLINE)
+    assert not knows(node, "a")
+
+
+def test_waiting_to_be_ready_counts_as_no_message(make, met):
+    node, other = make("node"), make("other")
+    met(node, other)
+    assert (node.stats.published, other.stats.published) == (0, 0)
+    other.subscribe("a")
+    node.wait_ready(DEADLINE)
+    node.publish("a")
+    assert (node.stats.published, other.stats.published) == (1, 0)
+
+
+@pytest.mark.parametrize("options", [{}, {"bind": "tcp://127.0.0.1:*"}], ids=["host", "both"])
+def test_a_node_hears_at_once_what_it_has_subscribed_to(make, options):
+    node = make("node", **options)
+    for number in range(MANY):
+        got, local = node.subscribe(f"a.{number}"), node.subscribe(f"_LOCAL.{number}")
+        node.publish(f"a.{number}", number)
+        node.publish(f"_LOCAL.{number}", number)
+        assert got.receive(DEADLINE).payload == local.receive(DEADLINE).payload == number
+        got.unsubscribe()
+        local.unsubscribe()
+
+
+def test_a_node_hears_at_once_all_of_many_that_it_has_subscribed_to(make):
+    node = make("node")
+    made = []
+    # In one turn of its I/O side, which gathers what comes behind the first few.
+    node._call(lambda: made.extend(node.subscribe(f"a.{number}") for number in range(MANY)))
+    for number, got in enumerate(made):
+        node.publish(f"a.{number}", number)
+        assert got.receive(DEADLINE).payload == number
+
+
+def test_a_node_can_ask_itself_at_once(make):
+    node = make("node")
+    for number in range(MANY):
+        served = node.subscribe(f"svc.{number}", handler=lambda message: message.reply("yes"))
+        assert node.request(f"svc.{number}", timeout=DEADLINE).payload == "yes"
+        served.unsubscribe()
+
+
+def test_a_node_of_asyncio_hears_at_once_what_it_has_subscribed_to(place):
+    async def main():
+        async with oz.asyncio.Node("node", directory=place) as node:
+            made = [node.subscribe(f"b.{number}") for number in range(MANY)]
+            for number, got in enumerate(made):
+                await node.publish(f"b.{number}", number)
+                assert (await got.receive(DEADLINE)).payload == number
+            for number in range(MANY):
+                got = node.subscribe(f"a.{number}")
+                await node.publish(f"a.{number}", number)
+                assert (await got.receive(DEADLINE)).payload == number
+                got.unsubscribe()
+            node.subscribe("svc", handler=lambda message: message.reply("yes"))
+            assert (await node.request("svc", timeout=DEADLINE)).payload == "yes"
+
+    asyncio.run(asyncio.wait_for(main(), 2 * DEADLINE))
+
+
+def test_a_node_without_echo_does_not_hear_itself(make):
+    node = make("node", echo=False)
+    got = node.subscribe("a")
+    node.publish("a")
+    until(lambda: node.stats.unwanted)
+    with pytest.raises(oz.Timeout):
+        got.receive(0)
