@@ -5,6 +5,7 @@ import struct
 
 import msgpack
 
+from oz.protocol.declared import DIALECT_NUMBERS
 from oz.wire.batch import CONTROL, MESSAGES, RETAINED, RICH, VERSION
 from oz.wire.keys import DECLARATION, PATTERN, STREAM, Declaration, Declared, Terms, pattern_key, stream_key
 
@@ -103,10 +104,14 @@ ALL_TERMS = (
 )
 
 
+def declared(dialect, text):
+    return Declared(DIALECT_NUMBERS[dialect], text)
+
+
 def keys():
     """Keys such as subscribers send, and some whose patterns do not compile."""
-    patterns = (Declared("nats", b"a.>"), Declared("regex", b"^a.(b|c)"), Declared("redis", b"a*[\xff]"))
-    flagged = (Declared("regex flags", b"\0\0\0\x02a+"), Declared("rv lenient", b"a.*b"))
+    patterns = (declared("nats", b"a.>"), declared("regex", b"^a.(b|c)"), declared("redis", b"a*[\xff]"))
+    flagged = (declared("regex flags", b"\0\0\0\x02a+"), declared("rv lenient", b"a.*b"), Declared(99, b"a"))
     for number, terms in enumerate(ALL_TERMS):
         stream = NAME + struct.pack(">H", number)
         yield stream_key(stream)
@@ -119,7 +124,7 @@ def keys():
         yield pattern_key(pattern)
     for text in HOSTILE:
         for dialect in ("nats", "rv", "redis", "regex", "mqtt", "raims.glob"):
-            one = Declared(dialect, text.encode())
+            one = declared(dialect, text.encode())
             yield Declaration(NAME + b"\xff\xff", 9, patterns=(one,)).encode()
             yield pattern_key(one)
     yield from (b"", b"a.", b"\0", b"\x001", b"\x001X", STREAM, PATTERN, DECLARATION)

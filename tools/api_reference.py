@@ -105,7 +105,18 @@ OWN = {
     "Publisher": {"check_owner", "shadow"},
     "PatternIndex": {"find"},
     "Archived": {"count"},
-    "Pattern": {"flags", "named_lists", "is_lenient", "is_bytes", "tokens", "words", "literal"},
+    "Pattern": {
+        "flags",
+        "named_lists",
+        "is_lenient",
+        "is_bytes",
+        "tokens",
+        "words",
+        "literal",
+        "splitting",
+        "expression",
+        "is_prefix",
+    },
 }
 MADE_BY_USERS = {
     *("oz.PatternIndex", "oz.Publisher", "oz.Subscriber", "oz.Multicast", "oz.Poller", "oz.Node"),

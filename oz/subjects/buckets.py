@@ -89,7 +89,7 @@ class PrefixBuckets:
             for pattern, leaf in _leaves_of(bucket):
                 own: Any = subject if pattern.is_bytes else text
                 try:
-                    if own is not None and (pattern.dialect == "zmq" or self._matches(pattern, own)):
+                    if own is not None and (pattern.is_prefix or self._matches(pattern, own)):
                         found.append(leaf)
                 except PatternTimeout:
                     timed_out.append(pattern)

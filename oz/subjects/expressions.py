@@ -6,7 +6,7 @@ that expressions of text and of byte dialects can be compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,6 +68,11 @@ _ALL_CHARS: Ranges = ((0, 0xD7FF), (0xE000, 0x10FFFF))
 def seq(*items: Expression) -> Expression:
     """Put expressions one after the other."""
     return items[0] if len(items) == 1 else Seq(items)
+
+
+def joined(parts: Sequence[Expression], separator: Expression) -> Expression:
+    """Put parts one after the other, with a separator between them."""
+    return seq(*[item for part in parts for item in (separator, part)][1:])
 
 
 def optional(item: Expression) -> Expression:

@@ -9,8 +9,7 @@ from oz.errors import PatternTimeout, SubjectError
 from oz.subjects import leaves
 from oz.subjects.buckets import PrefixBuckets
 from oz.subjects.cache import AnswerCache
-from oz.subjects.dialects import amqp, mqtt
-from oz.subjects.dialects.base import LONE_SURROGATE
+from oz.subjects.dialects.base import LONE_SURROGATE, Splitting
 from oz.subjects.leaves import Leaf
 from oz.subjects.pattern import TIME_LIMIT, Pattern
 from oz.subjects.shapes import WordTable
@@ -51,7 +50,7 @@ class PatternIndex(Generic[Value]):
     much there is.
     """
 
-    __slots__ = ("_buckets", "_cache", "_count", "_dotted", "_levels", "_literals", "_words")
+    __slots__ = ("_buckets", "_cache", "_count", "_literals", "_tables")
 
     def __init__(self, *, cache_size: int = CACHE_SIZE) -> None:
         """Start empty.
@@ -60,9 +59,8 @@ class PatternIndex(Generic[Value]):
             cache_size: how many subjects to remember the answer for; 0 for an owner with its own cache.
         """
         self._literals: dict[bytes, Leaf] = {}
-        self._dotted = WordTable()  # no word is empty
-        self._levels = WordTable()  # those of mqtt
-        self._words = WordTable()  # those of amqp
+        self._tables: dict[Splitting, WordTable] = {}
+        """By the way in which dialects take subjects apart."""
         self._buckets = PrefixBuckets()
         self._cache: AnswerCache[str | bytes, Found] = AnswerCache(cache_size)
         self._count = 0
@@ -166,20 +164,17 @@ class PatternIndex(Generic[Value]):
         return tuple.__new__(Found, (leaves.values_of(found), timed_out))
 
     def _search_words(self, subject: bytes, found: list[Leaf]) -> None:
-        if self._dotted:
-            tokens = subject.split(b".")
-            # No token of these dialects is empty, so nothing there matches such a subject.
-            if b"" not in tokens:
-                self._dotted.search(tokens, found)
-        if self._levels and subject:
-            self._levels.search(mqtt.levels(subject), found, reserved=mqtt.is_reserved(subject))
-        if self._words:
-            self._words.search(amqp.words(subject), found)
+        for way, table in self._tables.items():
+            if table and (words := way.split(subject)) is not None:
+                table.search(words, found, reserved=way.is_reserved(subject))
 
     def _table(self, pattern: Pattern) -> WordTable:
-        if pattern.tokens is not None:
-            return self._dotted
-        return self._levels if pattern.dialect == mqtt.Mqtt.name else self._words
+        way = pattern.splitting
+        assert way is not None
+        table = self._tables.get(way)
+        if table is None:
+            table = self._tables[way] = WordTable()
+        return table
 
     def _forget(self, pattern: Pattern) -> None:
         """Forget the answers that a pattern which came or went may have changed."""

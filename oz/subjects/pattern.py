@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import regex
 
 from oz.errors import PatternError, PatternTimeout, SubjectError
-from oz.subjects import dialects
-from oz.subjects.dialects.base import Compiled, Dialect, Token
+from oz.subjects import dialects, relations
+from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token
 from oz.subjects.dialects.regular import Regular, flags_of
+from oz.subjects.expressions import Expression, Text
 
 
 class CompiledRegex(Protocol):
@@ -120,13 +121,23 @@ class Pattern:
 
     @property
     def words(self) -> tuple[Token, ...] | None:
-        """The parsed levels of an mqtt pattern or words of an amqp pattern; None in the others."""
+        """The parsed words of a dialect that splits subjects in a way of its own; None in the others."""
         return self._compiled.words
+
+    @property
+    def splitting(self) -> Splitting | None:
+        """How its dialect takes subjects apart; None where patterns have no words."""
+        return self._dialect.splitting
 
     @property
     def is_bytes(self) -> bool:
         """Whether the dialect matches bytes rather than text."""
         return self._dialect.is_bytes
+
+    @property
+    def is_prefix(self) -> bool:
+        """Whether it matches whatever begins with it, as ZeroMQ's own filter does."""
+        return self._dialect.form is Form.PREFIX
 
     @property
     def is_lenient(self) -> bool:
@@ -166,14 +177,21 @@ class Pattern:
             # A pattern that calls itself runs out of memory instead.
             raise PatternTimeout(self.text, subject, TIME_LIMIT) from None
 
+    def expression(self) -> Expression:
+        """Say what it means, for what relates patterns.
+
+        Raises:
+            Undecidable: it is a regex that uses more than expressions can say.
+        """
+        literal = self._compiled.literal
+        return Text(literal) if literal is not None else self._dialect.expression(self.text, self._compiled)
+
     def covers(self, other: Pattern) -> bool:
         """Tell whether this pattern matches every subject that the other matches; see docs/relations.md.
 
         Raises:
             Undecidable: it cannot be told for certain; only regexes and very involved globs are like that.
         """
-        from oz.subjects import relations  # not above: it needs this module
-
         return relations.covers(self, other)
 
     def overlaps(self, other: Pattern) -> bool:
@@ -182,8 +200,6 @@ class Pattern:
         Raises:
             Undecidable: it cannot be told for certain.
         """
-        from oz.subjects import relations
-
         return relations.overlaps(self, other)
 
     def witness(self, other: Pattern) -> str | None:
@@ -195,8 +211,6 @@ class Pattern:
         Raises:
             Undecidable: it cannot be told for certain.
         """
-        from oz.subjects import relations
-
         return relations.witness(self, other)
 
     def __eq__(self, other: object) -> bool:

@@ -1,4 +1,4 @@
-r"""Regexes as expressions, from the parse tree of the engine that will match them.
+r"""Regexes as expressions, from the parse tree of the engine that will match them, and back.
 
 As in prefix.py the parser is private, so all is a white list: characters, sets, `.`, sequences, branches,
 groups, greedy and lazy repeats, and anchors where they say nothing new. A look-around, a back-reference, a
@@ -8,7 +8,7 @@ another case, and which are in `\w`, `\d` or `\s`, is asked of the engine.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from importlib import import_module
 from itertools import chain
@@ -18,41 +18,47 @@ import regex
 
 from oz.errors import Undecidable
 from oz.subjects.expressions import (
+    ANY_BYTE,
     ANY_CHAR,
     EMPTY,
     Alt,
+    Bytes,
     Chars,
     Expression,
     Ranges,
     Repeat,
+    Seq,
+    Text,
     chars_but,
     complement,
     ranges_of,
     seq,
 )
-from oz.subjects.pattern import Pattern
 from oz.subjects.prefix import MAX_MEMBERS, core, parse_tree
 
 _UNREADABLE_FLAGS = int(regex.V1 | regex.REVERSE | regex.LOCALE | regex.WORD)
 
 
-def read_regex(pattern: Pattern) -> Expression:
+def read_regex(text: str, flags: int) -> Expression:
     """Write a regex as an expression.
+
+    Args:
+        text: the regex.
+        flags: those it was compiled with.
 
     Raises:
         Undecidable: it uses more than an expression can say.
     """
-    flags = pattern.regex.flags & ~int(regex.DEBUG)
+    flags &= ~int(regex.DEBUG)
     try:
         if flags & _UNREADABLE_FLAGS:
             raise Undecidable("its flags change what the syntax means")
-        assert isinstance(pattern.text, str)
-        tree, info, _ = parse_tree(pattern.text, flags)
+        tree, info, _ = parse_tree(text, flags)
         return _Reader(info).read(tree, start=True, end=True)
     except Undecidable as error:
-        raise Undecidable(f"regex {pattern.text!r}: {error}") from None
+        raise Undecidable(f"regex {text!r}: {error}") from None
     except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
-        raise Undecidable(f"regex {pattern.text!r} cannot be read: {error}") from error
+        raise Undecidable(f"regex {text!r} cannot be read: {error}") from error
 
 
 class _Reader:
@@ -251,3 +257,78 @@ def _known(node: Any) -> str:
     if not vars(node).keys() <= {*known.split(), "_key"} or getattr(node, "zerowidth", False):
         raise Undecidable(f"{name} has more to it than is known")
     return name
+
+
+def regex_text(expression: Expression) -> str:
+    """Write an expression as a regex, as near as characters come where it is about bytes.
+
+    Raises:
+        UnicodeDecodeError: it has literal bytes that are not UTF-8, which no regex of text can match.
+    """
+    return f"(?s){_regex(expression)}"
+
+
+def _regex(expression: Expression) -> str:
+    match expression:
+        case Text(value):
+            return regex.escape(value.decode(), special_only=True, literal_spaces=True)
+        case Bytes(mask):
+            return _class(_as_characters(mask))
+        case Chars(ranges):
+            return _class(ranges)
+        case Seq(items):
+            return "".join(_grouped(item) if isinstance(item, Alt) else _regex(item) for item in _run(items))
+        case Alt(items):
+            return "|".join(map(_regex, items))
+        case Repeat(item, 1, 1):
+            return _grouped(item)
+        case Repeat(item, least, most):
+            sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((least, most))
+            return _grouped(item) + (sign or f"{{{least},{'' if most is None else most}}}")
+
+
+def _grouped(item: Expression) -> str:
+    one = isinstance(item, (Bytes, Chars))
+    return _regex(item) if one else f"(?:{_regex(item)})"
+
+
+def _run(items: Sequence[Expression]) -> list[Expression]:
+    """Join what is literal: a character may be several bytes."""
+    joined: list[Expression] = []
+    for item in items:
+        if isinstance(item, Bytes) and item.mask.bit_count() == 1:
+            item = Text(bytes([item.mask.bit_length() - 1]))
+        if isinstance(item, Text) and joined and isinstance(joined[-1], Text):
+            joined[-1] = Text(joined[-1].value + item.value)
+        else:
+            joined.append(item)
+    return joined
+
+
+def _as_characters(mask: int) -> Ranges:
+    """Take bytes above ASCII for characters: all of them for all others, and some for none."""
+    high = [(0x80, 0x10FFFF)] if mask >> 128 == ANY_BYTE.mask >> 128 else []
+    return ranges_of([*((byte, byte) for byte in range(128) if mask >> byte & 1), *high])
+
+
+def _class(ranges: Ranges) -> str:
+    if ranges == ANY_CHAR.ranges:
+        return "."
+    if not ranges:
+        return r"[^\x00-\U0010ffff]"  # not [^\s\S]: the engine takes that for any character
+    others = complement(ranges)
+    if len(others) < len(ranges):
+        return f"[^{_members(others)}]"
+    return f"[{_members(ranges)}]"
+
+
+def _members(ranges: Ranges) -> str:
+    ends = ((_member(low), _member(high)) for low, high in ranges)
+    return "".join(low if low == high else f"{low}-{high}" for low, high in ends)
+
+
+def _member(code: int) -> str:
+    char = chr(code)
+    if not char.isprintable():
+        return f"\\U{code:08x}"
+    return f"\\{char}" if char in r"\]^-[&|~" else char

@@ -12,15 +12,40 @@ patterns first.
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Protocol
 
 from oz.errors import PatternTimeout, SubjectError, Undecidable
 from oz.subjects.automata import Automaton
 from oz.subjects.dialects.base import Stem, Token, Wild
-from oz.subjects.pattern import Pattern
-from oz.subjects.readings import expression_of
+from oz.subjects.expressions import Expression
 from oz.subjects.searches import alone, preferring_text, shared
 
 Tokens = tuple[Token, ...]
+
+
+class Pattern(Protocol):
+    """What is related: all that is asked of an `oz.Pattern`."""
+
+    @property
+    def prefixes(self) -> tuple[bytes, ...]:
+        """What every match begins with, one of them."""
+
+    @property
+    def literal(self) -> bytes | None:
+        """The one subject that matches, if there is just one."""
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """The tokens, in the dot-separated dialects."""
+
+    def matches(self, subject: bytes, /) -> bool:
+        """Tell whether a subject matches."""
+
+    def expression(self) -> Expression:
+        """Say what it means."""
+
+    def __hash__(self) -> int:
+        """Equal patterns are related once."""
 
 
 def covers(pattern: Pattern, other: Pattern) -> bool:
@@ -93,7 +118,7 @@ def automaton_of(pattern: Pattern) -> Automaton:
     Raises:
         Undecidable: the pattern is a regex that cannot be read, or larger than an automaton may be.
     """
-    return Automaton(expression_of(pattern))
+    return Automaton(pattern.expression())
 
 
 def tokens_cover(tokens: Tokens, other: Tokens) -> bool:

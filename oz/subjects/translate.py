@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from oz.errors import PatternError, Undecidable
 from oz.subjects import relations
 from oz.subjects.dialects import find, globs
-from oz.subjects.dialects.base import Stem, Token, Wild
-from oz.subjects.expressions import Text
+from oz.subjects.dialects.base import Dialect, Form, Stem, Token, Wild
 from oz.subjects.pattern import Pattern, compile
-from oz.subjects.readings import elements_of, expression_of
+from oz.subjects.regexes import regex_text
 from oz.subjects.searches import alone, preferring_text
-from oz.subjects.spellings import escaped_glob, glob_text, regex_text, words_text
 
-SEPARATORS = {"nats": ".", "rv": ".", "kubemq": ".", "raims.rv": ".", "amqp": ".", "mqtt": "/"}
-_GLOBS = ("redis", "raims.glob")
 _Subject = str | None
 
 
@@ -71,9 +67,9 @@ def translate(pattern: Pattern, dialect: str, *, exchange: bool = False) -> Tran
         PatternError: the dialect has nothing like it.
         ValueError: there is no such dialect.
     """
-    find(dialect)
+    rules = find(dialect)
     try:
-        written = _write(pattern, dialect, exchange)
+        written = _write(pattern, rules, exchange)
     except UnicodeDecodeError:
         raise _untranslatable(
             pattern, dialect, f"no pattern of {dialect} matches what is not UTF-8"
@@ -105,83 +101,77 @@ def _readable(found: bytes | None) -> _Subject:
     return None if found is None else relations.readable(found)
 
 
-def _write(pattern: Pattern, dialect: str, exchange: bool) -> Pattern:
+def _write(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
     """Write a pattern; UnicodeDecodeError where a dialect of text would have to say what is no text."""
     if pattern.literal is not None:
-        return _write_literal(_exchanged(pattern.literal) if exchange else pattern.literal, dialect)
-    if dialect == pattern.dialect and not exchange:
+        return _write_literal(_exchanged(pattern.literal) if exchange else pattern.literal, rules)
+    if rules.name == pattern.dialect and not exchange:
         return pattern
-    if dialect == "zmq":
-        return compile(_exchanged(pattern.prefix) if exchange else pattern.prefix, dialect)
-    if pattern.dialect == "regex" or dialect == "raims.sub":
-        raise _untranslatable(pattern, dialect, "it has wildcards that this dialect cannot express")
-    if dialect in SEPARATORS:
-        return _write_words(pattern, dialect, exchange)
+    if rules.form is Form.PREFIX:
+        return compile(_exchanged(pattern.prefix) if exchange else pattern.prefix, rules.name)
+    if find(pattern.dialect).form is Form.REGEX or rules.form is Form.LITERAL:
+        raise _untranslatable(pattern, rules.name, "it has wildcards that this dialect cannot express")
+    if rules.form is Form.WORDS:
+        return _write_words(pattern, rules, exchange)
     if exchange:
-        raise _untranslatable(pattern, dialect, "this dialect has no separator to exchange")
-    if dialect == "regex":
-        return compile(regex_text(expression_of(pattern)), "regex")
-    return _write_glob(pattern, dialect)
+        raise _untranslatable(pattern, rules.name, "this dialect has no separator to exchange")
+    if rules.form is Form.REGEX:
+        return compile(regex_text(pattern.expression()), rules.name)
+    return _write_glob(pattern, rules)
 
 
-def _write_literal(text: bytes, dialect: str) -> Pattern:
-    if dialect in _GLOBS:
-        return compile(escaped_glob(text), dialect)
-    if dialect == "zmq":
-        return compile(text, dialect)
-    written = compile(_regex_of_literal(text) if dialect == "regex" else text, dialect, lenient=True)
-    if written.literal != text:
-        raise PatternError(dialect, text, 0, "in this dialect the text is no literal")
+def _write_literal(text: bytes, rules: Dialect) -> Pattern:
+    written = compile(rules.literal_text(text), rules.name, lenient=True)
+    if written.literal != text and rules.form is not Form.PREFIX:
+        raise PatternError(rules.name, text, 0, "in this dialect the text is no literal")
     return written
 
 
-def _regex_of_literal(text: bytes) -> str:
-    return regex_text(Text(text)).removeprefix("(?s)")
-
-
-def _write_glob(pattern: Pattern, dialect: str) -> Pattern:
+def _write_glob(pattern: Pattern, rules: Dialect) -> Pattern:
+    assert isinstance(rules, globs.GlobDialect)
     words = pattern.tokens if pattern.tokens is not None else pattern.words
     if words is None:  # another glob, whose text is the same, or a prefix
         text = pattern.text if isinstance(pattern.text, bytes) else pattern.text.encode()
-        return compile(escaped_glob(text) + b"*" if pattern.dialect == "zmq" else text, dialect)
-    may_be_empty = pattern.tokens is None or dialect == "raims.glob"
-    return compile(glob_text(words, SEPARATORS[pattern.dialect], may_be_empty=may_be_empty), dialect)
+        return compile(globs.escaped(text) + b"*" if pattern.is_prefix else text, rules.name)
+    may_be_empty = pattern.tokens is None or rules.question is globs.Glob.MAYBE
+    separator = find(pattern.dialect).separator or ""
+    return compile(globs.of_words(words, separator, may_be_empty=may_be_empty), rules.name)
 
 
-def _write_words(pattern: Pattern, dialect: str, exchange: bool) -> Pattern:
-    separator = SEPARATORS[dialect]
-    words = _words_of(pattern, _exchanged_text(separator) if exchange else separator, dialect)
+def _write_words(pattern: Pattern, rules: Dialect, exchange: bool) -> Pattern:
+    separator = rules.separator or ""
+    words = _words_of(pattern, _exchanged_text(separator) if exchange else separator, rules)
     if exchange:
         words = [_exchanged_word(word) for word in words]
-    written = compile(words_text(words, dialect, separator), dialect)
+    written = compile(rules.words_text(words), rules.name)
     kept = written.tokens if written.tokens is not None else written.words
     if [word for word in words if isinstance(word, bytes)] != [
         word for word in kept or () if isinstance(word, bytes)
     ]:
-        raise _untranslatable(pattern, dialect, "one of its literal tokens would be a wildcard there")
+        raise _untranslatable(pattern, rules.name, "one of its literal tokens would be a wildcard there")
     return written
 
 
-def _words_of(pattern: Pattern, separator: str, dialect: str) -> list[Token]:
+def _words_of(pattern: Pattern, separator: str, rules: Dialect) -> list[Token]:
     """Split a pattern into tokens as the other dialect would, once subjects are as that has them."""
     words = pattern.tokens if pattern.tokens is not None else pattern.words
     if words is None:
         return _words_of_glob(pattern, separator.encode())
-    own = SEPARATORS[pattern.dialect]
+    own = find(pattern.dialect).separator
     if own != separator:
-        rule = f"{pattern.dialect} splits subjects at {own!r}, and {dialect} at {SEPARATORS[dialect]!r}"
-        hint = "exchange them (--exchange)" if SEPARATORS[dialect] != own else "do not exchange them"
-        raise _untranslatable(pattern, dialect, f"{rule}: {hint}")
+        rule = f"{pattern.dialect} splits subjects at {own!r}, and {rules.name} at {rules.separator!r}"
+        hint = "exchange them (--exchange)" if rules.separator != own else "do not exchange them"
+        raise _untranslatable(pattern, rules.name, f"{rule}: {hint}")
     return list(words)
 
 
 def _words_of_glob(pattern: Pattern, separator: bytes) -> list[Token]:
     """Take a glob apart at its literal separators; a part with a wildcard in it becomes one for a token."""
-    text = pattern.text if isinstance(pattern.text, bytes) else pattern.text.encode()
+    own = find(pattern.dialect)
     elements: list[globs.Element] = (
-        [*(frozenset((byte,)) for byte in text), globs.Glob.STAR]
-        if pattern.dialect == "zmq"
-        else elements_of(pattern)
+        own.elements(pattern.text)
+        if isinstance(own, globs.GlobDialect)
+        else [*(frozenset((byte,)) for byte in pattern.prefix), globs.Glob.STAR]
     )
     parts: list[list[globs.Element]] = [[]]
     for element in elements:

@@ -9,17 +9,8 @@ from typing import Any
 
 from oz.errors import PatternError, SubjectWarning
 from oz.protocol.intake import Intake
+from oz.subjects.dialects import find
 from oz.subjects.pattern import Pattern, compile
-
-_USUAL_WILDCARDS = frozenset("*>")
-_WILDCARDS = {
-    "mqtt": frozenset("+#"),
-    "amqp": frozenset("*#"),
-    "redis": frozenset("*?["),
-    "raims.glob": frozenset("*?["),
-    "regex": frozenset("*+?[(|"),
-    "zmq": frozenset[str](),
-}
 
 _MOST_LITERALS = 100
 """Literals that are watched; each is compared with each message that is refused before the first is not."""
@@ -57,7 +48,7 @@ def has_wildcard(text: str, dialect: str, *, warns: bool) -> bool:
     try:
         return not compile(text, dialect).is_literal
     except PatternError as error:
-        if warns and not _WILDCARDS.get(dialect, _USUAL_WILDCARDS).isdisjoint(text):
+        if warns and not set(find(dialect).wildcards).isdisjoint(text):
             warnings.warn(
                 f"{text!r} has a wildcard and is no pattern, so it is a literal prefix: {error}. "
                 f"Give bytes if that is meant, {text.encode(errors='surrogateescape')!r}",
@@ -84,7 +75,7 @@ def check_conflated(patterns: Iterable[Pattern], *, is_routed: bool, is_split: b
             "keeps the newest message of each subject"
         )
     for pattern in patterns:
-        if pattern.dialect != "zmq" and not (is_split and pattern.is_literal):
+        if not pattern.is_prefix and not (is_split and pattern.is_literal):
             raise ValueError(
                 f"CONFLATE keeps one message of all that the prefix of {pattern.text!r} lets through, so one "
                 "that the pattern refuses would push out one that it wants. Subscribe with keep='latest' and "
@@ -110,7 +101,7 @@ class Doubts:
     def add(self, pattern: Pattern) -> None:
         """Watch a literal that was given as text."""
         literal = pattern.literal
-        if literal and pattern.dialect != "zmq" and len(self._literals) < _MOST_LITERALS:
+        if literal and not pattern.is_prefix and len(self._literals) < _MOST_LITERALS:
             self._literals[literal.decode(errors="surrogateescape")] = pattern.dialect
             self._intake.on_refused = self.look
 

@@ -37,25 +37,6 @@ MAX_GROUP = 255
 KEEPS = ("all", "latest", "drop_oldest", "drop_newest")
 POLICIES = ("turn", "sticky", "first")
 
-DIALECT_NUMBERS = {
-    "nats": 1,
-    "rv": 2,
-    "kubemq": 3,
-    "redis": 4,
-    "raims.sub": 5,
-    "raims.rv": 6,
-    "raims.glob": 7,
-    "regex": 8,
-    "mqtt": 9,
-    "amqp": 10,
-    "zmq": 11,
-    "rv lenient": 12,
-    "regex flags": 13,
-}
-"""What stands for a dialect. The last two are spellings of rv and regex that need more than the text."""
-
-DIALECT_NAMES = {number: name for name, number in DIALECT_NUMBERS.items()}
-
 _SHARED, _GROUP, _LAST_VALUE, _LIMIT = 0x01, 0x02, 0x04, 0x08
 _KEEP_SHIFT = 4
 _LEAVING = 0x40
@@ -70,16 +51,16 @@ class Declared:
     """One pattern as it travels.
 
     Attributes:
-        dialect: a name from `DIALECT_NUMBERS`.
+        dialect: what stands for its dialect, 0 to 255; `oz.protocol.declared` knows which is which.
         text: the pattern's bytes.
     """
 
-    dialect: str
+    dialect: int
     text: bytes
 
     def encode(self) -> bytes:
         """Give its bytes: dialect, length, text."""
-        return _ENTRY.pack(DIALECT_NUMBERS[self.dialect], len(self.text)) + self.text
+        return _ENTRY.pack(self.dialect, len(self.text)) + self.text
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,10 +214,7 @@ def _patterns(key: bytes, at: int) -> Iterable[Declared]:
             raise ProtocolError(f"a pattern is cut short at byte {at}")
         number, size = _ENTRY.unpack_from(key, at)
         at += _ENTRY.size
-        name = DIALECT_NAMES.get(number)
-        if name is None:
-            raise ProtocolError(f"dialect number {number} is not known here")
         if size > MAX_PATTERN or at + size > len(key):
             raise ProtocolError(f"a pattern of {size} bytes at byte {at} is cut short or too long")
-        yield Declared(name, key[at : at + size])
+        yield Declared(number, key[at : at + size])
         at += size

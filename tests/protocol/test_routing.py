@@ -14,6 +14,7 @@ from oz.wire.keys import (
     OWN,
     STREAM,
     Declaration,
+    Declared,
     Terms,
     pattern_key,
     stream_key,
@@ -386,3 +387,11 @@ def test_once_everybody_is_gone_nothing_is_left(history):
     assert not router.to_answer
     assert not wanted_by(router, b"p.1")
     assert len(router._index) == 0
+
+
+def test_a_pattern_of_a_dialect_that_is_not_known_is_refused_with_its_number(router):
+    come(router, Declaration(NAME, 1, patterns=(declare(oz.compile("a")), Declared(99, b"a"))).encode())
+    (stream,) = router.streams.values()
+    assert "dialect number 99" in stream.refused[1]
+    come(router, pattern_key(Declared(99, b"a")))
+    assert router.stats.malformed == 1

@@ -672,7 +672,7 @@ def assert_empty(index):
     """Nothing may be left behind by what has been taken out."""
     assert len(index) == 0
     assert index._literals == {}
-    for table in (index._dotted, index._levels, index._words):
+    for table in index._tables.values():
         assert not table
         assert table._shapes == {}
         assert table._trie._root == {}

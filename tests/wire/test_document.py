@@ -6,10 +6,10 @@ from importlib import import_module
 import pytest
 from markdown_blocks import ROOT, blocks
 
+from oz.protocol.declared import DIALECT_NUMBERS
 from oz.protocol.plain import ALL_PLAIN
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.keys import DIALECT_NUMBERS
 from wire_vectors import rows
 
 PAGE = ROOT / "docs" / "wire.md"

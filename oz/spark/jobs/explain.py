@@ -16,6 +16,7 @@ from oz.spark.jobs.explaining.interest import Amount, Interest, traffic_by_subje
 from oz.spark.jobs.explaining.rewriting import TokenPattern
 from oz.spark.jobs.reporting.rows import Source, narrow_rows
 from oz.spark.jobs.reporting.tasks import few_tasks
+from oz.subjects.dialects import find
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern
 
 
@@ -117,7 +118,8 @@ def _kept(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _separator(patterns: list[Pattern]) -> str:
-    return "/" if all(pattern.dialect == "mqtt" for pattern in patterns) else "."
+    separators = {find(pattern.dialect).separator for pattern in patterns}
+    return separators.pop() or "." if len(separators) == 1 else "."
 
 
 def _candidates(

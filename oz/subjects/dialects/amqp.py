@@ -8,14 +8,27 @@ binding key, and words may be empty; but the empty key has no words, rather than
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects import runs
-from oz.subjects.dialects.base import Compiled, Dialect, Token, Wild, encoded
+from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token, Wild, encoded
 from oz.subjects.dialects.limits import check_bytes
+from oz.subjects.expressions import (
+    ANY_CHAR,
+    ANY_TEXT,
+    Expression,
+    Repeat,
+    Seq,
+    Text,
+    chars_but,
+    nonempty,
+    optional,
+    seq,
+)
 
 SEPARATOR = "."
 MAX_BYTES = 255
@@ -24,10 +37,26 @@ MAX_BYTES = 255
 _END_OF_WORD = r"(?=\.|\Z)"
 
 
+_DOT = Text(b".")
+_WORD = Repeat(chars_but(SEPARATOR), 0, None)
+
+
+def _words(subject: bytes) -> list[bytes]:
+    # The empty routing key has no words.
+    return subject.split(b".") if subject else []
+
+
 class Amqp(Dialect):
     """`*` is one word, `#` zero or more of them anywhere; inside a longer word both are ordinary."""
 
     name = "amqp"
+    number = 10
+    form = Form.WORDS
+    separator = SEPARATOR
+    splitting = Splitting(_words)
+    wildcards = "*#"
+    spelling = MappingProxyType({Wild.ONE: "*", Wild.REST: "*.#", Wild.ANY: "#"})
+    has_inner_any = True
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Parse the words; see `Dialect.compile`."""
@@ -42,6 +71,21 @@ class Amqp(Dialect):
         """Write the regex of a parsed binding key; see `Dialect.make_regex`."""
         assert compiled.words is not None
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
+
+    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+        """Words may be empty, but the subject without characters has none; `#` is any number of them."""
+        words = compiled.words or ()
+        if words == (Wild.ANY,):
+            return ANY_TEXT
+        if [word for word in words if word is not Wild.ANY] == [Wild.ONE] and len(words) > 1:
+            return Repeat(ANY_CHAR, 1, None)
+        starts_open = words[0] is Wild.ANY
+        first, *others = words[1:] if starts_open else words
+        items = [optional(Seq((ANY_TEXT, _DOT)))] if starts_open else []
+        items.append(_meaning(first))
+        for word in others:
+            items += [optional(Seq((_DOT, ANY_TEXT)))] if word is Wild.ANY else [_DOT, _meaning(word)]
+        return nonempty(seq(*items))
 
     def check_subject(self, subject: str | bytes) -> None:
         """Refuse too many bytes; anything else is a routing key, `*` and `#` included."""
@@ -59,9 +103,8 @@ def parse(text: str) -> tuple[Token, ...]:
     return tuple(parsed)
 
 
-def words(subject: bytes) -> list[bytes]:
-    """Split a routing key; the empty one has no words."""
-    return subject.split(b".") if subject else []
+def _meaning(word: Token) -> Expression:
+    return Text(word) if isinstance(word, bytes) else _WORD
 
 
 def to_regex(parsed: tuple[Token, ...]) -> str:

@@ -1,16 +1,22 @@
-"""What every dialect provides: a compiled pattern and a check of subjects."""
+"""What every dialect provides: compiled patterns, their meaning and spelling, and a check of subjects.
+
+A dialect is one file here and a line in `oz.subjects.dialects`. Whatever else oz must know of it, it says.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import regex
 
 from oz.errors import PatternError, SubjectError
+from oz.subjects.expressions import Expression
 
 
 class Wild(Enum):
@@ -32,6 +38,34 @@ class Stem:
 
 
 Token = bytes | Wild | Stem
+
+
+class Form(Enum):
+    """How the patterns of a dialect are made."""
+
+    WORDS = "words"
+    """Of words with a separator between them."""
+    GLOB = "glob"
+    """Of bytes, with stars that stop nowhere."""
+    REGEX = "regex"
+    LITERAL = "literal"
+    """They have no wildcards."""
+    PREFIX = "prefix"
+    """They match what begins with them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """How a dialect takes a subject apart. Dialects that do so alike share one object.
+
+    Attributes:
+        split: gives the words; None for what no pattern with a wildcard matches.
+        is_reserved: tells whether no wildcard takes the first word.
+    """
+
+    split: Callable[[bytes], list[bytes] | None]
+    is_reserved: Callable[[bytes], bool] = lambda subject: False
+
 
 LONE_SURROGATE = "a lone surrogate has no UTF-8 form, so it cannot be sent"
 """What is wrong with text that stands for no bytes. U+DC80 to U+DCFF do: `surrogateescape` makes them."""
@@ -57,7 +91,7 @@ class Compiled:
         literal: the one subject that matches, where there is just one and it is known.
         tokens: the pattern as dot-separated tokens, where the dialect has them; none of a subject's
             is empty.
-        words: the same for mqtt and amqp, which split a subject in ways of their own.
+        words: the same for dialects that split a subject in ways of their own.
         timed: whether the regex may need a time limit, because it can backtrack at length.
     """
 
@@ -73,7 +107,20 @@ class Dialect(ABC):
     """One set of subject rules. Text dialects speak `str`, byte dialects `bytes`."""
 
     name: ClassVar[str]
+    number: ClassVar[int]
+    """What stands for it on the wire; no other dialect ever has it. See docs/wire.md."""
+    form: ClassVar[Form]
     is_bytes: ClassVar[bool] = False
+    separator: ClassVar[str | None] = None
+    """What stands between words."""
+    splitting: ClassVar[Splitting | None] = None
+    """How an index takes subjects apart; None where patterns have no words."""
+    wildcards: ClassVar[str] = "*>"
+    """Characters that may be meant as wildcards."""
+    spelling: ClassVar[Mapping[Wild, str]] = MappingProxyType({})
+    """How each wildcard is written, or the nearest that there is."""
+    has_inner_any: ClassVar[bool] = False
+    """Whether `Wild.ANY` may stand before the last word."""
 
     @abstractmethod
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
@@ -85,6 +132,14 @@ class Dialect(ABC):
 
         Raises:
             PatternError: the dialect does not allow the pattern.
+        """
+
+    @abstractmethod
+    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+        """Say what a pattern with a wildcard means, for what relates patterns.
+
+        Raises:
+            Undecidable: it uses more than expressions can say.
         """
 
     def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
@@ -101,6 +156,35 @@ class Dialect(ABC):
     def subject_advice(self, subject: str | bytes) -> str | None:
         """Say why a legal subject is unwise, or nothing."""
         return None
+
+    def literal_text(self, text: bytes) -> str | bytes:
+        """Write the pattern that matches one subject only."""
+        return text
+
+    def stem_text(self, text: str) -> str:
+        """Write the word that begins with a text, or the nearest that there is."""
+        return self.spelling[Wild.ONE]
+
+    def words_text(self, words: Sequence[Token]) -> str:
+        """Write a pattern of words, with the nearest wildcard where the dialect lacks one.
+
+        Raises:
+            PatternError: any number of words stands where the dialect has no wildcard for it.
+            UnicodeDecodeError: a word is not UTF-8.
+        """
+        separator = self.separator or ""
+        written: list[str] = []
+        for at, word in enumerate(words):
+            if word is Wild.ANY and not self.has_inner_any and at < len(words) - 1:
+                rule = "it has no wildcard for any number of tokens before the last"
+                raise PatternError(self.name, separator.join([*written, "#", "…"]), 0, rule)
+            if isinstance(word, Wild):
+                written.append(self.spelling[word])
+            else:
+                written.append(
+                    self.stem_text(word.text.decode()) if isinstance(word, Stem) else word.decode()
+                )
+        return separator.join(written)
 
     def decode(self, text: object, error: type[PatternError | SubjectError]) -> str | bytes:
         """Bring text into the dialect's own type: UTF-8 both ways, and `surrogateescape` for what is not.

@@ -5,14 +5,17 @@ Source: Redis 7.0, util.c, stringmatchlen: the rules below are what it does, its
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 import regex
 
 from oz.subjects import runs
-from oz.subjects.dialects.base import Compiled
+from oz.subjects.dialects.base import Compiled, Dialect, Form, Stem, Token, Wild
+from oz.subjects.expressions import ANY_BYTE as _BYTE
+from oz.subjects.expressions import EMPTY as _EMPTY
+from oz.subjects.expressions import Bytes, Expression, Repeat, nonempty, optional, seq
 
 MAX_PREFIXES = 16
 
@@ -29,6 +32,49 @@ class Glob(Enum):
 ANY_BYTE = frozenset(range(256))
 Element = Glob | frozenset[int]
 """A star, an optional byte, or the set of bytes of which exactly one stands here."""
+
+
+class GlobDialect(Dialect):
+    """A dialect of globs: they match bytes, and any bytes are a valid one."""
+
+    form = Form.GLOB
+    is_bytes = True
+    wildcards = "*?["
+    question: ClassVar[Element]
+    """What `?` means: `ANY_BYTE` in Redis, `Glob.MAYBE` in Rai MS."""
+
+    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
+        """Compile a glob; see `Dialect.compile`."""
+        return compile_glob(self.elements(text))
+
+    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+        """Join what each element means; see `Dialect.expression`."""
+        elements = self.elements(text)
+        whole = seq(*(_meaning(element) for element in elements)) if elements else _EMPTY
+        # stringmatchlen leaves its loop before it looks at a star when the subject is empty.
+        return nonempty(whole) if all(isinstance(element, Glob) for element in elements) else whole
+
+    def elements(self, text: str | bytes) -> list[Element]:
+        """Split a glob into its elements."""
+        return parse(text if isinstance(text, bytes) else text.encode(), question=self.question)
+
+    def literal_text(self, text: bytes) -> bytes:
+        """Write bytes as a glob that matches nothing else."""
+        return escaped(text)
+
+
+def escaped(text: bytes) -> bytes:
+    """Write bytes as a glob that matches nothing else."""
+    return regex.sub(rb"([*?\[\\])", rb"\\\1", text)
+
+
+def _meaning(element: Element) -> Expression:
+    if element is Glob.STAR:
+        return Repeat(_BYTE, 0, None)
+    if element is Glob.MAYBE:
+        return optional(_BYTE)
+    assert isinstance(element, frozenset)
+    return Bytes(sum(1 << byte for byte in element))
 
 
 def parse(text: bytes, *, question: Element) -> list[Element]:
@@ -178,3 +224,25 @@ def prefixes(elements: list[Element]) -> tuple[bytes, ...]:
 def compile_prefix(prefix: bytes) -> regex.Pattern[Any]:
     """Compile the regex of a plain prefix."""
     return regex.compile(runs.literal(prefix) + b".*", regex.DOTALL)
+
+
+def of_words(words: Sequence[Token], separator: str, *, may_be_empty: bool) -> bytes:
+    """Write tokens as a glob; its stars do not stop at a separator.
+
+    Args:
+        words: the tokens.
+        separator: what stands between them.
+        may_be_empty: whether a token may, so that `*` says more than `?*`.
+    """
+    star = b"*" if may_be_empty else b"?*"
+    written, glue = b"", b""
+    for word in words:
+        if word is Wild.ANY:  # no token, and no separator then
+            written, glue = written + b"*", separator.encode() if written else b""
+            continue
+        if isinstance(word, Stem):
+            text = escaped(word.text) + b"*"
+        else:
+            text = escaped(word) if isinstance(word, bytes) else star
+        written, glue = written + glue + text, separator.encode()
+    return written

@@ -18,6 +18,7 @@ class Kubemq(TokenDialect):
     """As nats, with `foo*` for a token that begins with `foo`, and no wildcard where one publishes."""
 
     name = "kubemq"
+    number = 3
 
     def check_pattern_text(self, text: str) -> None:
         """Refuse white space of any kind."""
@@ -26,6 +27,10 @@ class Kubemq(TokenDialect):
     def partial(self, token: str, position: int, text: str) -> Token:
         """Read a last `*` as zero or more characters; any other wildcard in a token literally."""
         return Stem(token[:-1].encode()) if token.endswith("*") else token.encode()
+
+    def stem_text(self, text: str) -> str:
+        """Write it exactly: this dialect has such tokens."""
+        return text + "*"
 
     def check_subject(self, subject: str | bytes) -> None:
         """Refuse white space, empty tokens, and `*` or `>` anywhere (KubeMQ's error 107)."""

@@ -7,14 +7,27 @@ tests/vectors; mosquitto's `mosquitto_validate_utf8` for what is no text. A shar
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any
 
 import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects import runs
-from oz.subjects.dialects.base import Compiled, Dialect, Token, Wild, encoded
+from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token, Wild, encoded
 from oz.subjects.dialects.limits import check_bytes
+from oz.subjects.expressions import (
+    ANY_TEXT,
+    Expression,
+    Repeat,
+    Seq,
+    Text,
+    chars_but,
+    joined,
+    nonempty,
+    optional,
+    seq,
+)
 
 SEPARATOR = "/"
 SHARED = "$share/"
@@ -27,10 +40,29 @@ MAX_BYTES = 65_535
 _NO_TEXT = regex.compile(r"[\x00-\x1f\x7f-\x9f\p{Noncharacter_Code_Point}]")
 
 
+_SLASH = Text(b"/")
+_LEVEL = Repeat(chars_but(SEPARATOR), 0, None)
+
+
+def _levels(subject: bytes) -> list[bytes] | None:
+    # The empty topic name, which is none, has no levels and matches nothing.
+    return subject.split(b"/") if subject else None
+
+
+def _is_reserved(subject: bytes) -> bool:
+    return subject.startswith(b"$")
+
+
 class Mqtt(Dialect):
     """`+` is one level, a last `#` all levels from its parent on; neither takes a first level with `$`."""
 
     name = "mqtt"
+    number = 9
+    form = Form.WORDS
+    separator = SEPARATOR
+    splitting = Splitting(_levels, _is_reserved)
+    wildcards = "+#"
+    spelling = MappingProxyType({Wild.ONE: "+", Wild.REST: "+/#", Wild.ANY: "#"})
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Parse the levels; see `Dialect.compile`."""
@@ -46,6 +78,23 @@ class Mqtt(Dialect):
         """Write the regex of a parsed filter; see `Dialect.make_regex`."""
         assert compiled.words is not None
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
+
+    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+        """Levels may be empty; `#` is also its parent; no wildcard in the first level takes a `$`."""
+        levels = list(compiled.words or ())
+        has_rest = levels[-1] is Wild.ANY
+        if has_rest:
+            levels.pop()
+        if levels in ([], [Wild.ONE]) and has_rest:
+            whole: Expression = _not_dollar("", ANY_TEXT)
+        else:
+            parts: list[Expression] = [Text(one) if isinstance(one, bytes) else _LEVEL for one in levels]
+            if levels[0] is Wild.ONE:
+                parts[0] = _not_dollar(SEPARATOR, _LEVEL)
+            rest = [optional(Seq((_SLASH, ANY_TEXT)))] if has_rest else []
+            whole = seq(joined(parts, _SLASH), *rest)
+        # A topic has at least one character.
+        return nonempty(whole)
 
     def check_subject(self, subject: str | bytes) -> None:
         """Refuse an empty topic name, wildcard and control characters anywhere, and too many bytes."""
@@ -95,14 +144,8 @@ class Mqtt(Dialect):
         return encoded(part)
 
 
-def levels(subject: bytes) -> list[bytes]:
-    """Split a topic name. The empty one, which is none, has no levels and matches nothing."""
-    return subject.split(b"/") if subject else []
-
-
-def is_reserved(subject: bytes) -> bool:
-    """Tell whether no wildcard in the first level takes a topic name."""
-    return subject.startswith(b"$")
+def _not_dollar(excluded: str, rest: Expression) -> Expression:
+    return optional(Seq((chars_but("$" + excluded), rest)))
 
 
 def to_regex(words: tuple[Token, ...]) -> str:

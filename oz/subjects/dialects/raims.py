@@ -8,15 +8,18 @@ from __future__ import annotations
 import regex
 
 from oz.subjects import runs
-from oz.subjects.dialects import globs
-from oz.subjects.dialects.base import Compiled, Dialect, Token
+from oz.subjects.dialects.base import Compiled, Dialect, Form, Token
+from oz.subjects.dialects.globs import Glob, GlobDialect
 from oz.subjects.dialects.tokens import TokenDialect
+from oz.subjects.expressions import Expression, Text
 
 
 class RaimsSub(Dialect):
     """Subscribing: any bytes, never a wildcard."""
 
     name = "raims.sub"
+    number = 5
+    form = Form.LITERAL
     is_bytes = True
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
@@ -24,11 +27,16 @@ class RaimsSub(Dialect):
         assert isinstance(text, bytes)
         return Compiled(regex=regex.compile(runs.literal(text)), prefixes=(text,), literal=text)
 
+    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+        """Give the literal; see `Dialect.expression`."""
+        return Text(compiled.literal or b"")
+
 
 class RaimsRv(TokenDialect):
     """Pattern subscribing in Rendezvous style; a wildcard inside a longer segment is literal."""
 
     name = "raims.rv"
+    number = 6
 
     def partial(self, token: str, position: int, text: str) -> Token:
         """Take it literally: a wildcard substitutes for whole segments only (rule 2)."""
@@ -40,13 +48,9 @@ class RaimsRv(TokenDialect):
         self.check_tokens(subject)
 
 
-class RaimsGlob(Dialect):
+class RaimsGlob(GlobDialect):
     """Pattern subscribing in Redis style, but that `?` stands for zero bytes or one."""
 
     name = "raims.glob"
-    is_bytes = True
-
-    def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
-        """Compile a glob; every byte string is a valid one. See `Dialect.compile`."""
-        assert isinstance(text, bytes)
-        return globs.compile_glob(globs.parse(text, question=globs.Glob.MAYBE))
+    number = 7
+    question = Glob.MAYBE

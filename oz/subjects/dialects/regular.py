@@ -14,8 +14,10 @@ from typing import Any
 import regex
 
 from oz.errors import PatternError
-from oz.subjects.dialects.base import Compiled, Dialect
+from oz.subjects.dialects.base import Compiled, Dialect, Form
+from oz.subjects.expressions import Expression, Text
 from oz.subjects.prefix import literal_prefixes
+from oz.subjects.regexes import read_regex, regex_text
 from oz.subjects.rewrite import for_engine
 
 # These have one number in both packages; re.A and re.DEBUG mean V1 and A to regex.
@@ -33,11 +35,24 @@ class Regular(Dialect):
     """The regex dialect."""
 
     name = "regex"
+    number = 8
+    form = Form.REGEX
+    wildcards = "*+?[(|"
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Compile a regex without flags; see `Dialect.compile`."""
         assert isinstance(text, str)
         return self.compile_flags(text, 0)
+
+    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+        """Read the regex; see `Dialect.expression`."""
+        assert isinstance(text, str)
+        assert compiled.regex is not None
+        return read_regex(text, compiled.regex.flags)
+
+    def literal_text(self, text: bytes) -> str:
+        """Escape what means something in a regex."""
+        return regex_text(Text(text)).removeprefix("(?s)")
 
     def compile_flags(self, text: str, flags: int, named_lists: Mapping[str, Any] | None = None) -> Compiled:
         r"""Compile a regex with flags of `regex` (not of `re`: some have other numbers there).

@@ -7,19 +7,34 @@ refuse and in what they make of a wildcard inside a longer token, so those two s
 from __future__ import annotations
 
 from abc import abstractmethod
+from types import MappingProxyType
 from typing import Any
 
 import regex
 
 from oz.errors import PatternError, SubjectError
 from oz.subjects import runs
-from oz.subjects.dialects.base import Compiled, Dialect, Stem, Token, Wild, encoded
+from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Stem, Token, Wild, encoded
+from oz.subjects.expressions import Expression, Repeat, Seq, Text, chars_but, joined
 
 SEPARATOR = "."
+_DOT = Text(b".")
+_CHAR = chars_but(SEPARATOR)
+_TOKEN = Repeat(_CHAR, 1, None)
+
+
+def _split(subject: bytes) -> list[bytes] | None:
+    tokens = subject.split(b".")
+    return None if b"" in tokens else tokens
 
 
 class TokenDialect(Dialect):
     """A dialect of non-empty tokens, `*` for one token and a last `>` for one or more."""
+
+    form = Form.WORDS
+    separator = SEPARATOR
+    splitting = Splitting(_split)
+    spelling = MappingProxyType({Wild.ONE: "*", Wild.REST: ">", Wild.ANY: ">"})
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Parse the tokens and build the prefix from them; see `Dialect.compile`."""
@@ -38,6 +53,10 @@ class TokenDialect(Dialect):
         """Write the regex of parsed tokens; see `Dialect.make_regex`."""
         assert compiled.tokens is not None
         return regex.compile(to_regex(compiled.tokens))
+
+    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+        """Join what each token means; see `Dialect.expression`."""
+        return joined([_meaning(token) for token in compiled.tokens or ()], _DOT)
 
     def check_pattern_text(self, text: str) -> None:
         """Refuse a pattern for what the dialect says of the whole text, such as its length."""
@@ -100,6 +119,14 @@ class TokenDialect(Dialect):
                 rule = f"{part!r} is a wildcard; messages are published to a full subject"
                 raise SubjectError(self.name, subject, position, rule)
             position += len(part) + 1
+
+
+def _meaning(token: Token) -> Expression:
+    if isinstance(token, bytes):
+        return Text(token)
+    if isinstance(token, Stem):
+        return Seq((Text(token.text), Repeat(_CHAR, 0, None)))
+    return _TOKEN if token is Wild.ONE else Seq((_TOKEN, Repeat(Seq((_DOT, _TOKEN)), 0, None)))
 
 
 def to_regex(tokens: tuple[Token, ...]) -> str:

@@ -6,16 +6,24 @@ Source: zmq_setsockopt(3), ZMQ_SUBSCRIBE.
 from __future__ import annotations
 
 from oz.subjects.dialects import globs
-from oz.subjects.dialects.base import Compiled, Dialect
+from oz.subjects.dialects.base import Compiled, Dialect, Form
+from oz.subjects.expressions import ANY_BYTE, Expression, Repeat, Seq, Text
 
 
 class Zmq(Dialect):
     """Any bytes; what begins with them matches."""
 
     name = "zmq"
+    number = 11
+    form = Form.PREFIX
     is_bytes = True
+    wildcards = ""
 
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Compile a prefix; see `Dialect.compile`."""
         assert isinstance(text, bytes)
         return Compiled(regex=globs.compile_prefix(text), prefixes=(text,))
+
+    def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
+        """Give the prefix, and anything; see `Dialect.expression`."""
+        return Seq((Text(compiled.prefixes[0]), Repeat(ANY_BYTE, 0, None)))

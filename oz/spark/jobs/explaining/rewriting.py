@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from oz.subjects.dialects import find
 from oz.subjects.dialects.base import Token, Wild
 from oz.subjects.pattern import Pattern
-from oz.subjects.spellings import words_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class TokenPattern:
     @property
     def separator(self) -> str:
         """What stands between its tokens."""
-        return "/" if self.pattern.dialect == "mqtt" else "."
+        return find(self.pattern.dialect).separator or "."
 
     def at_depth(self, depth: int) -> list[str | None] | None:
         """Give its literals for subjects of so many tokens, None for a wildcard.
@@ -70,7 +70,7 @@ class TokenPattern:
                 words.pop()
             if len(words) < len(order):
                 words.append(self.tail)
-        return words_text(words, self.pattern.dialect, self.separator)
+        return find(self.pattern.dialect).words_text(words)
 
 
 def reordered(subject: str, order: Sequence[int], separator: str) -> str:
