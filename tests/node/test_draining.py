@@ -156,7 +156,7 @@ def test_asyncio_drains_alike(make, place):
             assert [message.payload async for message in listed] == list(range(traffic.count))
             assert await listed.drain()
 
-    asyncio.run(asyncio.wait_for(scenario(), 50))
+    asyncio.run(asyncio.wait_for(scenario(), 2 * DEADLINE))
 
 
 def test_closing_lets_one_that_has_had_its_last_message_handle_what_came(make, gathered):
@@ -196,7 +196,7 @@ def test_asyncio_closes_alike(place):
             await node.close(timeout=DEADLINE)
             counts.append(node.stats.handled)
 
-    asyncio.run(asyncio.wait_for(scenario(), 50))
+    asyncio.run(asyncio.wait_for(scenario(), 2 * DEADLINE))
     assert got == list(range(10))
     assert counts == [10]
 

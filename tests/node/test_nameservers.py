@@ -209,31 +209,32 @@ def test_a_node_that_stood_still_for_long_is_found_again(make, spawn, nameserver
         node.wait_ready(DEADLINE)
     finally:
         stops.send_signal(signal.SIGCONT)
-    until(lambda: told == [("stops", "up"), ("stops", "lost"), ("stops", "up")])
+    # On a machine that is busy for seconds it may be lost and found once more.
+    until(lambda: told[:3] == [("stops", "up"), ("stops", "lost"), ("stops", "up")])
     node.wait_ready(DEADLINE)
     node.publish("a", "again")
     until(lambda: "again" in stops.ask("got"))
 
 
 def test_the_same_without_a_name_server(make, spawn):
-    told = []
+    told, got = [], []
     node = make("node", lost_after=0.5, on_peer=lambda peer, what: told.append(what))
     stops = spawn("stops", "listen a")
-    node.subscribe("b", handler=lambda message: told.append(message.payload))
+    node.subscribe("b", handler=lambda message: got.append(message.payload))
     node.wait_ready(DEADLINE)
     stops.send_signal(signal.SIGSTOP)
     try:
-        until(lambda: told == ["up", "lost"])
+        until(lambda: told[:2] == ["up", "lost"])
         node.wait_ready(DEADLINE)
     finally:
         stops.send_signal(signal.SIGCONT)
-    until(lambda: told == ["up", "lost", "up"])
+    until(lambda: told[:3] == ["up", "lost", "up"])
     node.wait_ready(DEADLINE)
     stops.ask("ready")
     node.publish("a", "again")
     until(lambda: "again" in stops.ask("got"))
     stops.ask("publish b 1")
-    until(lambda: told[3:] == [0])
+    until(lambda: got == [0])
     assert node.stats.lost == 0
 
 

@@ -197,7 +197,7 @@ def test_a_publisher_that_is_forgotten_sends_its_tail(stage):
 LEFT = """
 import sys, oz
 pub = oz.Publisher(connect=sys.argv[1], max_delay=1.0)
-pub.wait_for_subscribers(subject="a.b", timeout=20)
+pub.wait_for_subscribers(subject="a.b", timeout=60)
 for number in range(1000):
     pub.publish("a.b", b"%d" % number)
 """

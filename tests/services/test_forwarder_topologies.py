@@ -99,7 +99,7 @@ def test_forwarders_in_parallel_deliver_once(buses, count):
     check_once(forwarders, far, back, "z.b")
     far.subscribe("ask", handler=lambda message: message.reply(b"once"))
     wait_for_interest(near, "ask")
-    assert [one.payload for one in near.request_many("ask", timeout=3)] == [b"once"]
+    assert [one.payload for one in near.request_many("ask", timeout=5)] == [b"once"]
 
 
 def test_interests_of_parallel_forwarders_do_not_keep_each_other_alive(buses):

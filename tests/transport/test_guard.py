@@ -35,7 +35,7 @@ with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as su
     own = sub.subscribe("a")
     poller = oz.Poller()
     poller.register(sub, zmq.POLLIN)
-    pub.wait_for_subscribers(timeout=20)
+    pub.wait_for_subscribers(timeout=60)
     monitors = pub.get_monitor_socket(), sub.get_monitor_socket()
 
     def work():
@@ -67,7 +67,7 @@ with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as su
 
     child_of_fork(work)
     pub.publish("a", b"parent")
-    assert sub.receive(timeout=20).payload == b"parent"
+    assert sub.receive(timeout=60).payload == b"parent"
     for monitor in monitors:
         monitor.close(0)
     pub.close(0)
@@ -78,11 +78,11 @@ def test_a_child_that_ends_inside_the_parents_with_block_ends_quietly():
     program("""
 with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
     sub.subscribe("a")
-    pub.wait_for_subscribers(timeout=20)
+    pub.wait_for_subscribers(timeout=60)
     for _ in range(3):
         child_of_fork(lambda: None)
     pub.publish("a", b"parent")
-    assert sub.receive(timeout=20).payload == b"parent"
+    assert sub.receive(timeout=60).payload == b"parent"
 """)
 
 
@@ -91,20 +91,20 @@ def test_a_child_may_make_sockets_of_its_own_and_close_what_it_inherited():
 pub = oz.Publisher("tcp://127.0.0.1:*")
 sub = oz.Subscriber(pub.endpoint)
 sub.subscribe("a")
-pub.wait_for_subscribers(timeout=20)
+pub.wait_for_subscribers(timeout=60)
 
 def work():
     sub.close()
     pub.close()
     with oz.Publisher("tcp://127.0.0.1:*") as own, oz.Subscriber(own.endpoint) as mine:
         mine.subscribe("a")
-        own.wait_for_subscribers(timeout=20)
+        own.wait_for_subscribers(timeout=60)
         own.publish("a", b"child")
-        assert mine.receive(timeout=20).payload == b"child"
+        assert mine.receive(timeout=60).payload == b"child"
 
 child_of_fork(work)
 pub.publish("a", b"parent")
-assert sub.receive(timeout=20).payload == b"parent"
+assert sub.receive(timeout=60).payload == b"parent"
 sub.close()
 pub.close()
 """)
@@ -114,7 +114,7 @@ def test_a_fork_in_the_middle_of_iterating_is_refused_in_the_child():
     program("""
 with oz.Publisher("tcp://127.0.0.1:*") as pub, oz.Subscriber(pub.endpoint) as sub:
     sub.subscribe("a")
-    pub.wait_for_subscribers(timeout=20)
+    pub.wait_for_subscribers(timeout=60)
     pub.publish("a", b"1")
     pub.publish("a", b"2")
     messages = iter(sub)
@@ -148,7 +148,7 @@ import asyncio
 async def main():
     async with oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub, oz.asyncio.Subscriber(pub.endpoint) as sub:
         sub.subscribe("a")
-        await pub.wait_for_subscribers(timeout=20)
+        await pub.wait_for_subscribers(timeout=60)
         pid = os.fork()
         if not pid:
             for use in (lambda: pub.publish("a"), sub.receive, lambda: sub.receive(timeout=0)):
@@ -160,7 +160,7 @@ async def main():
             os._exit(0)
         assert os.waitpid(pid, 0)[1] == 0
         await pub.publish("a", b"parent")
-        assert (await sub.receive(timeout=20)).payload == b"parent"
+        assert (await sub.receive(timeout=60)).payload == b"parent"
 
 asyncio.run(main())
 """)
