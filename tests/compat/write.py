@@ -2,6 +2,7 @@
 
 Usage: python tests/compat/write.py package [--at COMMIT]          oz.tar.xz, the package as the peer loads it
        python tests/compat/write.py journal NAME [--at COMMIT]     a journal, and what is in it as NAME.jsonl
+       python tests/compat/write.py frames [--at COMMIT]          frames.jsonl, what sockets and nodes said
        python tests/compat/write.py checkpoint NAME [--at COMMIT]  a checkpoint of Spark's at the end of NAME
 
 Run it in a git checkout with the extra `test`, and `spark` for a checkpoint. It writes what is kept of a
@@ -98,10 +99,36 @@ def write_checkpoint(journal: Path) -> None:
     spark.stop()
 
 
+def write_frames(kept: Path) -> None:
+    """Listen to sockets, nodes, a name server and a forwarder; write what they say and what it means."""
+    sys.path[:0] = [str(ROOT / "tests"), str(HERE)]
+    import conversations
+
+    from wire_meanings import as_bytes, of_downward, of_multicast, of_upward
+    from wire_vectors import rows
+
+    with (kept / "frames.jsonl").open("w") as told:
+        for scene, tap in conversations.all_of_them():
+            seen = set()
+            for way, spoken, meaning in zip(
+                ("up", "down"), tap.told(), (of_upward, of_downward), strict=True
+            ):
+                for frames in spoken:
+                    row = {"scene": scene, "way": way, "frames": [as_bytes(one) for one in frames]}
+                    line = json.dumps({**row, "means": meaning(frames)})
+                    if line not in seen:
+                        told.write(line + "\n")
+                    seen.add(line)
+        # PGM is not in every build of libzmq: these are the vectors of the format.
+        for vector in rows("datagrams"):
+            row = {"scene": "multicast", "way": "multicast", "frames": [{"hex": vector["hex"]}]}
+            told.write(json.dumps({**row, "means": of_multicast([bytes.fromhex(vector["hex"])])}) + "\n")
+
+
 def main() -> None:
     """Write what is asked for, with the package of a commit."""
     what, *rest = sys.argv[1:] or [""]
-    if what not in ("package", "journal", "checkpoint"):
+    if what not in ("package", "journal", "frames", "checkpoint"):
         sys.exit(__doc__)
     if "OZ_COMPAT_PACKAGE" not in os.environ:
         commit = rest[rest.index("--at") + 1] if "--at" in rest else "HEAD"
@@ -109,7 +136,15 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as directory:
             with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as whole:
                 whole.extractall(directory, filter="data")
-            there = {"OZ_COMPAT_PACKAGE": directory, "PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1"}
+            named = subprocess.run(
+                ["git", "rev-parse", commit], cwd=ROOT, check=True, capture_output=True, text=True
+            )
+            there = {
+                "OZ_COMPAT_PACKAGE": directory,
+                "OZ_COMPAT_COMMIT": named.stdout,
+                "PYTHONPATH": directory,
+                "PYTHONDONTWRITEBYTECODE": "1",
+            }
             command = [sys.executable, __file__, *sys.argv[1:]]
             subprocess.run(command, check=True, env=os.environ | there, cwd=directory)
         return
@@ -119,6 +154,9 @@ def main() -> None:
     kept.mkdir(exist_ok=True)
     if what == "package":
         write_package(Path(os.environ["OZ_COMPAT_PACKAGE"]), kept)
+        (kept / "oz.commit").write_text(os.environ["OZ_COMPAT_COMMIT"])
+    elif what == "frames":
+        write_frames(kept)
     elif what == "journal":
         shutil.rmtree(kept / rest[0], ignore_errors=True)
         write_journal(kept / rest[0])
