@@ -81,6 +81,7 @@ class NodeBase(Interested):
         """Do what is due; give the frames for name servers."""
         self._tick_at = now + TICK
         frames = self._mesh.tick(now)
+        self._tell_untold()
         self._send_parked(now)
         self._settle_ended()
         self._count_losses()
@@ -127,7 +128,15 @@ class NodeBase(Interested):
             self._advise(advise("nameserver_lost", text, about=endpoint))
 
     def _introduce(self, peer: Announcement, text: str) -> None:
-        self._tell_bus(f"_OZ.NAMING.{peer.uuid.hex()}", Introduction(text))
+        # Only once is a peer told, so what finds no room is to be said again.
+        self._untold[peer.uuid] = text
+        self._tell_untold()
+
+    def _tell_untold(self) -> None:
+        for uuid, text in list(self._untold.items()):
+            subject = f"_OZ.NAMING.{uuid.hex()}"
+            if not self._membership.is_linked(uuid) or self._tell_bus(subject, Introduction(text)):
+                del self._untold[uuid]
 
     def _tell_peer(self, peer: Announcement, what: str) -> None:
         """Have the application's `on_peer` called, one call after the other."""

@@ -158,6 +158,7 @@ class NodeOpening(Told):
         self._notices: deque[Advisory] = deque()
         self._throttle = Throttle()
         self._parked: deque[tuple[float, str, Any, Any]] = deque()
+        self._untold: dict[bytes, str] = {}
         self._said = 0
         self._is_unheard = False
         self._tick_at = 0.0
