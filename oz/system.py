@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,14 @@ except ImportError:
     HAS_FCNTL = False
 else:
     HAS_FCNTL = True
+
+try:
+    import termios
+except ImportError:
+    UNREAD: Any = None
+else:
+    UNREAD = termios.TIOCOUTQ
+    """What `ioctl` is asked for, of a socket: bytes sent and not read by the other side. Source: unix(7)."""
 
 LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 """What `flock` is asked for. Source: flock(2)."""
@@ -81,6 +90,20 @@ def flock(descriptor: int, operation: int) -> None:
 def ioctl(descriptor: Any, request: int, argument: bytes) -> bytes:
     """Ask the system about a device, as `fcntl.ioctl`; only where `HAS_FCNTL`."""
     return fcntl.ioctl(descriptor, request, argument)
+
+
+def second_socket(descriptor: int) -> socket.socket:
+    """Make a second descriptor of a socket: closing it leaves the first one open.
+
+    Raises:
+        OSError: it is no socket, or there is no room for one more.
+    """
+    copy = os.dup(descriptor)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,6 +15,7 @@ from oz.transport.dispatch import Dispatch
 from oz.transport.multicast_dispatch import MulticastDispatch
 from oz.transport.outlet import Outlet
 from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket
+from oz.transport.untaken import Untaken
 
 _FAREWELL = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
@@ -40,6 +42,7 @@ class Leaving(BaseSocket):
     _router: Router
     _dispatch: Dispatch
     _said_goodbye: bool = False
+    _untaken: Untaken | None = None
 
     def _listen(self) -> bool:
         """Take in the subscriptions that have arrived."""
@@ -65,10 +68,30 @@ class Leaving(BaseSocket):
             if (linger is not None or timeout is not None) and seconds < inf:
                 # One time for both: what oz holds, and what ZeroMQ does.
                 linger, timeout = None, max(0.0, seconds - (time.monotonic() - started))
+            # Connections that others may share a context with cannot be told from theirs.
+            joined = self._endpoints[: self._connections] if self._own_context else ()
+            untaken = Untaken(self._endpoints[self._connections :], joined) if seconds > 0 else None
             is_own = super()._close_socket(linger, timeout)
             # A message that nobody wants would not touch the socket, and so not find it closed.
             self._outlet.routes.forget()
+        if is_own:
+            self._untaken = untaken
+        elif untaken is not None:
+            untaken.wait_aside(min(seconds, CLOSE_TIMEOUT))
         return is_own
+
+    def _end_context(
+        self, timeout: float, closed_at: float | None = None, given_up: threading.Event | None = None
+    ) -> None:
+        started = time.monotonic() if closed_at is None else closed_at
+        try:
+            super()._end_context(timeout, closed_at, given_up)
+        finally:
+            untaken, self._untaken = self._untaken, None
+            if untaken is not None and timeout == inf:
+                untaken.wait(inf, given_up)
+            elif untaken is not None:
+                untaken.wait_aside(max(0.0, timeout - (time.monotonic() - started)))
 
     def _send_rest(self, seconds: float) -> None:
         """Send what has not gone out yet, for so long at most, and say goodbye; with the guard held."""
