@@ -40,10 +40,11 @@ class Stream:
         sources: what is known of each publisher, by origin.
         kept: what holds messages back, unless `keep` is `"all"`.
         is_shared: whether others read the same key.
+        only_answers: whether publishers only say here what they serve, and messages come on other streams.
         repeats: the ids of what came, where repeats are dropped.
     """
 
-    __slots__ = ("_ended", "is_shared", "kept", "key", "repeats", "sources", "table")
+    __slots__ = ("_ended", "is_shared", "kept", "key", "only_answers", "repeats", "sources", "table")
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Stream:
         self.sources: dict[bytes, Source] = {}
         self.kept = keeping.make(terms.keep, terms.limit)
         self.is_shared = is_shared
+        self.only_answers = terms.is_shared and not is_shared
         # For each stream: subscriptions on other terms get a message again, and are to.
         self.repeats = Repeats() if dedupe else None
         self._ended: dict[bytes, int] = {}
@@ -396,6 +398,18 @@ class Streams:
                 heard[origin] = max(heard.get(origin, 0), source.heard_at)
         newest = time_ns or max(heard.values(), default=0)
         return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
+
+    def origins(self) -> set[bytes]:
+        """Give the publishers that have answered something and have not said goodbye."""
+        return {origin for interest in self._interests.values() for origin in interest.stream.sources}
+
+    def heard_at(self, origin: bytes) -> int | None:
+        """Give the time at which a publisher was heard last, in nanoseconds; None once it is not known.
+
+        It is not known before it was heard, and after it said goodbye on each stream.
+        """
+        sources = (stream.sources.get(origin) for stream in self.by_key.values())
+        return max((source.heard_at for source in sources if source is not None), default=None)
 
     def unready(self) -> dict[str, Any]:
         """Say for a message what is still to come: publishers heard, and chunks without an answer."""

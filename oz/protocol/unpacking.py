@@ -193,6 +193,8 @@ class Unpacking(Intake):
                 continue
             source = find(stream.sources, origin)
             source.is_in_place = is_in_place
+            if stream.only_answers and not is_in_place:
+                continue
             if is_in_place or source.missed_at != source.heard_at:
                 source.missed_at = source.heard_at
                 self._report(stream, source, origin, None)

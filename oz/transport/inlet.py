@@ -18,6 +18,7 @@ from oz.protocol.intake import Intake
 from oz.protocol.unpacking import Unpacking
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard, in_use
+from oz.transport.links import Links, read_with_link
 
 _get = zmq.backend.Socket.get
 _recv = zmq.backend.Socket.recv
@@ -176,11 +177,14 @@ class RoutedInlet(Inlet):
         waiting: messages that were unpacked and are still to be given.
     """
 
-    __slots__ = ("_look_at", "_unpacking", "waiting")
+    __slots__ = ("_links", "_look_at", "_unpacking", "waiting")
 
-    def __init__(self, guard: Guard, reader: FrameReader, unpacking: Unpacking) -> None:
+    def __init__(
+        self, guard: Guard, reader: FrameReader, unpacking: Unpacking, links: Links | None = None
+    ) -> None:
         """Put together what a subscriber has."""
         super().__init__(guard, reader, unpacking)
+        self._links = links
         self._unpacking = unpacking
         self.waiting = unpacking.waiting
         self._look_at = 0
@@ -271,11 +275,15 @@ class RoutedInlet(Inlet):
 
     def _read_one(self, socket: Any, flags: int) -> Message | None:
         """Read one frame; give its message if it was the only one, otherwise put them in line."""
-        guard = self._guard
+        guard, links = self._guard, self._links
         if not guard.acquire(False):
             raise in_use()
+        is_curious = links is not None and links.is_curious
         try:
-            frames = self._read(socket, flags)
+            if is_curious:
+                frames, link = read_with_link(socket, flags)
+            else:
+                frames = self._read(socket, flags)
         except zmq.ZMQError:
             raise
         except BaseException:
@@ -288,7 +296,10 @@ class RoutedInlet(Inlet):
             # Also when there is always something to read.
             self._look_at = now + 1_000_000 * PATIENCE_MS
             socket._declare_overdue()
-        return self._accept(frames, now)
+        message = self._accept(frames, now)
+        if is_curious and links is not None:
+            links.note(frames[0], link)
+        return message
 
 
 def _skip_frames(socket: Any) -> None:

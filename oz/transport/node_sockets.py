@@ -232,6 +232,8 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
     """The part of a node's subscriber that knows whom it hears."""
 
     _introduced: Stream | None = None
+    # The mesh knows who is gone.
+    _watches_links = False
 
     def __init__(self, **options: Any) -> None:
         """Make one that is not connected yet; see `oz.Subscriber`."""
@@ -286,8 +288,7 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
     def heard_at(self, origin: bytes) -> int:
         """Give the time at which a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
         assert self._streams is not None
-        sources = (one.sources.get(origin) for one in self._streams.by_key.values())
-        return max((source.heard_at for source in sources if source is not None), default=0)
+        return self._streams.heard_at(origin) or 0
 
     @property
     def may_drop(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import weakref
 from collections import deque
 from collections.abc import Iterable
@@ -30,6 +31,7 @@ from oz.transport.endpoints import Endpoints
 from oz.transport.frames import frame_reader
 from oz.transport.guard import StrictGuard
 from oz.transport.inlet import Inlet, RoutedInlet
+from oz.transport.links import CAN_TELL, Links
 from oz.transport.multicast_group import group_for
 from oz.transport.multicast_listening import Listening, OnAdvisory
 from oz.transport.socket import check_delimiter, some
@@ -75,6 +77,8 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     _doubts: Doubts | None = None
     _asked_sndhwm: int = 0
     _conflates: bool = False
+    _links: Links | None = None
+    _watches_links: ClassVar[bool] = True
 
     _slice_ms: ClassVar[int | None] = None
     """RCVTIMEO of the socket itself where something may be due while a read waits; None: none ever waits."""
@@ -157,7 +161,8 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             unpacking = Unpacking(self._streams, found, on_gap)
             self._intake = unpacking
             self._waiting = unpacking.waiting
-            self._inlet = RoutedInlet(self._guard, frame_reader(self), unpacking)
+            self._links = Links(unpacking) if self._watches_links and CAN_TELL else None
+            self._inlet = RoutedInlet(self._guard, frame_reader(self), unpacking, self._links)
         elif is_framed and group is not None:
             framed = MulticastIntake(Streams(os.urandom, dedupe=dedupe), found, on_gap)
             self._intake = framed
@@ -196,6 +201,17 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     def _keeps_rcvtimeo(self) -> bool:
         """Whether RCVTIMEO is kept here, and that of the socket itself is another."""
         return self._slice_ms is None or self._has_duties
+
+    def _declare_overdue(self, *, is_idle: bool = False) -> None:
+        super()._declare_overdue(is_idle=is_idle)
+        if self._links is not None:
+            self._links.look(time.monotonic(), is_idle=is_idle)
+
+    def disconnect(self, addr: Any) -> None:
+        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
+        if self._links is not None:
+            self._links.forgive()
+        super().disconnect(addr)
 
     # subscribing -----------------------------------------------------------------------------------------
 
