@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ class Manifest:
         if entry is None or not segment.is_sealed:
             return None
         try:
-            size = (directory / segment.name).stat().st_size
+            size = os.stat(f"{directory}/{segment.name}").st_size  # a path takes longer than the look
         except (FileNotFoundError, NotADirectoryError):
             return None
         return entry if size == entry.bytes else None

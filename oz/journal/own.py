@@ -10,6 +10,7 @@ left alone, and `verify` tells of them.
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,10 @@ _DAMAGED = "its head is damaged, and nothing says that there should be one"
 _HIDDEN = "its head is damaged, and the stream beside it is intact"
 _WITHIN = "its offset lies within another segment"
 
+_TICK_NS = 2 * 10**9
+_MOST_READ = 16
+_read: dict[str, tuple[tuple[int, int, int], Manifest]] = {}
+
 Heads = dict[Segment, Head | None]
 
 
@@ -41,7 +46,8 @@ class Sorted:
 
     Attributes:
         journal: the id of the journal; None when nothing tells it.
-        known: its manifest; None when there is none that can be read, or it is another journal's.
+        known: its manifest, not to be changed; None when there is none that can be read, or it is another
+            journal's.
         segments: its own segments by offset; of one that is there in both forms, the one that counts.
         strays: what else has such a name, and why it does not count.
     """
@@ -66,7 +72,7 @@ def sorted_files(directory: Path, known: Manifest | None = None, *, closely: boo
             tells which of them this is.
     """
     named, others = files.named(directory)
-    found = known or manifest.load(directory)
+    found = known or _manifest_of(directory)
     trusted = set() if closely or found is None else _as_named(directory, named, found)
     heads = {one: _head(directory, one) for one in named if one not in trusted}
     journal = known.journal if known else _journal(directory, found, heads, len(trusted))
@@ -134,6 +140,25 @@ def missing(directory: Path, known: Manifest, *, closely: bool = False) -> list[
     return sorted(
         (one for one in gone if one.first_offset in known.entries), key=lambda one: one.first_offset
     )
+
+
+def _manifest_of(directory: Path) -> Manifest | None:
+    """Read the manifest, unless it is as it was at the last look; nobody may change what this gives."""
+    try:
+        status = os.stat(directory / files.MANIFEST)
+    except OSError:
+        return manifest.load(directory)
+    seen = status.st_mtime_ns, status.st_ino, status.st_size
+    kept = _read.get(os.fspath(directory))
+    if kept is not None and kept[0] == seen:
+        return kept[1]
+    found = manifest.load(directory)
+    # What was changed just now may change again within a tick of the file system's clock.
+    if found is not None and time.time_ns() - status.st_mtime_ns > _TICK_NS:
+        if len(_read) >= _MOST_READ:
+            _read.clear()
+        _read[os.fspath(directory)] = seen, found
+    return found
 
 
 def _as_named(directory: Path, named: list[Segment], known: Manifest) -> set[Segment]:

@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from oz.errors import JournalError
@@ -72,7 +72,8 @@ def recover(directory: Path, *, closely: bool = False) -> Recovered:
     aside = list(_irregular_notes(directory))
     found = own.sorted_files(directory, closely=closely)
     present, known, mark = found.segments, found.known, read_mark(directory)
-    state = Recovered(known or Manifest(_journal_id(directory, found)), findings=aside)
+    journal = known or Manifest(_journal_id(directory, found))
+    state = Recovered(replace(journal, entries=dict(journal.entries)), findings=aside)
     state.findings += _notes(directory, known, mark, state.manifest.journal, present)
     moved = list(_set_aside_others(directory, found)) if closely else []
     state.findings += moved
