@@ -34,7 +34,7 @@ class Past:
             archive.extractall(directory, filter="data")
         path = os.pathsep.join([str(directory), *(path for path in sys.path if path)])
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", HERE / version / "peer.py"],
+            [sys.executable, HERE / version / "peer.py"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
