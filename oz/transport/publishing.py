@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from typing import Any, Literal, NoReturn
 
@@ -275,17 +275,8 @@ class PublisherBase(RawSends, Leaving):
         with self._guard:
             if self.closed:
                 return False
-            router, now = self._router, time.monotonic()
-            # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
-            # drops what a signal handler raises while it raises that itself.
-            while int(backend_get(self, _EVENTS)) & _POLLIN:
-                frame = backend_recv(self, _NOBLOCK)
-                wanted, dropped = router.learn(frame, now)
-                # ZeroMQ applies these to the connection that the frame came from.
-                for key in wanted:
-                    backend_set(self, _SUBSCRIBE, key)
-                for key in dropped:
-                    backend_set(self, _UNSUBSCRIBE, key)
+            router = self._router
+            self._take_in()
             has_changed, router.has_changed = router.has_changed, False
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
@@ -296,6 +287,27 @@ class PublisherBase(RawSends, Leaving):
                 self._outlet.window.flush(self)
                 self._dispatch.answer(self)
             return has_changed
+
+    def _take_in(self) -> None:
+        """Learn of the subscriptions that have arrived, and tell ZeroMQ what comes of each.
+
+        All of them in one go, without asking for EVENTS in between, which may end connections: libzmq looks
+        at the connection that a subscription came from when that is read, even if its memory was freed since.
+        docs/decisions/030-the-handle-that-users-hold.md
+        """
+        # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
+        # drops what a signal handler raises while it raises that itself.
+        if not int(backend_get(self, _EVENTS)) & _POLLIN:
+            return
+        router, now = self._router, time.monotonic()
+        with suppress(zmq.Again):
+            while True:
+                wanted, dropped = router.learn(backend_recv(self, _NOBLOCK), now)
+                # ZeroMQ applies these to the connection that the frame came from.
+                for key in wanted:
+                    backend_set(self, _SUBSCRIBE, key)
+                for key in dropped:
+                    backend_set(self, _UNSUBSCRIBE, key)
 
     def _interest_changed(self) -> None:
         """Called when an interest has come or gone, by whichever thread took it in, under the guard."""
