@@ -7,16 +7,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, NoReturn
 
 import zmq
 
-from oz.errors import ClosedError
+from oz.errors import ClosedError, OwnershipError
 from oz.subjects import dialects
 from oz.transport import descriptors, endpoints
 from oz.transport.dropin import refuse_green
 from oz.transport.guard import Guard, refuse
+from oz.transport.monitors import make_address, make_pair
 from oz.transport.multicast_endpoint import is_multicast
 from oz.transport.multicast_group import Group
 from oz.transport.terms import check_count
@@ -286,12 +287,63 @@ class BaseSocket(zmq.Socket[Any]):
     def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
         """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does.
 
+        It has no limit: what you do not read stays in memory. Closing it ends the monitor, and closing this
+        socket does too.
+
+        Args:
+            events: which events, as a sum of `zmq.EVENT_…`; default all.
+            addr: an `inproc://` address to have them sent to; default one of oz's own.
+
+        Returns:
+            A PAIR; the same one until it is closed or the monitor ends.
+
         Raises:
             OwnershipError: the socket was made before a fork.
+            zmq.ZMQError: the socket is closed, the address is in use, or there are too many sockets.
         """
-        # pyzmq remembers the first one, which the child of a fork would be given too.
+        # It is remembered, and the child of a fork would be given it too.
         self.check_owner()
-        return super().get_monitor_socket(events, addr)
+        known = self._monitor_socket
+        if known is not None and not known.closed:
+            return known
+        self._refuse_closed()
+        pair, addr = make_pair(self.context, self._end_monitor), addr or make_address()
+        try:
+            self.monitor(addr, zmq.EVENT_ALL if events is None else events)
+            pair.connect(addr)
+        except BaseException:
+            pair.close(0)
+            raise
+        self._monitor_socket = pair
+        return pair
+
+    def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
+        """Have events of the connections sent to an endpoint, as `zmq.Socket.monitor` does.
+
+        Whoever connects a PAIR to it must read all of them and call `disable_monitor` before closing it:
+        otherwise libzmq stands still, with all sockets of the context.
+
+        Args:
+            addr: an `inproc://` address; None ends the monitor.
+            events: which events, as a sum of `zmq.EVENT_…`.
+
+        Raises:
+            OwnershipError: the socket was made before a fork.
+            zmq.ZMQError: the socket is closed, or the address is in use.
+        """
+        self.check_owner()
+        super().monitor(addr, events)
+        # A socket has one monitor; the one before has ended.
+        self._monitor_socket = None
+
+    def _end_monitor(self, pair: Any = None) -> None:
+        """End the monitor that was given, or any that `get_monitor_socket` began, while somebody is there."""
+        known = self._monitor_socket
+        if known is None or known.closed or (pair is not None and pair is not known):
+            return
+        # An error: closed by another thread just now, or the context has ended.
+        with suppress(zmq.ZMQError, OwnershipError):
+            self.monitor(None, 0)
 
     def _forget_endpoint(self, addr: str) -> bool:
         """Let `endpoint` not tell what does not hold any more; tell whether it did."""
@@ -360,7 +412,8 @@ class BaseSocket(zmq.Socket[Any]):
         with self._guard:
             if self.closed:
                 return False
-            # Not `disable_monitor`: it tells the monitor, and waits for ever if nobody reads there any more.
+            # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
+            self._end_monitor()
             super().close(linger)
             if self._group is not None:
                 self._group.release()

@@ -117,8 +117,6 @@ def shadow(pub: oz.Publisher, is_over: IsOver) -> None:
 
 def monitor(pub: oz.Publisher, is_over: IsOver) -> None:
     """Watch connections come and go."""
-    # Without a limit: libzmq stands still, with all that it does, when events have no room.
-    pub.context.setsockopt(zmq.RCVHWM, 0)
     seen = pub.get_monitor_socket()
     while not is_over():
         if seen.poll(2):
