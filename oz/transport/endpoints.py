@@ -82,6 +82,11 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
     endpoint = as_text(endpoint)
     if not isinstance(endpoint, str):
         raise TypeError(f"an endpoint is a str or bytes, not {type(endpoint).__name__}: {endpoint!r}")
+    try:
+        endpoint.encode()
+    except UnicodeEncodeError:
+        # As the names of files that are not UTF-8 come from the system.
+        raise EndpointError(f"{endpoint!r} is no endpoint: libzmq is told of them in UTF-8") from None
     scheme, separator, address = endpoint.partition("://")
     if not separator or not address:
         raise EndpointError(f"{endpoint!r} is no endpoint; one looks like tcp://127.0.0.1:5555")

@@ -1,6 +1,8 @@
 import inspect
+import os
 import pickle
 import socket
+import tempfile
 from unittest import mock
 
 import pytest
@@ -264,3 +266,15 @@ def test_calls_of_pyzmq_on_a_closed_publisher_say_so():
         with pytest.raises(zmq.ZMQError) as caught:
             use()
         assert caught.value.errno == zmq.ENOTSOCK
+
+
+@pytest.mark.skipif(os.name != "posix", reason="names of files are bytes")
+def test_a_path_that_is_not_utf8_is_refused_with_a_reason():
+    odd = os.fsdecode(b"\xff")
+    with oz.Publisher() as pub, oz.Subscriber() as sub:
+        for way in (pub.bind, pub.connect, sub.bind, sub.connect):
+            with pytest.raises(oz.EndpointError, match="in UTF-8"):
+                way(f"ipc:///tmp/{odd}")
+    directory = tempfile.TemporaryDirectory(prefix="oz", dir="/tmp")
+    with directory, pytest.raises(oz.EndpointError, match="in UTF-8"):
+        oz.Node(directory=os.path.join(directory.name, odd))
