@@ -7,6 +7,7 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError
+from oz.protocol.crossing import VIA
 from oz.wire.batch import HEADERS, MESSAGE_ID, REPLY_TO, check_id
 
 
@@ -15,7 +16,7 @@ def extras_of(
     message_id: bytes | tuple[bytes, int] | None = None,
     reply_to: str | None = None,
 ) -> dict[str, Any]:
-    """Put the extras of a message together.
+    """Put the extras of a message together, with its headers but for the one that forwarders write.
 
     Raises:
         TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None.
@@ -36,7 +37,11 @@ def extras_of(
                 raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
             if not is_utf8(name) or (isinstance(value, str) and not is_utf8(value)):
                 raise ValueError(f"header {name!r} holds text that is not UTF-8: {value!r}")
-        extras[HEADERS] = dict(headers)
+        own = dict(headers)
+        # Whoever sends on what came, or replies with it, makes a message that has passed no forwarder yet.
+        own.pop(VIA, None)
+        if own:
+            extras[HEADERS] = own
     if message_id is not None:
         try:
             check_id(message_id)

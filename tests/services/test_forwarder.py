@@ -120,6 +120,14 @@ def test_requests_and_replies_cross_both_ways(joined):
         assert asking.request(subject, b"ab", timeout=DEADLINE).payload == b"abab"
 
 
+def test_a_reply_with_the_headers_of_its_request_crosses(joined):
+    near, far, _ = joined
+    far.subscribe("echo", handler=lambda message: message.reply(b"", headers=message.headers))
+    wait_for_interest(near, "echo")
+    reply = near.request("echo", headers={"kind": "test"}, timeout=DEADLINE)
+    assert reply.headers["kind"] == "test"
+
+
 def test_that_a_handler_raised_crosses_too(joined):
     near, far, _ = joined
 
