@@ -76,6 +76,7 @@ class FaultProxy:
         host, _, port = upstream.removeprefix("tcp://").rpartition(":")
         self._upstream = host, int(port)
         self._random = random.Random(seed)
+        self._accepting = set()
         self._links = []
         self._stale = []
         self._is_stalled = False
@@ -84,21 +85,32 @@ class FaultProxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._server = self._call(self._listen())
-        self.endpoint = f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        # Not a server of asyncio's: one that is closed leaves those open who have just connected.
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener.setblocking(False)
+        self.endpoint = f"tcp://127.0.0.1:{self._listener.getsockname()[1]}"
+        self._call(self._listen())
 
     def _call(self, work):
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_PATIENCE)
 
     async def _listen(self):
-        return await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_CHUNK)
+        self._loop.add_reader(self._listener, self._take)
 
-    async def _accept(self, reader, writer):
+    def _take(self):
+        with suppress(OSError):
+            task = self._loop.create_task(self._accept(self._listener.accept()[0]))
+            self._accepting.add(task)
+            task.add_done_callback(self._accepting.discard)
+
+    async def _accept(self, caller):
         try:
             far = await asyncio.open_connection(*self._upstream, limit=_CHUNK)
         except OSError:
-            writer.transport.abort()
+            caller.close()
             return
+        caller.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=caller, limit=_CHUNK)
         for one in (writer, far[1]):
             one.transport.set_write_buffer_limits(high=_CHUNK)
         link = _Link((reader, writer), far)
@@ -201,13 +213,15 @@ class FaultProxy:
             self._loop.close()
 
     async def _close(self):
-        self._server.close()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
         await self._release()
         await self._cut("rst")
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        # Not cancelled: who has just connected is with `_accept`, which would leave it open.
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+            await self._release()
+            await self._cut("rst")
 
     def __enter__(self):
         return self
