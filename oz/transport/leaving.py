@@ -84,14 +84,18 @@ class Leaving(BaseSocket):
         self, timeout: float, closed_at: float | None = None, given_up: threading.Event | None = None
     ) -> None:
         started = time.monotonic() if closed_at is None else closed_at
+        untaken, self._untaken = self._untaken, None
         try:
             super()._end_context(timeout, closed_at, given_up)
-        finally:
-            untaken, self._untaken = self._untaken, None
-            if untaken is not None and timeout == inf:
-                untaken.wait(inf, given_up)
-            elif untaken is not None:
-                untaken.wait_aside(max(0.0, timeout - (time.monotonic() - started)))
+        except BaseException:
+            # Whoever ends the wait, by a signal for one, wants to go.
+            if untaken is not None:
+                untaken.close()
+            raise
+        if untaken is not None and timeout == inf:
+            untaken.wait(inf, given_up)
+        elif untaken is not None:
+            untaken.wait_aside(max(0.0, timeout - (time.monotonic() - started)))
 
     def _send_rest(self, seconds: float) -> None:
         """Send what has not gone out yet, for so long at most, and say goodbye; with the guard held."""
