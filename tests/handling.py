@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from oz.protocol.lanes import Lanes
+from oz.protocol.handler_queue import HandlerQueue
 
 
 def message(subject, number=0):
@@ -22,10 +22,10 @@ class Heard:
         self.dropped = []
         self._kind = kind
 
-    def queue(self, handlers, handler, **lanes):
+    def queue(self, handlers, handler, **handler_queue):
         return self._kind(
             handlers,
-            Lanes(**lanes),
+            HandlerQueue(**handler_queue),
             handler,
             lambda of, error: self.failed.append((of.number, repr(error))),
             lambda count, of: self.dropped.append((count, of.number)),

@@ -18,8 +18,8 @@ from typing import Any, cast
 from oz.asyncio.closing import is_cancelled
 from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol.lanes import Lane, Lanes
-from oz.transport.handling import HandledQueueBase, HandlersBase, handled_lane
+from oz.protocol.handler_queue import HandlerQueue, Partition
+from oz.transport.handling import HandlerRunnerBase, HandlersBase, handled_partition
 
 _log = logging.getLogger("oz.handlers")
 
@@ -198,7 +198,7 @@ class Handlers(HandlersBase):
         self._alive = set()
 
 
-class HandledQueue(HandledQueueBase):
+class HandlerRunner(HandlerRunnerBase):
     """One subscription's messages on their way to its handler, which may be async.
 
     It is for the thread of the loop.
@@ -207,16 +207,16 @@ class HandledQueue(HandledQueueBase):
     def __init__(
         self,
         handlers: Handlers,
-        lanes: Lanes,
+        handler_queue: HandlerQueue,
         handler: Callable[[Message], Any],
         failed: Callable[[Message, BaseException], None],
         dropped: Callable[[int, Message], None],
     ) -> None:
-        """Start empty; the arguments are those of `HandledQueueBase`.
+        """Start empty; the arguments are those of `HandlerRunnerBase`.
 
         What `handler` gives is awaited when it can be.
         """
-        super().__init__(handlers, lanes, handler, failed, dropped)
+        super().__init__(handlers, handler_queue, handler, failed, dropped)
         self._handlers = handlers
         self._changes = _Changes()
 
@@ -242,43 +242,43 @@ class HandledQueue(HandledQueueBase):
                         await self._changes.wait()
         except TimeoutError:
             return False
-        return not len(self._lanes)
+        return not len(self._handler_queue)
 
     def wake(self) -> None:
         """Have those who wait for the queue look at it again."""
         self._changes.tell()
 
-    async def _work_off(self, lane: Lane) -> None:
-        """Handle a lane's messages, for a while or to the last."""
+    async def _work_off(self, partition: Partition) -> None:
+        """Handle a partition's messages, for a while or to the last."""
         me = _current_task()
-        self._busy[me] = lane
-        handled_lane.set(lane)
+        self._busy[me] = partition
+        handled_partition.set(partition)
         is_empty = is_ended = False
         try:
-            is_empty = await self._handle(lane)
+            is_empty = await self._handle(partition)
         except (asyncio.CancelledError, GeneratorExit):
             is_ended = True
             raise
         finally:
-            lane.answered = None
+            partition.answered = None
             if not self._guard.is_foreign:
                 del self._busy[me]
                 if is_ended or self._handlers.closed:
                     # Without a task nobody works it off before the next message comes, if one does.
-                    self._lanes.leave(lane)
+                    self._handler_queue.leave(partition)
                 elif not is_empty:
-                    self._handlers.go_on(self._works[lane])
+                    self._handlers.go_on(self._works[partition])
                 self.wake()
 
-    async def _handle(self, lane: Lane) -> bool:
+    async def _handle(self, partition: Partition) -> bool:
         """Handle messages until there are none, which gives True, or the loop has waited long enough."""
-        pop, handler, handlers = lane.pop, self._handler, self._handlers
+        pop, handler, handlers = partition.pop, self._handler, self._handlers
         ends = monotonic() + handlers.slice
         while True:
             try:
                 message = pop()
             except IndexError:
-                last = self._lanes.take(lane)
+                last = self._handler_queue.take(partition)
                 if last is None:
                     return True
                 message = last
@@ -287,7 +287,7 @@ class HandledQueue(HandledQueueBase):
                 if result is not None and isawaitable(result):
                     result = await result
             except BaseException as error:
-                lane.failed += 1
+                partition.failed += 1
                 if isinstance(error, asyncio.CancelledError) and is_cancelled():
                     raise
                 if isinstance(error, GeneratorExit):
@@ -298,9 +298,9 @@ class HandledQueue(HandledQueueBase):
                     # Whoever pressed Ctrl-C wants the loop to end.
                     raise
             else:
-                lane.handled += 1
+                partition.handled += 1
                 if result is not None:
-                    self._note_result(lane, message)
+                    self._note_result(partition, message)
             if monotonic() > ends or handlers.closed:
                 return False
 

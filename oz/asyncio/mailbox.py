@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
-from oz.protocol.lanes import Lanes
+from oz.protocol.handler_queue import HandlerQueue
 from oz.transport.mailbox_base import MailboxBase
 
 
@@ -16,14 +16,14 @@ class Mailbox(MailboxBase):
 
     __slots__ = ("_arrived",)
 
-    def __init__(self, lanes: Lanes, dropped: Callable[[int, Message], None]) -> None:
+    def __init__(self, handler_queue: HandlerQueue, dropped: Callable[[int, Message], None]) -> None:
         """Start empty; the arguments are those of `MailboxBase`."""
-        super().__init__(lanes, dropped)
+        super().__init__(handler_queue, dropped)
         self._arrived = asyncio.Event()
 
     def put(self, message: Message) -> None:
         """Take a message in."""
-        _, dropped = self._lanes.put(message)
+        _, dropped = self._handler_queue.put(message)
         self._arrived.set()
         if dropped:
             self._dropped(dropped, message)
@@ -37,16 +37,16 @@ class Mailbox(MailboxBase):
         """
         try:
             async with asyncio.timeout(timeout):
-                while not len(self._lanes):
+                while not len(self._handler_queue):
                     if self._is_closed:
                         raise ClosedError("this subscription has ended, and nothing is left")
                     self._arrived.clear()
                     await self._arrived.wait()
         except TimeoutError:
-            if not len(self._lanes):
+            if not len(self._handler_queue):
                 raise Timeout(f"no message in {timeout or 0:g} s") from None
-        self._lane.handled += 1
-        return self._lane.pop()
+        self._partition.handled += 1
+        return self._partition.pop()
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Nobody handles by itself what waits here: it is still to be received."""

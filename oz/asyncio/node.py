@@ -13,7 +13,7 @@ import zmq.asyncio
 
 from oz.asyncio.closing import in_thread
 from oz.asyncio.draining import Handler, Subscription
-from oz.asyncio.handlers import HandledQueue, Handlers
+from oz.asyncio.handlers import HandlerRunner, Handlers
 from oz.asyncio.mailbox import Mailbox
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.requesting import Requesting
@@ -21,7 +21,7 @@ from oz.asyncio.subscriber import Subscriber
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.protocol import node_subscription
-from oz.protocol.lanes import LIMIT, Lanes
+from oz.protocol.handler_queue import LIMIT, HandlerQueue
 from oz.protocol.node_stats import NodeStats
 from oz.subjects.pattern import Patterns
 from oz.transport.node_base import TICK
@@ -116,7 +116,7 @@ class Node(Requesting):
         self._handlers = Handlers(self.configuration.threads)
         self._stirred = asyncio.Event()
         self._news = asyncio.Condition()
-        self._told = self._make_queue(self._call_on_peer, Lanes(), self._on_dropped)
+        self._told = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
         self._open()
         working = [self._receive(), self._attend(), *map(self._read, self._servers)]
         self._tasks = [asyncio.create_task(one, name=f"oz-node-{self.name}") for one in working]
@@ -291,16 +291,20 @@ class Node(Requesting):
             self._prepare(pattern, dialect),
             handler,
             self._check_terms(group, policy, keep, max_waiting),
-            Lanes(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
+            HandlerQueue(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
             last_value=last_value,
             max_messages=max_messages,
         )
 
-    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> HandledQueue:
-        return HandledQueue(self._handlers, lanes, handler, self._on_failed, dropped)
+    def _make_queue(
+        self, handler: Callable[[Any], Any], handler_queue: HandlerQueue, dropped: OnDropped
+    ) -> HandlerRunner:
+        return HandlerRunner(self._handlers, handler_queue, handler, self._on_failed, dropped)
 
-    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[ReceivedSubscription]]:
-        return Mailbox(lanes, dropped), ReceivedSubscription
+    def _make_mailbox(
+        self, handler_queue: HandlerQueue, dropped: OnDropped
+    ) -> tuple[Mailbox, type[ReceivedSubscription]]:
+        return Mailbox(handler_queue, dropped), ReceivedSubscription
 
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()

@@ -34,7 +34,8 @@ what it passed on, and exits 0; it exits 1 when a multicast process cannot begin
 Examples:
   oz gateway --receive 'epgm://192.0.2.7;239.192.1.1:5555' --bind ipc:///run/oz/feed
   oz gateway --send 'epgm://192.0.2.7;239.192.1.1:5556' --bind-publishers ipc:///run/oz/out
-  oz gateway --receive 'epgm://192.0.2.7;239.192.1.1:5555' --bind ipc:///run/oz/feed --bind tcp://192.0.2.7:5751
+  oz gateway --receive 'epgm://192.0.2.7;239.192.1.1:5555' --bind ipc:///run/oz/feed --bind
+  tcp://192.0.2.7:5751
 """
 
 _DEFAULTS = oz.Multicast()

@@ -17,13 +17,13 @@ from typing import Any
 
 from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol.lanes import Lane, Lanes
-from oz.transport.handling import HandledQueueBase, HandlersBase, handled_lane
+from oz.protocol.handler_queue import HandlerQueue, Partition
+from oz.transport.handling import HandlerRunnerBase, HandlersBase, handled_partition
 
 _log = logging.getLogger("oz.handlers")
 
 _SLICE = 0.001
-"""Seconds after which a lane goes to the end of the line, when anybody else stands in it."""
+"""Seconds after which a partition goes to the end of the line, when anybody else stands in it."""
 
 MOST_THREADS = 1024
 """The largest pool."""
@@ -205,7 +205,7 @@ class Handlers(HandlersBase):
         self.free = -1
 
 
-class HandledQueue(HandledQueueBase):
+class HandlerRunner(HandlerRunnerBase):
     """One subscription's messages on their way to its handler, which threads call.
 
     Any thread may use it. `failed` is called in the handler's thread.
@@ -214,13 +214,13 @@ class HandledQueue(HandledQueueBase):
     def __init__(
         self,
         handlers: Handlers,
-        lanes: Lanes,
+        handler_queue: HandlerQueue,
         handler: Callable[[Message], Any],
         failed: Callable[[Message, BaseException], None],
         dropped: Callable[[int, Message], None],
     ) -> None:
-        """Start empty; the arguments are those of `HandledQueueBase`."""
-        super().__init__(handlers, lanes, handler, failed, dropped)
+        """Start empty; the arguments are those of `HandlerRunnerBase`."""
+        super().__init__(handlers, handler_queue, handler, failed, dropped)
         self._handlers = handlers
         self._changed = threading.Condition(self._guard)  # type: ignore[arg-type]
         self._waiters = 0
@@ -249,7 +249,7 @@ class HandledQueue(HandledQueueBase):
                     if left == 0:
                         return False
                     self._changed.wait(left)
-                return not len(self._lanes)
+                return not len(self._handler_queue)
             finally:
                 self._waiters -= 1
 
@@ -258,45 +258,45 @@ class HandledQueue(HandledQueueBase):
         with self._changed:
             self._changed.notify_all()
 
-    def _work_off(self, lane: Lane) -> None:
-        """Handle a lane's messages, for a while or to the last."""
+    def _work_off(self, partition: Partition) -> None:
+        """Handle a partition's messages, for a while or to the last."""
         me = threading.current_thread()
         with self._guard:
             if self._handlers.closed:
-                self._lanes.leave(lane)
+                self._handler_queue.leave(partition)
                 self._changed.notify_all()
                 return
-            self._busy[me] = lane
-        handled_lane.set(lane)
+            self._busy[me] = partition
+        handled_partition.set(partition)
         is_empty = False
         try:
-            is_empty = self._handle(lane)
+            is_empty = self._handle(partition)
         finally:
-            lane.answered = None
+            partition.answered = None
             if not self._guard.is_foreign:
                 with self._guard:
                     del self._busy[me]
-                    self._go_on(lane, is_empty)
+                    self._go_on(partition, is_empty)
                     if self._waiters:
                         self._changed.notify_all()
 
-    def _go_on(self, lane: Lane, is_empty: bool) -> None:
+    def _go_on(self, partition: Partition, is_empty: bool) -> None:
         if is_empty:
             return
         try:
-            self._handlers.submit(self._works[lane])
+            self._handlers.submit(self._works[partition])
         except ClosedError:
-            self._lanes.leave(lane)
+            self._handler_queue.leave(partition)
 
-    def _handle(self, lane: Lane) -> bool:
+    def _handle(self, partition: Partition) -> bool:
         """Handle messages until there are none, which gives True, or others have waited long enough."""
-        pop, handler, handlers = lane.pop, self._handler, self._handlers
+        pop, handler, handlers = partition.pop, self._handler, self._handlers
         ends = monotonic() + _SLICE
         while True:
             try:
                 message = pop()
             except IndexError:
-                last = self._lanes.take(lane)
+                last = self._handler_queue.take(partition)
                 if last is None:
                     return True
                 message = last
@@ -304,12 +304,12 @@ class HandledQueue(HandledQueueBase):
                 result = handler(message)
             except BaseException as error:
                 # SystemExit and KeyboardInterrupt too: a thread would end of them without a word.
-                lane.failed += 1
+                partition.failed += 1
                 self._report(message, error)
             else:
-                lane.handled += 1
+                partition.handled += 1
                 if result is not None:
-                    self._note_result(lane, message)
+                    self._note_result(partition, message)
             if handlers.free < 0 and (monotonic() > ends or self._guard.is_foreign):
                 return False
 

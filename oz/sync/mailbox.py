@@ -8,7 +8,7 @@ from time import monotonic
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
-from oz.protocol.lanes import Lanes
+from oz.protocol.handler_queue import HandlerQueue
 from oz.transport.guard import Guard
 from oz.transport.mailbox_base import MailboxBase
 
@@ -18,16 +18,16 @@ class Mailbox(MailboxBase):
 
     __slots__ = ("_arrived",)
 
-    def __init__(self, lanes: Lanes, dropped: Callable[[int, Message], None]) -> None:
+    def __init__(self, handler_queue: HandlerQueue, dropped: Callable[[int, Message], None]) -> None:
         """Start empty; the arguments are those of `MailboxBase`."""
-        super().__init__(lanes, dropped)
+        super().__init__(handler_queue, dropped)
         self._arrived = threading.Condition(Guard())  # type: ignore[arg-type]
-        lanes.lock = self._arrived
+        handler_queue.lock = self._arrived
 
     def put(self, message: Message) -> None:
         """Take a message in."""
         with self._arrived:
-            _, dropped = self._lanes.put(message)
+            _, dropped = self._handler_queue.put(message)
             self._arrived.notify()
         if dropped:
             self._dropped(dropped, message)
@@ -42,15 +42,15 @@ class Mailbox(MailboxBase):
         """
         ends = None if timeout is None else monotonic() + timeout
         with self._arrived:
-            while not len(self._lanes):
+            while not len(self._handler_queue):
                 if self._is_closed:
                     raise ClosedError("this subscription has ended, and nothing is left")
                 left = None if ends is None else ends - monotonic()
                 if left is not None and left <= 0:
                     raise Timeout(f"no message in {timeout:g} s")
                 self._arrived.wait(left)
-            self._lane.handled += 1
-            return self._lane.pop()
+            self._partition.handled += 1
+            return self._partition.pop()
 
     def drain(self, timeout: float | None = None) -> bool:
         """Nobody handles by itself what waits here: it is still to be received."""

@@ -15,11 +15,11 @@ import zmq
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
 from oz.protocol import node_subscription
-from oz.protocol.lanes import LIMIT, Lanes
+from oz.protocol.handler_queue import LIMIT, HandlerQueue
 from oz.protocol.node_stats import NodeStats
 from oz.subjects.pattern import Patterns
 from oz.sync.draining import Handler, Subscription, refuse_async
-from oz.sync.handlers import HandledQueue, Handlers
+from oz.sync.handlers import HandlerRunner, Handlers
 from oz.sync.io_thread import IOThread
 from oz.sync.mailbox import Mailbox
 from oz.sync.publisher_engine import PublisherEngine
@@ -101,7 +101,7 @@ class Node(Requesting):
         self._handlers = Handlers(self.configuration.threads)
         self._news = threading.Condition()
         self._closing = threading.Lock()
-        self._told = self._make_queue(self._call_on_peer, Lanes(), self._on_dropped)
+        self._told = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
         self._poller = zmq.Poller()
         self._io = IOThread(f"oz-node-{self.name}", self._turn)
         try:
@@ -307,7 +307,7 @@ class Node(Requesting):
             self._prepare(pattern, dialect),
             handler,
             self._check_terms(group, policy, keep, max_waiting),
-            Lanes(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
+            HandlerQueue(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
             last_value=last_value,
             max_messages=max_messages,
         )
@@ -316,11 +316,15 @@ class Node(Requesting):
         super()._check_handler(handler)
         refuse_async(handler, "oz.asyncio.Node")
 
-    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Mailbox, type[ReceivedSubscription]]:
-        return Mailbox(lanes, dropped), ReceivedSubscription
+    def _make_mailbox(
+        self, handler_queue: HandlerQueue, dropped: OnDropped
+    ) -> tuple[Mailbox, type[ReceivedSubscription]]:
+        return Mailbox(handler_queue, dropped), ReceivedSubscription
 
-    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> HandledQueue:
-        return HandledQueue(self._handlers, lanes, handler, self._on_failed, dropped)
+    def _make_queue(
+        self, handler: Callable[[Any], Any], handler_queue: HandlerQueue, dropped: OnDropped
+    ) -> HandlerRunner:
+        return HandlerRunner(self._handlers, handler_queue, handler, self._on_failed, dropped)
 
     def _drain_one(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
         self._check_open()

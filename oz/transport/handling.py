@@ -11,13 +11,13 @@ from functools import partial
 from typing import Any
 
 from oz.message import Message
-from oz.protocol.lanes import Lane, Lanes
+from oz.protocol.handler_queue import HandlerQueue, Partition
 from oz.transport.guard import Guard
 
 _log = logging.getLogger("oz.handlers")
 
 
-handled_lane: ContextVar[Lane | None] = ContextVar("handled_lane", default=None)
+handled_partition: ContextVar[Partition | None] = ContextVar("handled_partition", default=None)
 """What the thread or task that runs works off, so that a reply is known to be its handler's."""
 
 
@@ -40,7 +40,7 @@ class HandlersBase(ABC):
         self._size = size
         self._lent = 0
         self._is_closed = False
-        self._queues: weakref.WeakSet[HandledQueueBase] = weakref.WeakSet()
+        self._queues: weakref.WeakSet[HandlerRunnerBase] = weakref.WeakSet()
         self._guard = Guard()
         self._guard.when_disowned = self._forget
 
@@ -57,7 +57,7 @@ class HandlersBase(ABC):
     def is_worker(self, one: Any) -> bool:
         """Tell whether a thread or task is one of the pool's."""
 
-    def watch(self, queue: HandledQueueBase) -> None:
+    def watch(self, queue: HandlerRunnerBase) -> None:
         """Tell a queue, for as long as it lives, when the pool is closed or a worker stands still."""
         with self._guard:
             self._queues.add(queue)
@@ -73,13 +73,13 @@ class HandlersBase(ABC):
         """Be empty in the child of a fork."""
 
 
-class HandledQueueBase(ABC):
+class HandlerRunnerBase(ABC):
     """One subscription's messages on their way to its handler."""
 
     def __init__(
         self,
         handlers: HandlersBase,
-        lanes: Lanes,
+        handler_queue: HandlerQueue,
         handler: Callable[[Message], Any],
         failed: Callable[[Message, BaseException], None],
         dropped: Callable[[int, Message], None],
@@ -88,50 +88,50 @@ class HandledQueueBase(ABC):
 
         Args:
             handlers: the pool whose threads or tasks call the handler.
-            lanes: its own, which are empty; they are given a lock here.
+            handler_queue: its own, which is empty; it is given a lock here.
             handler: is called with each message.
             failed: is called where the handler was, with a message and what the handler raised at it.
             dropped: is called where `put` is, with how many messages were let go and the message that was
                 put. What these two raise is logged.
         """
-        self._lanes = lanes
+        self._handler_queue = handler_queue
         self._handler = handler
         self._failed = failed
         self._dropped = dropped
-        self._works: dict[Lane, Callable[[], Any]] = {
-            lane: partial(self._work_off, lane) for lane in lanes.lanes
+        self._works: dict[Partition, Callable[[], Any]] = {
+            partition: partial(self._work_off, partition) for partition in handler_queue.partitions
         }
-        # Who, a thread or a task, works off which lane.
-        self._busy: dict[Any, Lane] = {}
+        # Who, a thread or a task, works off which partition.
+        self._busy: dict[Any, Partition] = {}
         self._has_warned = False
         self._pool = handlers
-        self._guard = lanes.lock = Guard()
+        self._guard = handler_queue.lock = Guard()
         handlers.watch(self)
 
     @property
     def handled(self) -> int:
         """Messages that were handled, without those at which the handler raised."""
-        return sum(lane.handled for lane in self._works)
+        return sum(partition.handled for partition in self._works)
 
     @property
     def failed(self) -> int:
         """Messages at which the handler raised, or was cancelled."""
-        return sum(lane.failed for lane in self._works)
+        return sum(partition.failed for partition in self._works)
 
     @property
     def dropped(self) -> int:
         """Messages that were let go because too many waited."""
-        return self._lanes.dropped
+        return self._handler_queue.dropped
 
     @property
     def waiting(self) -> int:
         """Messages that wait; without those that are being handled."""
-        return 0 if self._guard.is_foreign else len(self._lanes)
+        return 0 if self._guard.is_foreign else len(self._handler_queue)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is being handled."""
-        return not (self._busy or len(self._lanes))
+        return not (self._busy or len(self._handler_queue))
 
     def put(self, message: Message) -> None:
         """Have a message handled. It never waits for a handler.
@@ -141,9 +141,9 @@ class HandledQueueBase(ABC):
             OwnershipError: it was made before a fork, in the parent process.
             RuntimeError: there is no loop, or the system gives no thread, to handle anything.
         """
-        lane, dropped = self._lanes.put(message)
-        if lane is not None:
-            self._submit(lane)
+        partition, dropped = self._handler_queue.put(message)
+        if partition is not None:
+            self._submit(partition)
         if dropped:
             try:
                 self._dropped(dropped, message)
@@ -152,19 +152,19 @@ class HandledQueueBase(ABC):
 
     def clear(self) -> int:
         """Forget what waits; what is being handled goes on. Give how many messages that were."""
-        return self._forget(self._lanes.clear)
+        return self._forget(self._handler_queue.clear)
 
     def close(self) -> int:
         """Forget what waits, and ignore what is still put. Give how many messages waited."""
-        return self._forget(self._lanes.close)
+        return self._forget(self._handler_queue.close)
 
     @abstractmethod
     def wake(self) -> None:
         """Have those who wait for the queue look at it again."""
 
     @abstractmethod
-    def _work_off(self, lane: Lane) -> Any:
-        """Handle a lane's messages, for a while or to the last."""
+    def _work_off(self, partition: Partition) -> Any:
+        """Handle a partition's messages, for a while or to the last."""
 
     def _forget(self, messages: Callable[[], int]) -> int:
         if self._guard.is_foreign:
@@ -178,19 +178,19 @@ class HandledQueueBase(ABC):
         still = self._pool.still if self._pool.is_worker(me) else ()
         if any(one not in still for one in self._busy):
             return False
-        return self._pool.closed or not self._lanes.waiting_beside(self._busy.values())
+        return self._pool.closed or not self._handler_queue.waiting_beside(self._busy.values())
 
-    def _submit(self, lane: Lane) -> None:
+    def _submit(self, partition: Partition) -> None:
         try:
-            self._pool.submit(self._works[lane])
+            self._pool.submit(self._works[partition])
         except BaseException:
-            self._lanes.leave(lane)
+            self._handler_queue.leave(partition)
             raise
 
-    def _note_result(self, lane: Lane, message: Message) -> None:
+    def _note_result(self, partition: Partition, message: Message) -> None:
         """Warn, once, of a handler that gives back its answer and does not send it."""
         is_request = isinstance(message, Message) and message.reply_to is not None
-        if is_request and lane.answered is not message and not self._has_warned:
+        if is_request and partition.answered is not message and not self._has_warned:
             self._has_warned = True
             _log.warning(
                 "a handler returned a value at the request %r, and that is sent to nobody: answer with "

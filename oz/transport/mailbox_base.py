@@ -6,48 +6,48 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 from oz.message import Message
-from oz.protocol.lanes import Lanes
+from oz.protocol.handler_queue import HandlerQueue
 
 
 class MailboxBase(ABC):
     """A queue of the messages of a subscription without a handler."""
 
-    __slots__ = ("_dropped", "_is_closed", "_lane", "_lanes")
+    __slots__ = ("_dropped", "_handler_queue", "_is_closed", "_partition")
 
     failed = 0
     is_idle = True
     """Nobody handles anything by itself here."""
 
-    def __init__(self, lanes: Lanes, dropped: Callable[[int, Message], None]) -> None:
+    def __init__(self, handler_queue: HandlerQueue, dropped: Callable[[int, Message], None]) -> None:
         """Start empty.
 
         Args:
-            lanes: its own, with one lane.
+            handler_queue: its own, with one partition.
             dropped: is called with how many messages were let go, and the message that came.
         """
-        self._lanes = lanes
-        self._lane = lanes.lanes[0]
+        self._handler_queue = handler_queue
+        self._partition = handler_queue.partitions[0]
         self._dropped = dropped
         self._is_closed = False
 
     @property
     def waiting(self) -> int:
         """Messages that wait."""
-        return len(self._lanes)
+        return len(self._handler_queue)
 
     @property
     def dropped(self) -> int:
         """Messages that were let go because too many waited."""
-        return self._lanes.dropped
+        return self._handler_queue.dropped
 
     @property
     def handled(self) -> int:
         """Messages that were received."""
-        return self._lane.handled
+        return self._partition.handled
 
     def close(self) -> int:
         """Forget what waits, and have those who receive know that nothing more comes."""
-        count = self._lanes.close()
+        count = self._handler_queue.close()
         self.end()
         return count
 

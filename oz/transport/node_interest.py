@@ -10,7 +10,7 @@ from typing import Any
 from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol import distinguished
-from oz.protocol.lanes import Lanes
+from oz.protocol.handler_queue import HandlerQueue
 from oz.protocol.node_subscription import NodeSubscription
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
@@ -40,11 +40,15 @@ class Interested(Replying):
         """Have something done on the I/O side; give what comes of it."""
         raise NotImplementedError
 
-    def _make_queue(self, handler: Callable[[Any], Any], lanes: Lanes, dropped: OnDropped) -> Any:
+    def _make_queue(
+        self, handler: Callable[[Any], Any], handler_queue: HandlerQueue, dropped: OnDropped
+    ) -> Any:
         """Make what messages wait in for a handler."""
         raise NotImplementedError
 
-    def _make_mailbox(self, lanes: Lanes, dropped: OnDropped) -> tuple[Any, type[NodeSubscription]]:
+    def _make_mailbox(
+        self, handler_queue: HandlerQueue, dropped: OnDropped
+    ) -> tuple[Any, type[NodeSubscription]]:
         """Make what messages wait in to be received, and say of what kind their subscription is."""
         raise NotImplementedError
 
@@ -75,7 +79,7 @@ class Interested(Replying):
         wanted: tuple[list[Pattern], bool],
         handler: Callable[[Message], Any] | None,
         terms: Terms,
-        lanes: Lanes,
+        handler_queue: HandlerQueue,
         *,
         last_value: bool,
         max_messages: int | None,
@@ -94,14 +98,14 @@ class Interested(Replying):
         dropped = _ignore if terms.keep == "latest" else self._on_dropped
         queue: Any
         if handler is None:
-            if len(lanes.lanes) > 1:
+            if len(handler_queue.partitions) > 1:
                 raise ValueError(
                     "concurrency is for handlers; whoever receives does so as often as they like"
                 )
-            queue, kind = self._make_mailbox(lanes, dropped)
+            queue, kind = self._make_mailbox(handler_queue, dropped)
         else:
             self._check_handler(handler)
-            queue, kind = self._make_queue(handler, lanes, dropped), self._subscription_class
+            queue, kind = self._make_queue(handler, handler_queue, dropped), self._subscription_class
         subscription = kind(
             patterns, queue, self._cancel, max_messages, terms.group, self._answer, self._drain_one
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from oz.message import Message
 from oz.protocol.requests import FAILED, owner
-from oz.transport.handling import handled_lane
+from oz.transport.handling import handled_partition
 from oz.transport.node_opening import NodeOpening
 from oz.wire.node_codec import Failure
 
@@ -35,15 +35,15 @@ class Replying(NodeOpening):
             self._send_reply(publisher, inbox, payload, headers)
         else:
             self._park(inbox, payload, headers)
-        if (lane := handled_lane.get()) is not None:
+        if (partition := handled_partition.get()) is not None:
             # Not before: what cannot be encoded is no answer.
-            lane.answered = message
+            partition.answered = message
 
     def _answer_failure(self, message: Message, error: BaseException) -> None:
         """Tell whoever asked that a handler raised, unless it had answered before that."""
         inbox = message.reply_to
-        lane = handled_lane.get()
-        if inbox is None or owner(inbox) is None or (lane is not None and lane.answered is message):
+        partition = handled_partition.get()
+        if inbox is None or owner(inbox) is None or (partition is not None and partition.answered is message):
             return
         publisher, subject = self._publisher_for(inbox), inbox + FAILED
         failure = Failure(type(error).__name__, _text_of(error), self.name)

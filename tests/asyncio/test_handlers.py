@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from handling import Heard, filled, message
 from handling_tasks import Gate, in_loop
-from oz.asyncio.handlers import HandledQueue, Handlers
-from oz.protocol.lanes import Lanes
+from oz.asyncio.handlers import HandlerRunner, Handlers
+from oz.protocol.handler_queue import HandlerQueue
 from scripts import run
 from waiting import DEADLINE
 
@@ -25,7 +25,7 @@ async def test_messages_are_handled_one_after_the_other_in_order():
         numbers.append(message.number)
         inside.clear()
 
-    heard, handlers = Heard(HandledQueue), Handlers(4)
+    heard, handlers = Heard(HandlerRunner), Handlers(4)
     queue = heard.queue(handlers, handler)
     filled(queue, 200)
     assert queue.waiting == 200
@@ -46,7 +46,7 @@ async def test_messages_are_handled_one_after_the_other_in_order():
 def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(
     sizes, is_async, keep, order_by, limit, steps
 ):
-    heard, got = Heard(HandledQueue), []
+    heard, got = Heard(HandlerRunner), []
 
     async def slowly(message):
         for _ in range(message.number % 3):
@@ -90,7 +90,7 @@ def test_a_handler_that_raises_is_reported_and_harms_nobody(error, is_async):
         fail(message)
 
     async def whole():
-        heard, handlers = Heard(HandledQueue), Handlers(1)
+        heard, handlers = Heard(HandlerRunner), Handlers(1)
         queue = heard.queue(handlers, fail_later if is_async else fail)
         filled(queue, 4)
         assert await queue.drain(DEADLINE)
@@ -103,7 +103,7 @@ def test_a_handler_that_raises_is_reported_and_harms_nobody(error, is_async):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_in_a_handler_is_reported_and_ends_the_loop(error):
-    heard, handlers, got = Heard(HandledQueue), Handlers(1), []
+    heard, handlers, got = Heard(HandlerRunner), Handlers(1), []
 
     def handler(message):
         if message.number == 1:
@@ -139,7 +139,9 @@ def test_reports_that_raise_are_logged_and_the_next_message_is_handled(caplog):
 
     async def whole():
         handlers = Handlers(1)
-        queue = HandledQueue(handlers, Lanes(limit=1), lambda message: 1 / message.number, refuse, refuse)
+        queue = HandlerRunner(
+            handlers, HandlerQueue(limit=1), lambda message: 1 / message.number, refuse, refuse
+        )
         filled(queue, 2)
         assert await queue.drain(DEADLINE)
         queue.put(message("a", 1))
@@ -154,7 +156,7 @@ def test_reports_that_raise_are_logged_and_the_next_message_is_handled(caplog):
 
 @in_loop
 async def test_a_slow_handler_fills_only_its_own_queue():
-    heard, handlers, gate = Heard(HandledQueue), Handlers(2), Gate()
+    heard, handlers, gate = Heard(HandlerRunner), Handlers(2), Gate()
     slow = heard.queue(handlers, gate, limit=3)
     quick = heard.queue(handlers, lambda message: None)
     filled(slow, 1)
@@ -180,7 +182,7 @@ async def test_a_queue_that_never_empties_starves_neither_others_nor_the_loop():
         if not (reached and turns.is_set()):
             endless_queue.put(message)
 
-    heard, handlers = Heard(HandledQueue), Handlers(1)
+    heard, handlers = Heard(HandlerRunner), Handlers(1)
     endless_queue = heard.queue(handlers, endless)
     endless_queue.put(message("a"))
     other = heard.queue(handlers, reached.append)
@@ -193,7 +195,7 @@ async def test_a_queue_that_never_empties_starves_neither_others_nor_the_loop():
 
 @in_loop
 async def test_as_many_handlers_as_asked_for_run_at_once_and_no_more():
-    heard, handlers, gate = Heard(HandledQueue), Handlers(3), Gate()
+    heard, handlers, gate = Heard(HandlerRunner), Handlers(3), Gate()
     wide = heard.queue(handlers, gate, concurrency=2)
     others = [heard.queue(handlers, gate) for _ in range(4)]
     filled(wide, 4)
@@ -214,7 +216,7 @@ async def test_as_many_handlers_as_asked_for_run_at_once_and_no_more():
 
 def test_without_a_loop_messages_are_refused():
     handlers = Handlers(1)
-    queue = Heard(HandledQueue).queue(handlers, lambda message: None)
+    queue = Heard(HandlerRunner).queue(handlers, lambda message: None)
     with pytest.raises(RuntimeError, match="no running event loop"):
         filled(queue, 1)
     handlers.cancel()
@@ -231,11 +233,11 @@ def test_in_the_child_of_a_fork_all_is_refused_or_empty():
 import asyncio, os
 from types import SimpleNamespace
 import oz
-from oz.asyncio.handlers import HandledQueue, Handlers
-from oz.protocol.lanes import Lanes
+from oz.asyncio.handlers import HandlerRunner, Handlers
+from oz.protocol.handler_queue import HandlerQueue
 
 handlers = Handlers(1)
-queue = HandledQueue(handlers, Lanes(), lambda message: None, print, print)
+queue = HandlerRunner(handlers, HandlerQueue(), lambda message: None, print, print)
 
 async def child():
     for use in (lambda: queue.put(SimpleNamespace(subject="a")), lambda: handlers.submit(print)):

@@ -7,7 +7,7 @@ import zmq
 
 import oz
 from handling import Heard
-from oz.sync.handlers import HandledQueue, Handlers
+from oz.sync.handlers import HandlerRunner, Handlers
 from waiting import DEADLINE
 
 
@@ -37,7 +37,7 @@ def context():
 
 @pytest.fixture
 def heard():
-    return Heard(HandledQueue)
+    return Heard(HandlerRunner)
 
 
 @pytest.fixture

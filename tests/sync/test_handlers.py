@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handling import Heard, filled, message
-from oz.protocol.lanes import Lanes
-from oz.sync.handlers import HandledQueue, Handlers
+from oz.protocol.handler_queue import HandlerQueue
+from oz.sync.handlers import HandlerRunner, Handlers
 from waiting import DEADLINE, Thread, until
 
 
@@ -38,7 +38,7 @@ def test_messages_are_handled_one_after_the_other_in_order(pool, heard):
     subjects=st.text("abc", max_size=60),
 )
 def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(sizes, keep, order_by, limit, subjects):
-    heard, got = Heard(HandledQueue), []
+    heard, got = Heard(HandlerRunner), []
     handlers = Handlers(sizes[0])
     queue = heard.queue(handlers, got.append, keep=keep, order_by=order_by, limit=limit, concurrency=sizes[1])
     for number, subject in enumerate(subjects):
@@ -87,7 +87,7 @@ def test_reports_that_raise_are_logged_and_the_next_message_is_handled(pool, cap
     def refuse(*_):
         raise RuntimeError("no reports, please")
 
-    queue = HandledQueue(pool(1), Lanes(limit=1), lambda message: 1 / message.number, refuse, refuse)
+    queue = HandlerRunner(pool(1), HandlerQueue(limit=1), lambda message: 1 / message.number, refuse, refuse)
     with caplog.at_level(logging.ERROR, "oz.handlers"):
         queue.put(message("a", 0))
         assert queue.drain(DEADLINE)

@@ -6,14 +6,14 @@ SET_UP = """
 import os, sys, threading, warnings
 from types import SimpleNamespace
 import oz
-from oz.protocol.lanes import Lanes
-from oz.sync.handlers import HandledQueue, Handlers
+from oz.protocol.handler_queue import HandlerQueue
+from oz.sync.handlers import HandlerRunner, Handlers
 
 # Python 3.12 and later warn of any fork beside a thread.
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
 
 def queue_of(handlers, handler):
-    return HandledQueue(handlers, Lanes(), handler, print, print)
+    return HandlerRunner(handlers, HandlerQueue(), handler, print, print)
 
 def message(number):
     return SimpleNamespace(subject="a", number=number)

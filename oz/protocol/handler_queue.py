@@ -1,7 +1,7 @@
-"""Queues of messages that wait for a handler: a lane's are handled one after the other.
+"""What waits for a handler: the messages of one partition are handled one after the other.
 
-Nothing here starts or waits for anything. `put` says which lane has to be worked off now, and whoever works
-it off takes messages until there are none, or puts it at the end of its own line and goes on later.
+Nothing here starts or waits for anything. `put` says which partition has to be worked off now, and whoever
+works it off takes messages until there are none, or puts it at the end of its own line and goes on later.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from oz.message import Message
 LIMIT = 65_536
 """Messages that wait for one subscription's handler unless said otherwise."""
 
-MOST_LANES = 1024
+MOST_CONCURRENCY = 1024
 """The highest `concurrency`."""
 
 _KEEPS = ("all", "latest", "drop_oldest", "drop_newest")
 
 
-class Lane:
+class Partition:
     """What one worker at a time takes messages from.
 
     Attributes:
-        store: the messages; lanes of one subscription share it where order does not matter.
+        store: the messages; partitions of one queue share it where order does not matter.
         pop: gives the next message, or raises IndexError; a short way for the worker, any number of times
-            before it calls `Lanes.take`.
+            before it calls `HandlerQueue.take`.
         handled: messages that were handled. The worker counts them here: there is only one at a time.
         failed: messages whose handler raised.
         answered: the message that its handler replied to last.
@@ -38,7 +38,7 @@ class Lane:
     __slots__ = ("answered", "failed", "handled", "pop", "store")
 
     def __init__(self, store: Any, pop: Callable[[], Message]) -> None:
-        """For `Lanes`."""
+        """For `HandlerQueue`."""
         self.store = store
         self.pop = pop
         self.handled = 0
@@ -73,13 +73,13 @@ class _NewestOfEach:
         return self._messages.popitem(last=False)[1]
 
 
-class Lanes:
+class HandlerQueue:
     """The messages of one subscription that wait for its handler.
 
     Attributes:
         lock: is held for every change. One that does nothing at first, which is enough for a single thread;
-            those who have several give it a re-entrant one before they begin. `pop` of a lane takes it only
-            with `keep="latest"`: otherwise it is a deque's, which threads may share.
+            those who have several give it a re-entrant one before they begin. `pop` of a partition takes it
+            only with `keep="latest"`: otherwise it is a deque's, which threads may share.
         dropped: messages that were let go so far.
     """
 
@@ -88,10 +88,10 @@ class Lanes:
         "_is_closed",
         "_is_latest",
         "_is_ordered",
-        "_lanes",
         "_limit",
         "_makes_room",
         "_only",
+        "_partitions",
         "_stores",
         "dropped",
         "lock",
@@ -106,7 +106,7 @@ class Lanes:
             keep: what is let go when `limit` messages wait: the new one with `"all"` and `"drop_newest"`,
                 the oldest with `"drop_oldest"`. With `"latest"` a message takes the place of an older one
                 of its subject, and the subject that came up first goes.
-            limit: messages that may wait, all lanes together; at least 1.
+            limit: messages that may wait, all partitions together; at least 1.
             concurrency: messages that may be handled at the same time, 1 to 1,024.
             order_by: `"subject"` keeps the messages of one subject in order. Without it only a
                 concurrency of 1 keeps any order.
@@ -125,24 +125,24 @@ class Lanes:
         make = _NewestOfEach if self._is_latest else deque
         self._stores: list[Any] = [make() for _ in range(concurrency if self._is_ordered else 1)]
         self._only = None if self._is_latest or self._is_ordered else self._stores[0]
-        self._lanes = tuple(self._lane(place) for place in range(concurrency))
-        self._idle = set(self._lanes)
+        self._partitions = tuple(self._partition(place) for place in range(concurrency))
+        self._idle = set(self._partitions)
 
     @property
-    def lanes(self) -> tuple[Lane, ...]:
-        """All lanes: as many as messages may be handled at the same time."""
-        return self._lanes
+    def partitions(self) -> tuple[Partition, ...]:
+        """All partitions: as many as messages may be handled at the same time."""
+        return self._partitions
 
     def __len__(self) -> int:
         """Count the messages that wait."""
         return sum(map(len, self._stores))
 
-    def put(self, message: Message) -> tuple[Lane | None, int]:
+    def put(self, message: Message) -> tuple[Partition | None, int]:
         """Take in a message.
 
         Returns:
-            The lane to be worked off from now on, None when that is being done already; and how many messages
-            were let go.
+            The partition to be worked off from now on, None when that is being done already; and how many
+            messages were let go.
         """
         with self.lock:
             store = self._only
@@ -152,20 +152,20 @@ class Lanes:
             store.append(message)
             return (self._idle.pop() if self._idle else None), 0
 
-    def take(self, lane: Lane) -> Message | None:
-        """Give a lane's next message; None when it is empty, and then `put` names it again when it is not."""
+    def take(self, partition: Partition) -> Message | None:
+        """Give a partition's next message; None when it is empty: `put` then names it again."""
         with self.lock:
             try:
-                message: Message = lane.store.popleft()
+                message: Message = partition.store.popleft()
             except IndexError:
-                self._idle.add(lane)
+                self._idle.add(partition)
                 return None
             return message
 
-    def leave(self, lane: Lane) -> None:
-        """Work a lane off no further, whatever waits in it: the next `put` into it names it again."""
+    def leave(self, partition: Partition) -> None:
+        """Work a partition off no further, whatever waits in it: the next `put` into it names it again."""
         with self.lock:
-            self._idle.add(lane)
+            self._idle.add(partition)
 
     def clear(self) -> int:
         """Forget what waits; give how many messages that were."""
@@ -179,30 +179,30 @@ class Lanes:
             self._only = None
             return self.clear()
 
-    def waiting_beside(self, held: Collection[Lane]) -> int:
-        """Count the messages that can be handled while these lanes stand still."""
+    def waiting_beside(self, held: Collection[Partition]) -> int:
+        """Count the messages that can be handled while these partitions stand still."""
         with self.lock:
-            free = {id(lane.store) for lane in self._lanes if lane not in held}
+            free = {id(partition.store) for partition in self._partitions if partition not in held}
             return sum(len(store) for store in self._stores if id(store) in free)
 
-    def _place(self, message: Message) -> tuple[Lane | None, int]:
+    def _place(self, message: Message) -> tuple[Partition | None, int]:
         if self._is_closed:
             return None, 0
-        lane = self._lanes[hash(message.subject) % len(self._lanes) if self._is_ordered else 0]
-        dropped = self._add(message, lane.store)
+        partition = self._partitions[hash(message.subject) % len(self._partitions) if self._is_ordered else 0]
+        dropped = self._add(message, partition.store)
         self.dropped += dropped
-        if not self._idle or not lane.store:
+        if not self._idle or not partition.store:
             return None, dropped
         if not self._is_ordered:
             return self._idle.pop(), dropped
-        if lane not in self._idle:
+        if partition not in self._idle:
             return None, dropped
-        self._idle.remove(lane)
-        return lane, dropped
+        self._idle.remove(partition)
+        return partition, dropped
 
-    def _lane(self, place: int) -> Lane:
+    def _partition(self, place: int) -> Partition:
         store = self._stores[place % len(self._stores)]
-        return Lane(store, partial(self._pop, store) if self._is_latest else store.popleft)
+        return Partition(store, partial(self._pop, store) if self._is_latest else store.popleft)
 
     def _pop(self, store: Any) -> Message:
         with self.lock:
@@ -247,7 +247,7 @@ def _check(keep: str, limit: int, concurrency: int, order_by: str | None) -> Non
         raise ValueError(f"keep={keep!r} is none of {', '.join(map(repr, _KEEPS))}")
     if limit < 1:
         raise ValueError(f"a limit of {limit} lets no message wait; give at least 1")
-    if not isinstance(concurrency, int) or not 1 <= concurrency <= MOST_LANES:
-        raise ValueError(f"concurrency={concurrency!r} is not a number from 1 to {MOST_LANES:,}")
+    if not isinstance(concurrency, int) or not 1 <= concurrency <= MOST_CONCURRENCY:
+        raise ValueError(f"concurrency={concurrency!r} is not a number from 1 to {MOST_CONCURRENCY:,}")
     if order_by not in (None, "subject"):
         raise ValueError(f'order_by={order_by!r} is neither "subject" nor None')
