@@ -134,15 +134,16 @@ class Membership:
         """Take note of which links stand.
 
         Args:
-            there: the nodes of which any herald stands. One that knows but one endpoint of this node learns
-                of the others when it is connected to.
-            whole: the uuids of those whose heralds stand at every publisher where they should.
-            cut: the uuids of those whose connection broke; a herald that is in neither was taken back.
+            there: the nodes of which any presence announcement stands. One that knows but one endpoint of
+                this node learns of the others when it is connected to.
+            whole: the uuids of those whose presence announcements stand at every publisher where they should.
+            cut: the uuids of those whose connection broke; a presence announcement that is in neither was
+                taken back.
             now: monotonic seconds.
         """
         steps: list[Step] = []
         for peer in there:
-            # Of one that takes its leave, the last herald goes a moment later.
+            # Of one that takes its leave, the last presence announcement goes a moment later.
             if peer.uuid in whole or self._gone.get(peer.uuid, (now, Act.LOST))[1] is Act.LOST:
                 self._gone.pop(peer.uuid, None)
             steps += self.hear(peer, now)

@@ -73,7 +73,8 @@ class Inquiries:
         if inquiry.is_due(peer.uuid, now):
             subject = interest_subject(peer.uuid)
             if not any(one.interest(subject) for one in publishers):
-                # A node of an older oz: its herald stands, and this subscription comes before that.
+                # A node of an older oz: its presence announcement stands, and this subscription comes before
+                # that.
                 return True
             # What found no room is said again, as what was lost is.
             if self._publish(subject, Question(inquiry.number)):

@@ -14,8 +14,8 @@ import zmq
 
 from oz.errors import ProtocolError
 from oz.protocol.enrolment import Enrolment, Heard
-from oz.protocol.heralds import from_text, to_text
 from oz.protocol.membership import Act, Membership, Step
+from oz.protocol.presence import from_text, to_text
 from oz.transport.nearby import Nearby
 from oz.transport.node_sockets import (
     FOR_EVER,

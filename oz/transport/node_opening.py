@@ -19,10 +19,10 @@ from oz.errors import ConfigurationError
 from oz.message import Gap, Message
 from oz.protocol import distinguished
 from oz.protocol.advisory import Advisory, Throttle
-from oz.protocol.heralds import herald
 from oz.protocol.membership import Membership
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
+from oz.protocol.presence import presence_pattern
 from oz.protocol.requests import Requests
 from oz.subjects.pattern import compile
 from oz.transport import descriptors
@@ -263,9 +263,9 @@ class NodeOpening(Told):
             self._endpoint = self.announcement.endpoints[0]
         self._nearby = nearby
         self._sub.introduce(compile(f"_OZ.NAMING.{self.uuid.hex()}", "nats"), self._hear_of)
-        # Before the herald: who has that has this too, unless it is a node of an older oz.
+        # Before the presence announcement: who has that has this too, unless it is a node of an older oz.
         self._sub.introduce(compile(interest_subject(self.uuid), "nats"), self._hear_about_interest)
-        self._sub.introduce(herald(self.announcement), _ignore)
+        self._sub.introduce(presence_pattern(self.announcement), _ignore)
         self._sub.subscribe(compile(self._requests.pattern, "nats"), handler=self._requests.take)
         self._inquiries = Inquiries(self._sub, self._tell_bus)
         self._membership = Membership(self.announcement, config.lost_after)

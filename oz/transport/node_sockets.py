@@ -13,10 +13,10 @@ from oz.message import Message
 from oz.protocol.audience import PLAIN, ROUTED, Audience
 from oz.protocol.crossing import Ledger
 from oz.protocol.distinguished import DistinguishedIndex
-from oz.protocol.heralds import NodeRouter
 from oz.protocol.keeping import Newest
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Rich
+from oz.protocol.presence import NodeRouter
 from oz.protocol.retained import NodeRetained, Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
@@ -47,10 +47,10 @@ LONGEST_RECONNECT_MS = 5_000
 """Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
 
 INTRODUCTION = Terms(policy="first")
-"""Terms of the stream that the herald is in, and nothing of an application: they are spelt as `Terms()` are.
+"""Terms of the stream of the presence announcement, and of nothing else: they are spelt as `Terms()` are.
 
-It is declared last on every connection, so that where a herald stands, everything that its node had asked for
-stands too.
+It is declared last on every connection, so that where a presence announcement stands, everything that its
+node had asked for stands too.
 """
 
 ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0

@@ -1,6 +1,7 @@
 """Who a node is and where it is heard, as bytes; docs/wire.md has the layout.
 
-An announcement is the same bytes in messages to and from name servers, and in the herald of its node.
+An announcement is the same bytes in messages to and from name servers, and in the presence announcement of
+its node.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ _Told = TypeVar("_Told")
 
 
 def pack_announcement(announcement: Announcement) -> bytes:
-    """Pack an announcement, as it stands in messages and in a herald."""
+    """Pack an announcement, as it stands in messages and in a presence announcement."""
     return pack_array(to_values(announcement))
 
 

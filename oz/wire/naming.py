@@ -1,6 +1,7 @@
 """What nodes and name servers say to each other: versioned MessagePack; docs/wire.md has the layout.
 
-Each message is one frame. The announcement of a node is the same bytes in all of them, and in its herald.
+Each message is one frame. The announcement of a node is the same bytes in all of them, and in its presence
+announcement.
 """
 
 from __future__ import annotations

@@ -159,7 +159,7 @@ def test_a_subscriber_that_comes_with_much_gets_all_once_the_publisher_is_ready(
         pub.close()
 
 
-def test_a_herald_comes_behind_everything_that_its_node_asked_for(make, free_port):
+def test_a_presence_announcement_comes_behind_everything_that_its_node_asked_for(make, free_port):
     """On every connection; so a link that is up has all of it."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     sub = make("sub", peers=endpoint)

@@ -155,8 +155,8 @@ def test_the_largest_messages_are_within_the_limits():
 
 
 def test_the_largest_announcement_is_a_subject_that_can_be_asked_for():
-    herald = "_OZ.PEER." + urlsafe_b64encode(pack_announcement(LARGEST)).rstrip(b"=").decode()
-    assert len(oz.compile(herald).text) <= MAX_PATTERN
+    presence = "_OZ.PEER." + urlsafe_b64encode(pack_announcement(LARGEST)).rstrip(b"=").decode()
+    assert len(oz.compile(presence).text) <= MAX_PATTERN
 
 
 def test_a_message_that_is_too_long_is_not_even_unpacked():

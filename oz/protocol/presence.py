@@ -1,7 +1,7 @@
-"""Heralds: the pattern by which a node tells every publisher that it connects to who it is.
+"""Presence announcements: the pattern that tells every publisher that a node connects to who it is.
 
 Subscriptions are the only thing that flows upstream, so that is where it stands: docs/decisions/028. The
-subscription ends when the connection does, so a herald that stands is a link that is up.
+subscription ends when the connection does, so a presence announcement that stands is a link that is up.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def from_text(token: str) -> Announcement:
     return unpack_announcement(packed)
 
 
-def herald(announcement: Announcement) -> Pattern:
-    """Make the herald of a node."""
+def presence_pattern(announcement: Announcement) -> Pattern:
+    """Make the pattern that announces a node's presence."""
     return compile(PREFIX + to_text(announcement), "nats")
 
 
 class NodeRouter(Router):
-    """The interests at a publisher of a node: it knows heralds, and wildcards pass by subjects with `_`."""
+    """The interests at a publisher of a node: it knows presence, and wildcards pass by subjects with `_`."""
 
-    __slots__ = ("_bus", "_changes", "_heralds", "_offers", "_strangers")
+    __slots__ = ("_announced", "_bus", "_changes", "_offers", "_strangers")
 
     def __init__(self, origin: bytes, stats: PublisherStats, bus: str) -> None:
         """Start without any.
@@ -72,7 +72,7 @@ class NodeRouter(Router):
         """
         super().__init__(origin, stats)
         self._bus = bus
-        self._heralds: dict[OutStream, dict[Pattern, Announcement]] = {}
+        self._announced: dict[OutStream, dict[Pattern, Announcement]] = {}
         self._offers: dict[OutStream, set[Pattern]] = {}
         self._strangers: dict[bytes, str] = {}
         self._changes: dict[OutStream, dict[Pattern, None]] | None = None
@@ -121,7 +121,7 @@ class NodeRouter(Router):
             except ProtocolError:
                 self.stats.malformed += 1
             else:
-                self._heralds.setdefault(stream, {})[pattern] = announced
+                self._announced.setdefault(stream, {})[pattern] = announced
         elif pattern.prefix.startswith(_OFFER):
             self._offers.setdefault(stream, set()).add(pattern)
 
@@ -129,10 +129,10 @@ class NodeRouter(Router):
         super()._drop(stream, pattern)
         if self._changes is not None:
             self._changes.setdefault(stream, {})[pattern] = None
-        if stream in self._heralds:
-            self._heralds[stream].pop(pattern, None)
-            if not self._heralds[stream]:
-                del self._heralds[stream]
+        if stream in self._announced:
+            self._announced[stream].pop(pattern, None)
+            if not self._announced[stream]:
+                del self._announced[stream]
         if stream in self._offers:
             self._offers[stream].discard(pattern)
             if not self._offers[stream]:
@@ -141,18 +141,18 @@ class NodeRouter(Router):
     def _check_held(self, stream: OutStream, now: float) -> None:
         stood = stream.vanished_at is None
         super()._check_held(stream, now)
-        if stream in self._heralds and stood != (stream.vanished_at is None):
+        if stream in self._announced and stood != (stream.vanished_at is None):
             # No interest has changed, as it is kept for a while; but a link is down.
             self._changed()
 
     def _returned(self, stream: OutStream, now: float) -> None:
-        if stream in self._heralds and stream.vanished_at is not None:
+        if stream in self._announced and stream.vanished_at is not None:
             self._changed()
         super()._returned(stream, now)
 
     def counted(self) -> Iterable[OutStream]:
-        """Give the streams on which an application's messages go out: not those of heralds."""
-        return [one for one in self.streams.values() if one not in self._heralds]
+        """Give the streams on which an application's messages go out: not those of presence announcements."""
+        return [one for one in self.streams.values() if one not in self._announced]
 
     def take_changes(self) -> dict[OutStream, dict[Pattern, None]]:
         """Give the patterns that may have come or gone since this was asked last; nothing the first time."""
@@ -164,25 +164,25 @@ class NodeRouter(Router):
         names = {stream.name[:NAME_SIZE] for stream in self._offers}
         return {
             announced.uuid
-            for stream, heralds in self._heralds.items()
+            for stream, announced_by_pattern in self._announced.items()
             if stream.name[:NAME_SIZE] in names
-            for announced in heralds.values()
+            for announced in announced_by_pattern.values()
         }
 
     def names_of(self, uuids: Container[bytes]) -> set[bytes]:
         """Give what the names of the streams of some nodes begin with."""
         return {
             stream.name[:NAME_SIZE]
-            for stream, heralds in self._heralds.items()
-            if any(announced.uuid in uuids for announced in heralds.values())
+            for stream, announced_by_pattern in self._announced.items()
+            if any(announced.uuid in uuids for announced in announced_by_pattern.values())
         }
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
         """Give the nodes that are connected, and the uuids of those whose connection was cut."""
         linked: list[Announcement] = []
         cut: set[bytes] = set()
-        for stream, heralds in self._heralds.items():
-            for announced in heralds.values():
+        for stream, announced_by_pattern in self._announced.items():
+            for announced in announced_by_pattern.values():
                 if stream.vanished_at is None and stream.listeners:
                     linked.append(announced)
                 else:
