@@ -140,8 +140,8 @@ def pub(
         if is_bus
         else _publisher(ctx, bind, connect, dialect, last_value=last_value)
     ) as publisher:
-        audience = _Audience(publisher, wait, is_known=not any(map(is_multicast, (*bind, *connect))))
-        if subject != _FROM_STDIN and not audience.wait_for(_as_bytes(subject)):
+        recipients = _Recipients(publisher, wait, is_known=not any(map(is_multicast, (*bind, *connect))))
+        if subject != _FROM_STDIN and not recipients.wait_for(_as_bytes(subject)):
             say(ctx, f"nobody subscribed to {printable(subject)} within {wait:g} s; nothing was published")
             ctx.exit(NOBODY)
         publish: Callable[..., None] = publisher.publish
@@ -150,7 +150,7 @@ def pub(
         tally = _Tally()
         for message in messages:
             with _named_line(ctx, message.line):
-                tally.unwanted += not audience.wait_for(message.subject)
+                tally.unwanted += not recipients.wait_for(message.subject)
                 publish(message.subject, message.payload)
             tally.published += 1
     # Who comes later gets the newest of what is kept.
@@ -228,7 +228,7 @@ def _paced(messages: Iterator[Message], interval: float) -> Iterator[Message]:
         yield message
 
 
-class _Audience:
+class _Recipients:
     """Waits for a subscriber of each new subject, but no longer than a limit in all.
 
     A subscriber's patterns arrive one after the other: that one of them is there does not mean that all are.

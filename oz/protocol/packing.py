@@ -6,12 +6,12 @@ from bisect import bisect
 from itertools import chain
 from typing import Any
 
-from oz.protocol.audience import Audience
 from oz.protocol.outgoing import OutStream
+from oz.protocol.recipients import Recipients
 from oz.wire.batch import array_header, pack_array, strip_header
 
 STEP = 3
-"""A window is a flat list: audience, subject and payload of each message in turn. Flat, so that one
+"""A window is a flat list: recipients, subject and payload of each message in turn. Flat, so that one
 `list.extend` adds a message whole, whatever other threads do."""
 
 
@@ -72,44 +72,44 @@ class Batch:
 
 
 def split(window: list[Any]) -> list[Batch]:
-    """Make the batches of a window, in which no audience is one that nobody is in.
+    """Make the batches of a window, in which every message has a recipient.
 
     Args:
         window: see `STEP`; it is used up.
     """
-    audiences = window[0::STEP]
-    first = audiences[0]
-    if first.is_simple and audiences.count(first) == len(audiences):
+    recipient_sets = window[0::STEP]
+    first = recipient_sets[0]
+    if first.is_simple and recipient_sets.count(first) == len(recipient_sets):
         del window[0::STEP]
         body = pack_array(window)
         return [Batch(stream).whole(body, window) for stream in first.streams]
-    return list(_split_runs(audiences, window).values())
+    return list(_split_runs(recipient_sets, window).values())
 
 
-def _split_runs(audiences: list[Audience], window: list[Any]) -> dict[OutStream, Batch]:
-    """Pack runs of messages with one audience, and give each stream its runs, in the order of publishing."""
+def _split_runs(recipient_sets: list[Recipients], window: list[Any]) -> dict[OutStream, Batch]:
+    """Pack runs of messages with the same recipients, and give each stream its runs, in order."""
     del window[0::STEP]
     batches: dict[OutStream, Batch] = {}
     start = 0
-    for end in chain(_ends(audiences), (len(audiences),)):
+    for end in chain(_ends(recipient_sets), (len(recipient_sets),)):
         items = window[2 * start : 2 * end]
-        audience = audiences[start]
-        if audience.streams:
+        recipients = recipient_sets[start]
+        if recipients.streams:
             packed = strip_header(pack_array(items), len(items))
-            for stream in audience.streams:
+            for stream in recipients.streams:
                 _batch(batches, stream).add(packed, items)
-        for choice in audience.choices:
+        for choice in recipients.choices:
             _hand_out(batches, choice, items, start)
         start = end
     return batches
 
 
-def _ends(audiences: list[Audience]) -> Any:
-    previous = audiences[0]
-    for place, audience in enumerate(audiences):
-        if audience is not previous:
+def _ends(recipient_sets: list[Recipients]) -> Any:
+    previous = recipient_sets[0]
+    for place, recipients in enumerate(recipient_sets):
+        if recipients is not previous:
             yield place
-            previous = audience
+            previous = recipients
 
 
 def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], start: int) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from oz.protocol.audience import Audience, Audiences
 from oz.protocol.groups import Group
 from oz.protocol.outgoing import OutStream
 from oz.protocol.plain import PlainInterest
+from oz.protocol.recipients import Recipients, RecipientSets
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern
@@ -29,14 +29,14 @@ class Wanted:
         plain: those of plain subscriptions.
         streams: those of subscribers that have this publisher filter, by key.
         stats: what is counted.
-        has_changed: an interest came or went; whoever remembers audiences must forget them.
+        has_changed: an interest came or went; whoever remembers recipients must forget them.
     """
 
     __slots__ = (
-        "_audiences",
         "_groups",
         "_index",
         "_pattern_count",
+        "_recipient_sets",
         "_reported",
         "has_changed",
         "plain",
@@ -50,7 +50,7 @@ class Wanted:
         self.plain = PlainInterest()
         self.streams: dict[bytes, OutStream] = {}
         self.has_changed = False
-        self._audiences = Audiences()
+        self._recipient_sets = RecipientSets()
         self._groups: dict[str, Group] = {}
         self._index = self._make_index()
         self._pattern_count = 0
@@ -62,7 +62,7 @@ class Wanted:
 
     def _changed(self) -> None:
         self.has_changed = True
-        self._audiences.clear()
+        self._recipient_sets.clear()
 
     def _want(self, stream: OutStream, pattern: Pattern) -> None:
         """Have a stream get what a pattern matches; it may be asked for several times."""
@@ -98,7 +98,7 @@ class Wanted:
             if not group:
                 del self._groups[stream.terms.group]
 
-    def find(self, subject: bytes, plain: bytes) -> Audience:
+    def find(self, subject: bytes, plain: bytes) -> Recipients:
         """Work out who wants a subject.
 
         Args:
@@ -111,7 +111,7 @@ class Wanted:
             streams = found.values
             for pattern in found.timed_out:
                 self._report_timeout(pattern, subject)
-        return self._audiences.find(streams, self._groups, is_plain=self.plain.matches(plain))
+        return self._recipient_sets.find(streams, self._groups, is_plain=self.plain.matches(plain))
 
     def _report_timeout(self, pattern: Pattern, subject: bytes) -> None:
         self.stats.timed_out += 1
@@ -135,8 +135,8 @@ class Wanted:
         if subject is None or plain is None:
             streams = [one for one in self.streams.values() if one.patterns or one.terms.is_shared]
         else:
-            audience = self.find(subject, plain)
-            streams = [*audience.streams, *(one for choice in audience.choices for one in choice.members)]
+            recipients = self.find(subject, plain)
+            streams = [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]
             streams = [one for one in streams if not one.ending or one.still_wants(subject)]
         own = {one.name[:NAME_SIZE] for one in streams if not one.is_shared and one.vanished_at is None}
         shared = sum(one.listeners > 0 for one in streams if one.is_shared) if subject is not None else 0

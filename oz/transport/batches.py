@@ -11,12 +11,12 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.audience import Audience
 from oz.protocol.holding import Held, hold
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Batch, sticky_key
 from oz.protocol.packing import split as split_window
 from oz.protocol.passing import Passing
+from oz.protocol.recipients import Recipients
 from oz.protocol.routing import Router
 from oz.transport.frames import send_frames
 from oz.wire.batch import LARGE, head_end, pack_array
@@ -43,7 +43,7 @@ connections before that one is left out."""
 
 
 class Batches:
-    """Sends windows of published messages to the streams of their audiences.
+    """Sends windows of published messages to the streams of their recipients.
 
     Attributes:
         full: streams for which something waits until there is room, and since when, in monotonic seconds.
@@ -75,7 +75,7 @@ class Batches:
 
         Args:
             socket: the publisher.
-            window: audience, subject and payload in turn.
+            window: recipients, subject and payload in turn.
             is_rich: whether some payload is not plain bytes.
         """
         self.make_lossless(socket)
@@ -109,16 +109,16 @@ class Batches:
             if stream.terms.group:
                 groups.add(stream.terms.group)
 
-    def send_alone(self, socket: Any, audience: Audience, subject: bytes, payload: bytes) -> None:
+    def send_alone(self, socket: Any, recipients: Recipients, subject: bytes, payload: bytes) -> None:
         """Send one message: what `send` does, the short way."""
-        if not audience.is_simple:
-            self.send(socket, [audience, subject, payload], is_rich=False)
+        if not recipients.is_simple:
+            self.send(socket, [recipients, subject, payload], is_rich=False)
             return
         if not self._is_lossless:
             self.make_lossless(socket)
         items = [subject, payload]
         body = pack_array(items)
-        for stream in audience.streams:
+        for stream in recipients.streams:
             sequence = stream.sequence
             if stream.vanished_at is None and not stream.is_full:
                 stream.sequence = sequence + 1
@@ -132,13 +132,16 @@ class Batches:
 
     def send_large(self, socket: Any, window: list[Any]) -> None:
         """Send one message whose payload is large, as a frame of its own and without copying it."""
-        audience, subject, payload = window
+        recipients, subject, payload = window
         self._passing = Passing()
         self.make_lossless(socket)
         attached = payload[0] if isinstance(payload, list) else payload
         item = [subject, [None, payload[1]] if isinstance(payload, list) else None]
         body = pack_array(item)
-        streams = [*audience.streams, *(one.pick(sticky_key(subject, payload)) for one in audience.choices)]
+        streams = [
+            *recipients.streams,
+            *(one.pick(sticky_key(subject, payload)) for one in recipients.choices),
+        ]
         for stream in streams:
             if stream.is_full:
                 self._retry(socket, stream)

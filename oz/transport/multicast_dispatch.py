@@ -14,11 +14,11 @@ from typing import Any
 import msgpack
 import zmq
 
-from oz.protocol.audience import Audience
-from oz.protocol.everybody import Everybody
 from oz.protocol.multicast import Multicast
 from oz.protocol.multicast_plan import usable_kbps
+from oz.protocol.multicast_router import MulticastRouter
 from oz.protocol.packing import STEP
+from oz.protocol.recipients import Recipients
 from oz.transport.dispatch import Dispatch
 from oz.transport.multicast_endpoint import Endpoint
 from oz.wire.batch import CONTROL, RICH, Head
@@ -70,7 +70,7 @@ class MulticastDispatch(Dispatch):
         "to",
     )
 
-    def __init__(self, router: Everybody, origin: bytes, options: Multicast, *, drops: bool) -> None:
+    def __init__(self, router: MulticastRouter, origin: bytes, options: Multicast, *, drops: bool) -> None:
         """Start with nothing to send.
 
         Args:
@@ -111,7 +111,7 @@ class MulticastDispatch(Dispatch):
             size += more
         self._send_some(socket, subjects[start:], payloads[start:])
 
-    def send_alone(self, socket: Any, audience: Audience, subject: bytes, payload: Any) -> None:
+    def send_alone(self, socket: Any, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message."""
         self._send_some(socket, [subject], [payload])
 

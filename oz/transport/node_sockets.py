@@ -10,13 +10,13 @@ from typing import Any
 import zmq
 
 from oz.message import Message
-from oz.protocol.audience import PLAIN, ROUTED, Audience
 from oz.protocol.crossing import Ledger
 from oz.protocol.distinguished import DistinguishedIndex
 from oz.protocol.keeping import Newest
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Rich
 from oz.protocol.presence import NodeRouter
+from oz.protocol.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.retained import NodeRetained, Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
@@ -91,7 +91,7 @@ class NodePublishing(PublisherBase):
 
     _origin: bytes
     _bus: str
-    _scoped: dict[tuple[Audience, str], Audience]
+    _scoped: dict[tuple[Recipients, str], Recipients]
     _on_interest: Callable[[], None] | None = None
 
     def __init__(self, *, origin: bytes, bus: str, on_interest: Callable[[], None], **options: Any) -> None:
@@ -192,8 +192,8 @@ class NodePublishing(PublisherBase):
         outlet = self._outlet
         with self._guard:
             outlet.look(self)
-            audience, wire, raw = outlet.routes.find(self, subject)
-            scoped = self._scope(audience, group)
+            recipients, wire, raw = outlet.routes.find(self, subject)
+            scoped = self._scope(recipients, group)
             payload = as_sendable(content)
             if scoped.kind & PLAIN:
                 # Dropped for whoever has no room: a node that passes on does not wait.
@@ -206,19 +206,19 @@ class NodePublishing(PublisherBase):
                 outlet.stats.unwanted += 1
             return bool(scoped.kind)
 
-    def _scope(self, audience: Audience, group: str) -> Audience:
-        """Leave of an audience one queue group, or those who are in none."""
-        if not (group or audience.choices):
-            return audience
-        scoped = self._scoped.get((audience, group))
+    def _scope(self, recipients: Recipients, group: str) -> Recipients:
+        """Leave of the recipients one queue group, or those who are in none."""
+        if not (group or recipients.choices):
+            return recipients
+        scoped = self._scoped.get((recipients, group))
         if scoped is None:
-            choices = tuple(one for one in audience.choices if one.members[0].terms.group == group)
-            scoped = Audience(
-                is_plain=not group and bool(audience.kind & PLAIN),
-                streams=() if group else audience.streams,
+            choices = tuple(one for one in recipients.choices if one.members[0].terms.group == group)
+            scoped = Recipients(
+                is_plain=not group and bool(recipients.kind & PLAIN),
+                streams=() if group else recipients.streams,
                 choices=choices if group else (),
             )
-            self._scoped[audience, group] = scoped
+            self._scoped[recipients, group] = scoped
         return scoped
 
     def send_request(

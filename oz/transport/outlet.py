@@ -14,8 +14,8 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.audience import PLAIN, ROUTED, Audience
 from oz.protocol.packing import Rich
+from oz.protocol.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.repeats import MessageId
 from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
@@ -170,13 +170,13 @@ class Outlet:
                     return None
                 if type(way) is tuple:
                     if len(payload) < LARGE and not dispatch.is_blocked:
-                        audience, raw = way
+                        recipients, raw = way
                         try:
                             if not waiting:
-                                window.begin(find(), audience, raw, payload)
+                                window.begin(find(), recipients, raw, payload)
                                 return None
                             # One call, so that another thread sees all three or none.
-                            add((audience, raw, payload))
+                            add((recipients, raw, payload))
                             if len(waiting) >= window.limit:
                                 window.flush(find())
                         except zmq.ZMQError:
@@ -228,50 +228,50 @@ class Outlet:
         """
         if route[0].kind != ROUTED and self.look(socket):
             route = socket._route(route[1], route[2])
-        audience, wire, raw = route
-        if not audience.kind and self._retained is None:
+        recipients, wire, raw = route
+        if not recipients.kind and self._retained is None:
             self.stats.unwanted += 1
             return None
         if item is None:
             item = payload if type(payload) is bytes else Rich(as_item(payload), {}, None)
-        if self._dispatch.is_blocked and audience.kind & ROUTED and not self._make_room(socket):
+        if self._dispatch.is_blocked and recipients.kind & ROUTED and not self._make_room(socket):
             return route, payload, item
-        if audience.kind & PLAIN:
+        if recipients.kind & PLAIN:
             try:
                 self.hand_over(socket, wire, payload, self.flags)
             except zmq.Again:
                 return route, payload, item
-        if not audience.kind & ROUTED and self._retained is None:
+        if not recipients.kind & ROUTED and self._retained is None:
             self.stats.sent += 1
         elif type(item) is not bytes or len(item) >= LARGE or self._retained is not None:
             with self._guard:
-                self._keep_and_begin(socket, audience, raw, item)
+                self._keep_and_begin(socket, recipients, raw, item)
         else:
-            self.window.begin(socket, audience, raw, item)
+            self.window.begin(socket, recipients, raw, item)
         return None
 
-    def _keep_and_begin(self, socket: Any, audience: Audience, raw: bytes, item: Any) -> None:
+    def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """Keep a message as the last value, if that is wanted, and send what is not the common case."""
         if self._retained is not None:
             self._retained.put(raw, item)
-        if audience.kind & ROUTED:
-            self.window.begin_rare(socket, audience, raw, item)
+        if recipients.kind & ROUTED:
+            self.window.begin_rare(socket, recipients, raw, item)
         else:
-            self.stats.sent += bool(audience.kind)
-            self.stats.unwanted += not audience.kind
+            self.stats.sent += bool(recipients.kind)
+            self.stats.unwanted += not recipients.kind
 
     def route_raw(self, socket: Any, subject: bytes, frames: list[bytes]) -> None:
         """Put what was sent by the calls of pyzmq into the window too, for those who want it that way."""
         known = self.routes.known.get(subject)
-        audience = known[0] if known is not None else socket._route(subject, subject)[0]
-        if not audience.kind & ROUTED:
+        recipients = known[0] if known is not None else socket._route(subject, subject)[0]
+        if not recipients.kind & ROUTED:
             return
         if len(frames) == 1 and len(frames[0]) < LARGE:
-            self.window.begin(socket, audience, subject, frames[0])
+            self.window.begin(socket, recipients, subject, frames[0])
         else:
             content = frames[0] if len(frames) == 1 else frames or b""
             with self._guard:
-                self._keep_and_begin(socket, audience, subject, Rich(content, {}, None))
+                self._keep_and_begin(socket, recipients, subject, Rich(content, {}, None))
 
     def count(self) -> PublisherStats:
         """Count what is in the window too; give all that was counted."""

@@ -12,8 +12,8 @@ from typing import Any, Literal, NoReturn
 import zmq
 
 from oz.errors import WouldBlock
-from oz.protocol.everybody import Everybody
 from oz.protocol.multicast import Multicast
+from oz.protocol.multicast_router import MulticastRouter
 from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
@@ -160,8 +160,8 @@ class PublisherBase(RawSends, Leaving):
                 # Nobody can ask, so that everybody gets everything.
                 self._router.plain.learn(b"\x01")
         else:
-            self._router = everybody = Everybody(origin, stats)
-            self._dispatch = MulticastDispatch(everybody, origin, group.options, drops=drops)
+            self._router = router = MulticastRouter(origin, stats)
+            self._dispatch = MulticastDispatch(router, origin, group.options, drops=drops)
             self._is_framed = True
 
     def _make_origin(self) -> bytes:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from oz.protocol.audience import NOBODY, PLAIN, ROUTED, Audience
+from oz.protocol.recipients import NOBODY, PLAIN, ROUTED, Recipients
 
 SUBJECTS_REMEMBERED = 65_536
 LONGEST_REMEMBERED = 1_024
 """How many subjects a publisher remembers as valid, and the bytes of the longest."""
 
-Route = tuple[Audience, bytes, bytes]
+Route = tuple[Recipients, bytes, bytes]
 """Of a subject: who wants it, the bytes before a plain payload, and the subject's own bytes."""
 
 
@@ -19,7 +19,7 @@ class Routes:
 
     Attributes:
         known: the route of each, by how it was given; forgotten whenever an interest changes.
-        quick: what of that the short way needs: audience and bytes where all who want it have the publisher
+        quick: what of that the short way needs: recipients and bytes where all who want it have the publisher
             filter, the bytes before a plain payload where none has, None where nobody wants it, else False.
     """
 
@@ -59,14 +59,14 @@ class Routes:
 
     def remember(self, subject: str | bytes, route: Route) -> None:
         """Remember who wants a subject."""
-        audience, wire, raw = route
+        recipients, wire, raw = route
         if len(raw) > LONGEST_REMEMBERED:
             return
         if len(self.known) >= SUBJECTS_REMEMBERED:
             self.forget()
         self.known[subject] = route
-        ways = {NOBODY: None, ROUTED: (audience, raw), PLAIN: wire}
-        self.quick[subject] = ways.get(audience.kind, False)
+        ways = {NOBODY: None, ROUTED: (recipients, raw), PLAIN: wire}
+        self.quick[subject] = ways.get(recipients.kind, False)
 
     def forget(self) -> None:
         """Forget who wants what."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.audience import Audience
 from oz.protocol.packing import STEP, Rich
+from oz.protocol.recipients import Recipients
 from oz.protocol.stats import PublisherStats
 from oz.transport.dispatch import Dispatch
 from oz.transport.guard import Guard
@@ -34,7 +34,7 @@ class Window:
     """What one publisher is to send in its next batches.
 
     Attributes:
-        messages: audience, subject and payload in turn; see `packing.STEP`.
+        messages: recipients, subject and payload in turn; see `packing.STEP`.
         limit: the length at which they go out.
         is_held: `with publisher.batch():`, so that nothing goes out before it is full.
         is_over: the publisher has closed, and nothing goes out any more.
@@ -93,7 +93,7 @@ class Window:
         """Count the messages that wait."""
         return len(self.messages) // STEP
 
-    def begin(self, socket: Any, audience: Audience, raw: bytes, item: bytes) -> None:
+    def begin(self, socket: Any, recipients: Recipients, raw: bytes, item: bytes) -> None:
         """Send a message at once, if the publisher has been quiet; otherwise have it wait."""
         now = monotonic()
         unwanted = self._stats.unwanted
@@ -111,7 +111,7 @@ class Window:
                     self._stats.sent += 1
                     self.is_sending = True
                     try:
-                        self._dispatch.send_alone(socket, audience, raw, item)
+                        self._dispatch.send_alone(socket, recipients, raw, item)
                     except zmq.ZMQError:
                         raise
                     except BaseException:
@@ -122,13 +122,13 @@ class Window:
                         self.is_sending = False
                     self._look(socket)
                     return
-        self.messages += (audience, raw, item)
+        self.messages += (recipients, raw, item)
         if len(self.messages) >= self.limit:
             self.flush(socket)
         elif not self.is_held:
             socket._expect_more()
 
-    def begin_rare(self, socket: Any, audience: Audience, raw: bytes, item: Any) -> None:
+    def begin_rare(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
         self._check_open()
         content = item[0] if type(item) is Rich else item
@@ -136,11 +136,11 @@ class Window:
             self._send(socket)
             self._stats.sent += 1
             with self._counting():
-                self._dispatch.send_large(socket, [audience, raw, item])
+                self._dispatch.send_large(socket, [recipients, raw, item])
             return
         self._is_rich |= type(item) is Rich
         is_alone = not (self.messages or self.is_held) and monotonic() - self._sent_at >= QUIET
-        self.messages += (audience, raw, item)
+        self.messages += (recipients, raw, item)
         if is_alone or len(self.messages) >= self.limit:
             self._send(socket)
         elif not self.is_held:

@@ -1,7 +1,7 @@
 import pytest
 
-from oz.protocol.audience import Audience
 from oz.protocol.packing import Rich, split, sticky_key
+from oz.protocol.recipients import Recipients
 from oz.wire.batch import parse_body
 from oz.wire.keys import Terms
 
@@ -23,8 +23,8 @@ class Picking:
         return self.members[(len(self.keys) - 1) % len(self.members)]
 
 
-def audience(*streams, choices=()):
-    return Audience(is_plain=False, streams=streams, choices=tuple(choices))
+def recipients(*streams, choices=()):
+    return Recipients(is_plain=False, streams=streams, choices=tuple(choices))
 
 
 def window(*triples):
@@ -36,9 +36,9 @@ def bodies(batches):
     return {batch.stream: parse_body(batch.body, 0, batch.count) for batch in batches}
 
 
-def test_one_audience_is_packed_once_for_all_its_streams():
+def test_one_set_of_recipients_is_packed_once_for_all_its_streams():
     streams = [Stream(), Stream()]
-    everybody = audience(*streams)
+    everybody = recipients(*streams)
     batches = split(window((everybody, b"a", b"1"), (everybody, b"b", b"2")))
     assert bodies(batches) == {one: [b"a", b"1", b"b", b"2"] for one in streams}
     assert batches[0].body is batches[1].body
@@ -48,8 +48,8 @@ def test_one_audience_is_packed_once_for_all_its_streams():
 @pytest.mark.parametrize("count", [1, 7, 8, 20, 40_000])
 def test_each_stream_gets_its_messages_in_the_order_of_publishing(count):
     one, two, both = Stream(), Stream(), Stream()
-    audiences = [audience(one, both), audience(two, both)]
-    sent = [(audiences[n // 3 % 2], b"%d" % n, b"p%d" % n) for n in range(count)]
+    recipient_sets = [recipients(one, both), recipients(two, both)]
+    sent = [(recipient_sets[n // 3 % 2], b"%d" % n, b"p%d" % n) for n in range(count)]
     got = bodies(split(window(*sent)))
     for stream in (one, two, both):
         expected = [part for who, *pair in sent if stream in who.streams for part in pair]
@@ -59,7 +59,7 @@ def test_each_stream_gets_its_messages_in_the_order_of_publishing(count):
 def test_a_message_goes_to_one_member_of_each_group_and_to_all_streams():
     alone, members = Stream(), [Stream(group="g"), Stream(group="g")]
     choices = [Picking(*members), Picking(Stream(group="h"))]
-    everybody = audience(alone, choices=choices)
+    everybody = recipients(alone, choices=choices)
     sent = [(everybody, b"%d" % n, b"p") for n in range(4)]
     batches = split(window(*sent))
     got = bodies(batches)
@@ -78,7 +78,7 @@ def test_sticky_goes_by_the_key_or_else_the_subject():
     assert sticky_key(b"a", Rich(b"p", {}, None)) == sticky_key(b"a", b"p") == b"a"
     choice = Picking(Stream(group="g"))
     batches = split(
-        window((audience(choices=[choice]), b"a", rich), (audience(choices=[choice]), b"b", b"q"))
+        window((recipients(choices=[choice]), b"a", rich), (recipients(choices=[choice]), b"b", b"q"))
     )
     assert choice.keys == [b"key", b"b"]
     # The key stays here.
@@ -87,6 +87,6 @@ def test_sticky_goes_by_the_key_or_else_the_subject():
 
 def test_what_may_have_to_be_held_back_is_kept_as_it_was():
     held = Stream(keep="latest", limit=5)
-    (batch,) = split(window((audience(held), b"a", b"1"), (audience(held), b"b", Rich(b"2", {}, None))))
+    (batch,) = split(window((recipients(held), b"a", b"1"), (recipients(held), b"b", Rich(b"2", {}, None))))
     assert batch.items == [b"a", b"1", b"b", [b"2", {}]]
     assert batch.count == 2

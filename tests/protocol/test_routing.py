@@ -44,8 +44,8 @@ def go(router, *keys, now=0.0):
 
 
 def wanted_by(router, subject):
-    audience = router.find(subject, subject)
-    return [*audience.streams, *(one for choice in audience.choices for one in choice.members)]
+    recipients = router.find(subject, subject)
+    return [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]
 
 
 def test_a_declared_pattern_is_served_on_the_key_of_its_stream(router):

@@ -242,7 +242,7 @@ def test_asyncio_sends_at_the_end_of_a_turn_of_the_loop(stage):
     asyncio.run(scenario())
 
 
-def test_messages_for_different_audiences_keep_their_order(stage):
+def test_messages_for_different_recipients_keep_their_order(stage):
     pub = stage.pub()
     one, got = stage.member(pub, pattern="a.*")
     both, all_of_it = stage.member(pub, pattern=["a.*", "b.*"])

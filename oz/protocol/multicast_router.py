@@ -1,36 +1,36 @@
-"""Who wants what is multicast: everybody, as nothing comes back from a subscriber that could tell."""
+"""Who wants what is multicast: all there are, as nothing comes back from a subscriber that could tell."""
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from oz.protocol.audience import Audience
 from oz.protocol.outgoing import OutStream
 from oz.protocol.plain import NOTHING, Keys
+from oz.protocol.recipients import Recipients
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.wire.keys import Terms
 
 
-class Everybody(Router):
+class MulticastRouter(Router):
     """The interests of the subscribers of a multicast publisher, in which every subject is wanted."""
 
-    __slots__ = ("_audience",)
+    __slots__ = ("_recipients",)
 
     def __init__(self, origin: bytes, stats: PublisherStats) -> None:
         """Start; see `Router`."""
         super().__init__(origin, stats)
         stream = OutStream(b"", b"", Terms(), origin, 0)
         self.streams[b""] = stream
-        self._audience = Audience(is_plain=False, streams=(stream,), choices=())
+        self._recipients = Recipients(is_plain=False, streams=(stream,), choices=())
 
     def learn(self, frame: bytes, now: float) -> Keys:
         """Take in a subscription frame: none comes."""
         return NOTHING
 
-    def find(self, subject: bytes, plain: bytes) -> Audience:
-        """Give the audience of a subject: all there are."""
-        return self._audience
+    def find(self, subject: bytes, plain: bytes) -> Recipients:
+        """Give the recipients of a subject: all there are."""
+        return self._recipients
 
     def count(self, subject: bytes | None, plain: bytes | None) -> NoReturn:
         """Refuse to count.

@@ -11,8 +11,8 @@ from oz.protocol.outgoing import OutStream
 NOBODY, PLAIN, ROUTED = 0, 1, 2
 
 
-class Audience:
-    """Who gets messages. Subjects wanted by the same ones have the same audience, so that batches fill.
+class Recipients:
+    """Who gets messages. Subjects that the same ones want share one such object, so that batches fill.
 
     Attributes:
         kind: `NOBODY`, or of `PLAIN` and `ROUTED` those that apply, added.
@@ -33,21 +33,21 @@ class Audience:
         self.is_simple = not choices and all(one.terms.keep == "all" for one in streams)
 
 
-class Audiences:
-    """All audiences in use; forgotten whenever an interest comes or goes."""
+class RecipientSets:
+    """All recipients in use; forgotten whenever an interest comes or goes."""
 
     __slots__ = ("_known",)
 
     def __init__(self) -> None:
         """Start with none."""
-        self._known: dict[Any, Audience] = {}
+        self._known: dict[Any, Recipients] = {}
 
     def clear(self) -> None:
         """Forget all."""
         self._known.clear()
 
-    def find(self, found: Iterable[OutStream], groups: dict[str, Group], *, is_plain: bool) -> Audience:
-        """Give the audience made of some streams.
+    def find(self, found: Iterable[OutStream], groups: dict[str, Group], *, is_plain: bool) -> Recipients:
+        """Give the recipients made of some streams.
 
         Args:
             found: the streams with a pattern that matches.
@@ -55,8 +55,8 @@ class Audiences:
             is_plain: whether a plain subscription matches.
         """
         members = frozenset(found)
-        audience = self._known.get((members, is_plain))
-        if audience is None:
+        recipients = self._known.get((members, is_plain))
+        if recipients is None:
             streams, grouped = [], dict[str, list[OutStream]]()
             for stream in sorted(members, key=lambda one: one.joined):
                 if stream.terms.group:
@@ -64,6 +64,6 @@ class Audiences:
                 else:
                     streams.append(stream)
             choices = tuple(Choice(groups[name], several) for name, several in grouped.items())
-            audience = Audience(is_plain=is_plain, streams=tuple(streams), choices=choices)
-            self._known[members, is_plain] = audience
-        return audience
+            recipients = Recipients(is_plain=is_plain, streams=tuple(streams), choices=choices)
+            self._known[members, is_plain] = recipients
+        return recipients
