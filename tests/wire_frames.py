@@ -7,7 +7,16 @@ import msgpack
 
 from oz.protocol.declared import DIALECT_NUMBERS
 from oz.wire.batch import CONTROL, MESSAGES, RETAINED, RICH, VERSION
-from oz.wire.keys import DECLARATION, PATTERN, STREAM, Declaration, Declared, Terms, pattern_key, stream_key
+from oz.wire.keys import (
+    DECLARATION,
+    PATTERN,
+    STREAM,
+    Declaration,
+    Declared,
+    DeliveryOptions,
+    pattern_key,
+    stream_key,
+)
 
 NAME = b"\xaa" * 14
 ORIGIN = bytes(range(0xA0, 0xB0))
@@ -92,15 +101,15 @@ def batches(keys):
         yield [control(key, {"live": [], "refused": {}, "paths": 0, "more": [1]})]
 
 
-ALL_TERMS = (
-    Terms(),
-    Terms(is_shared=True),
-    Terms(group="g"),
-    Terms(group="h", policy="sticky"),
-    Terms(group="g", policy="first", keep="latest", limit=3),
-    Terms(keep="latest", limit=10),
-    Terms(keep="drop_oldest", limit=2**32 - 1),
-    Terms(keep="drop_newest", limit=1),
+ALL_DELIVERY_OPTIONS = (
+    DeliveryOptions(),
+    DeliveryOptions(is_shared=True),
+    DeliveryOptions(group="g"),
+    DeliveryOptions(group="h", policy="sticky"),
+    DeliveryOptions(group="g", policy="first", keep="latest", limit=3),
+    DeliveryOptions(keep="latest", limit=10),
+    DeliveryOptions(keep="drop_oldest", limit=2**32 - 1),
+    DeliveryOptions(keep="drop_newest", limit=1),
 )
 
 
@@ -112,14 +121,14 @@ def keys():
     """Keys such as subscribers send, and some whose patterns do not compile."""
     patterns = (declared("nats", b"a.>"), declared("regex", b"^a.(b|c)"), declared("redis", b"a*[\xff]"))
     flagged = (declared("regex flags", b"\0\0\0\x02a+"), declared("rv lenient", b"a.*b"), Declared(99, b"a"))
-    for number, terms in enumerate(ALL_TERMS):
+    for number, delivery in enumerate(ALL_DELIVERY_OPTIONS):
         stream = NAME + struct.pack(">H", number)
         yield stream_key(stream)
-        yield Declaration(stream, 1, terms, patterns=patterns).encode()
-        yield Declaration(stream, 2, terms, wants_last_value=True, patterns=flagged).encode()
-        yield Declaration(stream, 3, terms, patterns=patterns * 2).encode()
-        yield Declaration(stream, 4, terms).encode()
-        yield Declaration(stream, 5, terms, is_leaving=True).encode()
+        yield Declaration(stream, 1, delivery, patterns=patterns).encode()
+        yield Declaration(stream, 2, delivery, wants_last_value=True, patterns=flagged).encode()
+        yield Declaration(stream, 3, delivery, patterns=patterns * 2).encode()
+        yield Declaration(stream, 4, delivery).encode()
+        yield Declaration(stream, 5, delivery, is_leaving=True).encode()
     for pattern in (*patterns, *flagged):
         yield pattern_key(pattern)
     for text in HOSTILE:

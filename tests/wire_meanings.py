@@ -18,7 +18,7 @@ from oz.wire.batch import (
     parse_head,
 )
 from oz.wire.codec import MsgpackCodec
-from oz.wire.keys import KEEPS, POLICIES, Terms, parse_declaration, parse_pattern, parse_stream
+from oz.wire.keys import KEEPS, POLICIES, DeliveryOptions, parse_declaration, parse_pattern, parse_stream
 from oz.wire.naming import unpack_reply, unpack_request
 from oz.wire.node_codec import NodeCodec
 
@@ -30,7 +30,7 @@ LONG = 1000
 
 def plain(value):
     """Write a value as JSON can hold it, without the names of the classes."""
-    if isinstance(value, Terms):
+    if isinstance(value, DeliveryOptions):
         # What users write for these may be called otherwise later; the numbers stay.
         keep, policy = KEEPS.index(value.keep), POLICIES.index(value.policy)
         return [value.is_shared, value.group, policy, keep, value.limit]

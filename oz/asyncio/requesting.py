@@ -12,7 +12,7 @@ from oz.errors import Timeout
 from oz.message import Message
 from oz.protocol.requests import Failures
 from oz.transport.node_base import NodeBase
-from oz.transport.terms import check_count
+from oz.transport.option_checks import check_count
 
 
 class Requesting(NodeBase):

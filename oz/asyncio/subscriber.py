@@ -21,7 +21,7 @@ from oz.protocol.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.guard import Guard
 from oz.transport.inlet import RoutedInlet
-from oz.transport.terms import check_count
+from oz.transport.option_checks import check_count
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000

@@ -14,7 +14,7 @@ from oz.cli.output import console, is_terminal, plain_table, write_json, write_l
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from oz.demo.run import Progress, Result
-    from oz.transport.terms import Filtering
+    from oz.transport.option_checks import Filtering
 
 _HELP = """Watch wildcard subscriptions pick flights out of a real stream.
 

@@ -90,10 +90,10 @@ class BusSubscriber:
         self.node, self._form, self._ctx = node, form, ctx
         self._subscription: Any = None
 
-    def subscribe(self, patterns: Sequence[oz.Pattern], terms: Mapping[str, Any]) -> None:
+    def subscribe(self, patterns: Sequence[oz.Pattern], options: Mapping[str, Any]) -> None:
         """Subscribe, and say on stderr what is lost."""
         self.node.subscribe("_OZ.ADVISORY.WARN.*", dialect="nats", handler=self._say_loss)
-        self._subscription = self.node.subscribe(patterns, **terms)
+        self._subscription = self.node.subscribe(patterns, **options)
 
     def receive(self, timeout: float) -> Shown:
         """Wait for a message.

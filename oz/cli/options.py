@@ -149,13 +149,13 @@ def check_routed(given: dict[str, Any], *, is_needed: bool) -> dict[str, Any] | 
         click.UsageError: two of them do not go together.
     """
     filtering = given["filtering"]
-    terms = {name: value for name, value in given.items() if name != "filtering" and value}
-    if "policy" in terms and "group" not in terms:
+    options = {name: value for name, value in given.items() if name != "filtering" and value}
+    if "policy" in options and "group" not in options:
         raise click.UsageError("--policy is of a group: give --group NAME too")
-    if filtering == "prefix" and (terms or is_needed):
-        named = ", ".join(f"--{name.replace('_', '-')}" for name in terms) or "--headers"
+    if filtering == "prefix" and (options or is_needed):
+        named = ", ".join(f"--{name.replace('_', '-')}" for name in options) or "--headers"
         raise click.UsageError(f"{named}: only with --filtering publisher")
-    return terms if terms or is_needed or filtering == "publisher" else None
+    return options if options or is_needed or filtering == "publisher" else None
 
 
 def one_endpoint_option(name: str, text: str) -> Callable[[_F], _F]:

@@ -110,12 +110,12 @@ def sub(
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
     compiled = parse_all(patterns, dialect)
     routed = {name: given.pop(name) for name in ROUTED}
-    terms = check_routed(routed, is_needed=with_headers or is_bus)
+    asked = check_routed(routed, is_needed=with_headers or is_bus)
     shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
     opened = (
-        _on_bus(ctx, compiled, given | {"bind": bind, "connect": connect}, Form(form), dialect, terms or {})
+        _on_bus(ctx, compiled, given | {"bind": bind, "connect": connect}, Form(form), dialect, asked or {})
         if is_bus
-        else _on_sockets(ctx, compiled, (bind, connect), dialect, terms, timeout)
+        else _on_sockets(ctx, compiled, (bind, connect), dialect, asked, timeout)
     )
     with opened as ready:
         try:
@@ -132,13 +132,13 @@ def _on_bus(
     given: dict[str, Any],
     form: Form,
     dialect: str,
-    terms: dict[str, Any],
+    asked: dict[str, Any],
 ) -> Iterator[_Ready]:
     if given["connect"]:
         raise click.UsageError("--connect does not go with --bus: a node finds its peers; --peers names one")
     with joined(ctx, given, dialect=dialect, codec=form.codec) as node:
         subscriber = BusSubscriber(ctx, node, form)
-        subscriber.subscribe(patterns, terms)
+        subscriber.subscribe(patterns, asked)
         line = node_ready_line(node, is_whole=is_ready(node))
         yield _Ready(ctx, subscriber, line, is_known=True)
 
@@ -149,20 +149,20 @@ def _on_sockets(
     patterns: list[oz.Pattern],
     ends: tuple[list[str], list[str]],
     dialect: str,
-    terms: dict[str, Any] | None,
+    asked: dict[str, Any] | None,
     timeout: float,
 ) -> Iterator[_Ready]:
     bind, connect = ends
     if not (bind or connect):
         connect = [DEFAULT_ENDPOINT]
-    is_routed = terms is not None
+    is_routed = asked is not None
     options: dict[str, Any] = (
         {"filtering": "publisher", "on_gap": partial(_say_gap, ctx)} if is_routed else {}
     )
     with socket_refused():
         made = oz.Subscriber(connect, bind, dialect=dialect, **options)
     with log_in_lines(ctx, "warning: "), made as subscriber:
-        subscriber.subscribe(patterns, **(terms or {}))
+        subscriber.subscribe(patterns, **(asked or {}))
         ready = _Ready(ctx, subscriber, ready_line(subscriber, bind, connect), is_known=not is_routed)
         ready.await_publishers(min(timeout, READY_SECONDS), len(bind) + len(connect))
         yield ready

@@ -14,7 +14,7 @@ import oz
 from oz.demo import flights
 from oz.demo.process import DemoFailed, PublisherProcess, publisher_process
 from oz.demo.publisher import END
-from oz.transport.terms import Filtering
+from oz.transport.option_checks import Filtering
 
 SPECS = (
     "flight.*.LAX.>",

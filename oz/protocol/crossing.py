@@ -80,8 +80,8 @@ class Ledger:
         )
         seniors: dict[str, tuple[int, str]] = {}
         for stream in standing:
-            if group := stream.terms.group:
-                member = stream.joined, stream.terms.policy
+            if group := stream.delivery.group:
+                member = stream.joined, stream.delivery.policy
                 seniors[group] = min(seniors.get(group, member), member)
         self.policies = {group: policy for group, (_, policy) in seniors.items()}
 
@@ -102,7 +102,7 @@ class Ledger:
             self._count(stream, pattern, 1 if is_there else -1)
 
     def _count(self, stream: OutStream, pattern: Pattern, change: int) -> None:
-        interest = pattern, stream.terms.group
+        interest = pattern, stream.delivery.group
         before = self.interests.get(interest, 0)
         if before + change:
             self.interests[interest] = before + change

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from oz.protocol.subscriptions import Subscription
-from oz.wire.keys import CHUNK_SIZE, Declaration, Declared, Terms
+from oz.wire.keys import CHUNK_SIZE, Declaration, Declared, DeliveryOptions
 
 AT_ONCE = 32
 """So many subscriptions are declared one by one before the rest are gathered; receiving starts anew."""
@@ -89,6 +89,7 @@ class Declarations:
     __slots__ = (
         "_at_once",
         "_back_at_once",
+        "_delivery",
         "_gathered",
         "_greeted_at",
         "_greeting",
@@ -98,14 +99,13 @@ class Declarations:
         "_size",
         "_small",
         "_stream",
-        "_terms",
         "chunks",
     )
 
-    def __init__(self, stream: bytes, terms: Terms) -> None:
+    def __init__(self, stream: bytes, delivery: DeliveryOptions) -> None:
         """Start with none."""
         self._stream = stream
-        self._terms = terms
+        self._delivery = delivery
         self._next = 1
         self._at_once = AT_ONCE
         self._back_at_once = BACK_AT_ONCE
@@ -249,7 +249,7 @@ class Declarations:
 
     def _encode_empty(self, *, is_leaving: bool = False) -> bytes:
         number = self._take_number()
-        return Declaration(self._stream, number, self._terms, is_leaving=is_leaving).encode()
+        return Declaration(self._stream, number, self._delivery, is_leaving=is_leaving).encode()
 
     def _replace(self, numbers: Iterable[int], *, is_news: bool = False) -> Wishes:
         """Declare the members of some chunks anew; `is_news` unless it is for want of an answer."""
@@ -288,7 +288,7 @@ class Declarations:
             number = self._take_number()
             # A pattern that several subscriptions of a chunk share is declared once.
             patterns = tuple(dict.fromkeys(pattern for _, pattern in part))
-            key = Declaration(self._stream, number, self._terms, last_value, patterns=patterns).encode()
+            key = Declaration(self._stream, number, self._delivery, last_value, patterns=patterns).encode()
             self._keep(number, Chunk(key, part, patience, last_value, number if root is None else root))
             wishes.wanted.append(key)
         if members and not last_value and _size(part) < SMALL:

@@ -1,4 +1,4 @@
-"""What a publisher holds back for a stream that is full, on the terms that its subscriber chose."""
+"""What a publisher holds back for a stream that is full, as its subscriber chose."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ class Latest:
 def hold(stream: OutStream) -> Held | None:
     """Give what holds the messages of a stream back; None when its `keep` holds nothing."""
     if stream.held is None:
-        limit = stream.terms.limit or keeping.LIMIT
-        if stream.terms.keep == "latest":
+        limit = stream.delivery.limit or keeping.LIMIT
+        if stream.delivery.keep == "latest":
             stream.held = Latest(limit)
-        elif stream.terms.keep == "drop_oldest":
+        elif stream.delivery.keep == "drop_oldest":
             stream.held = Newest(limit)
     held: Held | None = stream.held
     return held

@@ -8,7 +8,7 @@ from oz.protocol.outgoing import Chunk, OutStream
 from oz.protocol.stats import PublisherStats
 from oz.protocol.wanted import Wanted
 from oz.wire import keys
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 GRACE = 30.0
 """Seconds for which a stream whose connection was cut is kept, and its sequence counted on."""
@@ -43,17 +43,17 @@ class Lifetimes(Wanted):
 
     # beginning -------------------------------------------------------------------------------------------
 
-    def _stream(self, name: bytes, key: bytes, terms: Terms) -> OutStream:
+    def _stream(self, name: bytes, key: bytes, delivery: DeliveryOptions) -> OutStream:
         stream = self.streams.get(key)
         if stream is None:
             if len(self.streams) >= MAX_STREAMS:
                 raise ProtocolError(f"this publisher has {MAX_STREAMS} streams and takes no more")
             self._number += 1
-            stream = self.streams[key] = OutStream(name, key, terms, self._origin, self._number)
-        elif not stream.chunks and not stream.ending and terms != stream.terms:
-            # Its own key came first, and says nothing of terms.
+            stream = self.streams[key] = OutStream(name, key, delivery, self._origin, self._number)
+        elif not stream.chunks and not stream.ending and delivery != stream.delivery:
+            # Its own key came first, and says nothing of delivery options.
             self._leave_group(stream)
-            stream.terms = terms
+            stream.delivery = delivery
         self._join_group(stream)
         return stream
 
@@ -65,7 +65,7 @@ class Lifetimes(Wanted):
             pattern = restore(keys.parse_pattern(key))
         except PatternError as error:
             raise ProtocolError(f"a shared pattern is not valid: {error}") from None
-        stream = self._stream(key, key, Terms(is_shared=True))
+        stream = self._stream(key, key, DeliveryOptions(is_shared=True))
         self._want(stream, pattern)
         return stream
 
@@ -82,7 +82,7 @@ class Lifetimes(Wanted):
 
     def _withdraw(self, stream: OutStream, number: int, now: float) -> None:
         """Take note that nobody holds a chunk any more."""
-        if stream.terms.group:
+        if stream.delivery.group:
             self._end_chunk(stream, stream.chunks.pop(number), now)
             return
         # The stream's own key may be taken back in a moment: then its connection was cut, and what it
@@ -104,7 +104,7 @@ class Lifetimes(Wanted):
         for shared in chunk.shared:
             shared.listeners = max(0, shared.listeners - 1)
             self._check_held(shared, now)
-        if stream.terms.is_shared:
+        if stream.delivery.is_shared:
             return
         for pattern in chunk.patterns:
             self._unwant(stream, pattern)
@@ -146,7 +146,7 @@ class Lifetimes(Wanted):
         if stream.is_leaving and not stream.listeners:
             self._forget(stream, now)
         elif not stream.is_held:
-            if stream.terms.group or stream.is_shared:
+            if stream.delivery.group or stream.is_shared:
                 # A group's share moves on. Those who were cut off still hold the patterns that they share.
                 self._forget(stream, now)
                 return

@@ -13,7 +13,7 @@ from oz.protocol.unpacking import OnGap, Unpacking
 from oz.wire.batch import CONTROL, Head
 from oz.wire.codec import Codec
 from oz.wire.datagram import CRC_SIZE, parse, parse_control, parse_messages
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 JOINING = 0.5
 """Seconds for which a subscriber may still be joining: what was sent then may have been before it joined."""
@@ -63,7 +63,7 @@ class MulticastIntake(Unpacking):
         """Start without subscriptions; see `Unpacking`. No stream is ever declared."""
         super().__init__(streams, codec, on_gap)
         # Others hear it too, so it did not begin with this subscriber.
-        self._stream = Stream(b"", Terms(), is_shared=True, dedupe=streams.dedupe)
+        self._stream = Stream(b"", DeliveryOptions(), is_shared=True, dedupe=streams.dedupe)
         self._stream.table = self.table
         streams.by_key[b""] = self._stream
         self.senders: dict[bytes, Sender] = {}

@@ -9,7 +9,7 @@ from oz.protocol.plain import NOTHING, Keys
 from oz.protocol.recipients import Recipients
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 
 class MulticastRouter(Router):
@@ -20,7 +20,7 @@ class MulticastRouter(Router):
     def __init__(self, origin: bytes, stats: PublisherStats) -> None:
         """Start; see `Router`."""
         super().__init__(origin, stats)
-        stream = OutStream(b"", b"", Terms(), origin, 0)
+        stream = OutStream(b"", b"", DeliveryOptions(), origin, 0)
         self.streams[b""] = stream
         self._recipients = Recipients(is_plain=False, streams=(stream,), choices=())
 

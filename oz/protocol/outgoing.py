@@ -1,4 +1,4 @@
-"""A stream as a publisher keeps it: who asked, on what terms, and where its sequence stands."""
+"""A stream as a publisher keeps it: who asked, with which delivery options, and where its sequence stands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from oz.errors import PatternTimeout, SubjectError
 from oz.subjects.pattern import Pattern
 from oz.wire.batch import CONTROL, MESSAGES, RETAINED, RICH, head_start
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 
 class Chunk:
@@ -40,7 +40,7 @@ class OutStream:
     Attributes:
         name: the id that its subscriber gave it; the key itself for a shared pattern.
         key: the ZeroMQ subscription.
-        terms: how its messages are to be treated.
+        delivery: how its messages are to be treated.
         heads: what frames begin with: plain, rich, control, retained and rich retained.
         sequence: the number of the next message.
         joined: its place among all streams, by age.
@@ -63,6 +63,7 @@ class OutStream:
 
     __slots__ = (
         "chunks",
+        "delivery",
         "ending",
         "heads",
         "held",
@@ -80,25 +81,26 @@ class OutStream:
         "refused",
         "refused_at",
         "sequence",
-        "terms",
         "unsent",
         "vanished_at",
     )
 
-    def __init__(self, name: bytes, key: bytes, terms: Terms, origin: bytes, number: int) -> None:
+    def __init__(
+        self, name: bytes, key: bytes, delivery: DeliveryOptions, origin: bytes, number: int
+    ) -> None:
         """Begin at sequence 0.
 
         Args:
             name: the id of the stream.
             key: its key.
-            terms: its terms.
+            delivery: its delivery options.
             origin: the publisher.
             number: counts the streams of this publisher; a stream that was forgotten and comes back has
                 a higher one, which is its epoch on the wire.
         """
         self.name = name
         self.key = key
-        self.terms = terms
+        self.delivery = delivery
         self.is_shared = name == key
         self.number(origin, number)
         self.joined = number

@@ -31,7 +31,9 @@ class Batch:
         """Start empty."""
         self.stream = stream
         self.count = 0
-        self.items: list[Any] | None = None if stream.terms.keep == "all" and not stream.terms.group else []
+        self.items: list[Any] | None = (
+            None if stream.delivery.keep == "all" and not stream.delivery.group else []
+        )
         self.places: list[int] = []
         self._parts: list[bytes] = []
         self._body: bytes | None = None
@@ -49,7 +51,7 @@ class Batch:
         self._body = body
         if self.items is not None:
             self.items = items
-        if self.stream.terms.group:
+        if self.stream.delivery.group:
             self.places = list(range(self.count))
         return self
 

@@ -20,7 +20,7 @@ class Passing:
 
     def __init__(self, batches: Iterable[Batch] = ()) -> None:
         """Start with the batches of a window, of which none was sent."""
-        self._pending = {one.stream: one for one in batches if one.stream.terms.group}
+        self._pending = {one.stream: one for one in batches if one.stream.delivery.group}
         self._sent: dict[OutStream, list[Batch]] = {}
 
     def begin(self, batch: Batch) -> None:

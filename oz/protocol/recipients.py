@@ -30,7 +30,7 @@ class Recipients:
         self.kind = PLAIN * is_plain | ROUTED * bool(streams or choices)
         self.streams = streams
         self.choices = choices
-        self.is_simple = not choices and all(one.terms.keep == "all" for one in streams)
+        self.is_simple = not choices and all(one.delivery.keep == "all" for one in streams)
 
 
 class RecipientSets:
@@ -59,8 +59,8 @@ class RecipientSets:
         if recipients is None:
             streams, grouped = [], dict[str, list[OutStream]]()
             for stream in sorted(members, key=lambda one: one.joined):
-                if stream.terms.group:
-                    grouped.setdefault(stream.terms.group, []).append(stream)
+                if stream.delivery.group:
+                    grouped.setdefault(stream.delivery.group, []).append(stream)
                 else:
                     streams.append(stream)
             choices = tuple(Choice(groups[name], several) for name, several in grouped.items())

@@ -16,7 +16,7 @@ from oz.protocol.outgoing import Chunk, OutStream
 from oz.protocol.plain import NOTHING, Keys
 from oz.protocol.stats import PublisherStats
 from oz.wire import keys
-from oz.wire.keys import OWN, Declaration, Terms
+from oz.wire.keys import OWN, Declaration, DeliveryOptions
 
 _log = logging.getLogger("oz.publisher")
 
@@ -73,7 +73,11 @@ class Router(Lifetimes):
     def _learn_own(self, key: bytes, now: float, *, comes: bool) -> Keys:
         kind = key[:3]
         if kind == keys.STREAM:
-            stream = self._stream(keys.parse_stream(key), key, Terms()) if comes else self.streams.get(key)
+            stream = (
+                self._stream(keys.parse_stream(key), key, DeliveryOptions())
+                if comes
+                else self.streams.get(key)
+            )
             return self._listen(stream, now, comes=comes)
         if kind == keys.PATTERN:
             stream = self._pattern_stream(key) if comes else self.streams.get(key)
@@ -115,7 +119,7 @@ class Router(Lifetimes):
         key = keys.stream_key(declaration.stream)
         if declaration.is_leaving:
             return self._say_goodbye(self.streams.get(key), declaration, now)
-        stream = self._stream(declaration.stream, key, declaration.terms)
+        stream = self._stream(declaration.stream, key, declaration.delivery)
         self._returned(stream, now)
         self.to_answer[stream] = None
         number = declaration.chunk
@@ -139,13 +143,13 @@ class Router(Lifetimes):
                 raise ProtocolError(f"this publisher has {self._pattern_count} patterns and takes no more")
             patterns = tuple(restore(one) for one in declaration.patterns)
             shared: tuple[OutStream, ...] = ()
-            if stream.terms.is_shared:
+            if stream.delivery.is_shared:
                 shared = tuple(self._pattern_stream(keys.pattern_key(one)) for one in declaration.patterns)
         except (PatternError, ProtocolError) as error:
             stream.refused[declaration.chunk] = str(error)
             return None
         chunk = Chunk(patterns, declaration.wants_last_value)
-        if stream.terms.is_shared:
+        if stream.delivery.is_shared:
             chunk.shared = shared
             for one in shared:
                 one.listeners += 1

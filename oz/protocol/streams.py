@@ -1,8 +1,8 @@
 """The streams of a subscriber that has its publishers filter: each a key, its subscriptions and its sources.
 
-Subscriptions on the same terms share one stream, on which each message comes once. Each queue group, and
-each `keep` other than `"all"`, is a stream of its own. Shared patterns have one each, with a key that all
-subscribers to the pattern have in common.
+Subscriptions with the same delivery options share one stream, on which each message comes once. Each queue
+group, and each `keep` other than `"all"`, is a stream of its own. Shared patterns have one each, with a key
+that all subscribers to the pattern have in common.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oz.protocol.repeats import MessageId, Repeats
 from oz.protocol.sources import Source
 from oz.protocol.subscriptions import Subscription, SubscriptionTable
 from oz.subjects.index import PatternIndex
-from oz.wire.keys import ID_SIZE, Declared, Terms, pattern_key, stream_key
+from oz.wire.keys import ID_SIZE, Declared, DeliveryOptions, pattern_key, stream_key
 
 SILENCE = 3.5
 """Seconds behind the others after which a publisher counts as gone; its heart beats every second."""
@@ -49,7 +49,7 @@ class Stream:
     def __init__(
         self,
         key: bytes,
-        terms: Terms,
+        delivery: DeliveryOptions,
         *,
         is_shared: bool,
         dedupe: bool = False,
@@ -59,10 +59,10 @@ class Stream:
         self.key = key
         self.table = SubscriptionTable(index=index)
         self.sources: dict[bytes, Source] = {}
-        self.kept = keeping.make(terms.keep, terms.limit)
+        self.kept = keeping.make(delivery.keep, delivery.limit)
         self.is_shared = is_shared
-        self.only_answers = terms.is_shared and not is_shared
-        # For each stream: subscriptions on other terms get a message again, and are to.
+        self.only_answers = delivery.is_shared and not is_shared
+        # For each stream: subscriptions with other delivery options get a message again, and are to.
         self.repeats = Repeats() if dedupe else None
         self._ended: dict[bytes, int] = {}
 
@@ -79,16 +79,18 @@ class Stream:
 
 
 class Interest:
-    """What is asked for on one set of terms: the declarations, and the stream on which they are answered."""
+    """What is asked for with one set of options: its declarations, and the stream for the answers."""
 
-    __slots__ = ("declarations", "name", "stream", "terms")
+    __slots__ = ("declarations", "delivery", "name", "stream")
 
-    def __init__(self, name: bytes, terms: Terms, *, dedupe: bool, index: type[PatternIndex]) -> None:
+    def __init__(
+        self, name: bytes, delivery: DeliveryOptions, *, dedupe: bool, index: type[PatternIndex]
+    ) -> None:
         """Start with none."""
         self.name = name
-        self.terms = terms
-        self.declarations = Declarations(name, terms)
-        self.stream = Stream(stream_key(name), terms, is_shared=False, dedupe=dedupe, index=index)
+        self.delivery = delivery
+        self.declarations = Declarations(name, delivery)
+        self.stream = Stream(stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index)
 
 
 class Streams:
@@ -137,7 +139,7 @@ class Streams:
         self._index = index
         self._name = random_bytes(_NAME_SIZE)
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
-        self._interests: dict[Terms, Interest] = {}
+        self._interests: dict[DeliveryOptions, Interest] = {}
         self._homes: dict[Subscription, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
         self.kept: list[Stream] = []
@@ -146,7 +148,7 @@ class Streams:
         self._goodbyes: dict[Interest, int] = {}
         self._parting: dict[Subscription, int] = {}
 
-    def add(self, subscription: Subscription, terms: Terms, *, last_value: bool) -> Wishes:
+    def add(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> Wishes:
         """Take a subscription in.
 
         Raises:
@@ -154,20 +156,20 @@ class Streams:
         """
         patterns = [declare(pattern) for pattern in subscription.patterns]
         wishes = Wishes()
-        interest = self._interests.get(terms)
+        interest = self._interests.get(delivery)
         is_new = interest is None
         if interest is None:
-            interest = Interest(self._next_name(), terms, dedupe=self.dedupe, index=self._index)
-            self._interests[terms] = interest
+            interest = Interest(self._next_name(), delivery, dedupe=self.dedupe, index=self._index)
+            self._interests[delivery] = interest
             self.by_key[interest.stream.key] = interest.stream
             if interest.stream.kept is not None:
                 self.kept.append(interest.stream)
         self._homes[subscription] = interest
         interest.stream.table.add(subscription)
         wishes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
-        if terms.is_shared:
+        if delivery.is_shared:
             # After the declaration, so that last values come before live traffic.
-            wishes.wanted.extend(self._share(subscription, patterns, terms))
+            wishes.wanted.extend(self._share(subscription, patterns, delivery))
         if is_new:
             wishes.wanted.append(interest.stream.key)
         self.is_gathering |= interest.declarations.is_gathering
@@ -181,14 +183,16 @@ class Streams:
             if stream_key(name) not in self.by_key:
                 return name
 
-    def _share(self, subscription: Subscription, patterns: Iterable[Declared], terms: Terms) -> list[bytes]:
+    def _share(
+        self, subscription: Subscription, patterns: Iterable[Declared], delivery: DeliveryOptions
+    ) -> list[bytes]:
         new = []
         for declared, pattern in zip(patterns, subscription.patterns, strict=True):
             key = pattern_key(declared)
             stream = self.by_key.get(key)
             if stream is None:
                 stream = self.by_key[key] = Stream(
-                    key, terms, is_shared=True, dedupe=self.dedupe, index=self._index
+                    key, delivery, is_shared=True, dedupe=self.dedupe, index=self._index
                 )
                 new.append(key)
             stream.table.add_pattern(subscription, pattern)
@@ -236,7 +240,7 @@ class Streams:
         return None if interest is None else interest.stream
 
     def remove(self, subscription: Subscription) -> Wishes:
-        """Take a subscription out; with the last of its terms the stream says goodbye."""
+        """Take a subscription out; with the last of its delivery options the stream says goodbye."""
         subscription.active = False
         self._parting.pop(subscription, None)
         interest = self._homes.pop(subscription, None)
@@ -248,13 +252,13 @@ class Streams:
         if stream.table:
             wishes.add(interest.declarations.remove(subscription))
         else:
-            del self._interests[interest.terms], self.by_key[stream.key]
+            del self._interests[interest.delivery], self.by_key[stream.key]
             self.kept = [one for one in self.kept if one is not stream]
             goodbye = interest.declarations.leave()
             wishes.add(goodbye)
             # The goodbye too: nobody waits for an answer, and it would be said again at each reconnect.
             wishes.dropped.extend((stream.key, *goodbye.wanted))
-        if interest.terms.is_shared:
+        if interest.delivery.is_shared:
             wishes.dropped.extend(self._unshare(subscription))
         return wishes
 

@@ -87,16 +87,16 @@ class Wanted:
         self._changed()
 
     def _join_group(self, stream: OutStream) -> None:
-        name = stream.terms.group
+        name = stream.delivery.group
         if name:
-            self._groups.setdefault(name, Group(name)).join(stream, stream.terms.policy)
+            self._groups.setdefault(name, Group(name)).join(stream, stream.delivery.policy)
 
     def _leave_group(self, stream: OutStream) -> None:
-        group = self._groups.get(stream.terms.group)
+        group = self._groups.get(stream.delivery.group)
         if group is not None:
             group.leave(stream)
             if not group:
-                del self._groups[stream.terms.group]
+                del self._groups[stream.delivery.group]
 
     def find(self, subject: bytes, plain: bytes) -> Recipients:
         """Work out who wants a subject.
@@ -133,7 +133,7 @@ class Wanted:
             plain: the same with the delimiter.
         """
         if subject is None or plain is None:
-            streams = [one for one in self.streams.values() if one.patterns or one.terms.is_shared]
+            streams = [one for one in self.streams.values() if one.patterns or one.delivery.is_shared]
         else:
             recipients = self.find(subject, plain)
             streams = [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]

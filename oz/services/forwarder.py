@@ -80,7 +80,7 @@ class Forwarder:
         self._rank = time.time_ns().to_bytes(tree.TIME_SIZE, "big") + self._name
         self._path: tuple[bytes, ...] = ()
         self._turns = dict[str, int]()
-        self._terms: list[tuple[bool, dict[str, str]]] = []
+        self._asked_for: list[tuple[bool, dict[str, str]]] = []
         self._serial = 0
         self._began_at = time.monotonic()
         self._looked_at = 0.0
@@ -179,12 +179,12 @@ class Forwarder:
 
     def _ask(self) -> None:
         """Ask on each bus for what the others want."""
-        terms = [(one.is_open, one.ledger.policies) for one in self.sides]
+        asked_for = [(one.is_open, one.ledger.policies) for one in self.sides]
         changes = {one: one.ledger.take_changes() for one in self.sides}
-        is_new = terms != self._terms
-        self._terms = terms
+        is_new = asked_for != self._asked_for
+        self._asked_for = asked_for
         policies: dict[str, str] = {}
-        for _, of_side in terms:
+        for _, of_side in asked_for:
             # The buses may differ in how a group is picked from; two ways would be two members.
             policies = {**of_side, **policies}
         for side in self.sides:

@@ -14,9 +14,9 @@ import zmq
 
 from oz.transport import descriptors, endpoints
 from oz.transport.node_sockets import keep_alive
+from oz.transport.option_checks import check_count
 from oz.transport.publishing import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK
-from oz.transport.terms import check_count
 
 _log = logging.getLogger("oz.forwarder")
 

@@ -28,7 +28,7 @@ from oz.sync.subscriber import Subscriber
 from oz.transport.node_base import TICK
 from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
-from oz.transport.terms import Keep, Policy, closing_time
+from oz.transport.option_checks import Keep, Policy, closing_time
 from oz.wire.naming import Announcement
 
 OnPeer = Callable[[Announcement, str], Any]
@@ -306,7 +306,7 @@ class Node(Requesting):
         return self._subscribe(
             self._prepare(pattern, dialect),
             handler,
-            self._check_terms(group, policy, keep, max_waiting),
+            self._delivery_options(group, policy, keep, max_waiting),
             HandlerQueue(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
             last_value=last_value,
             max_messages=max_messages,

@@ -16,7 +16,7 @@ from oz.protocol.unpacking import Unpacking
 from oz.sync.draining import PATIENCE, Draining, refuse_async
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.inlet import PATIENCE_MS, RoutedInlet
-from oz.transport.terms import check_count
+from oz.transport.option_checks import check_count
 
 _NOBLOCK = int(zmq.NOBLOCK)
 

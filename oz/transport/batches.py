@@ -104,10 +104,10 @@ class Batches:
         groups: set[str] = set()
         for stream in sorted(self._router.counted(), key=lambda one: one.joined):
             # Only one member of a group would have been given each: the senior one stands for all.
-            if stream.terms.group not in groups:
+            if stream.delivery.group not in groups:
                 stream.sequence += count
-            if stream.terms.group:
-                groups.add(stream.terms.group)
+            if stream.delivery.group:
+                groups.add(stream.delivery.group)
 
     def send_alone(self, socket: Any, recipients: Recipients, subject: bytes, payload: bytes) -> None:
         """Send one message: what `send` does, the short way."""
@@ -148,7 +148,7 @@ class Batches:
             frames = (self._head(stream, RICH, stream.sequence, 1) + body, attached)
             if not stream.is_full and self._try(socket, stream, frames):
                 stream.sequence += 1
-            elif stream.terms.group or stream.terms.keep in _HELD_KEEPS:
+            elif stream.delivery.group or stream.delivery.keep in _HELD_KEEPS:
                 # Within a batch, which can be held back or passed on.
                 whole = [subject, payload]
                 self._send_batch(socket, Batch(stream).whole(pack_array(whole), whole), is_rich=True)
@@ -174,26 +174,26 @@ class Batches:
 
     def _send_batch(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
         stream = batch.stream
-        if stream.terms.group:
+        if stream.delivery.group:
             self._passing.begin(batch)
         if stream.is_full:
             self._retry(socket, stream)
         if batch.items is not None and stream.is_full and self._hold(stream, batch.items):
             return
-        if stream.terms.keep in _HELD_KEEPS:
+        if stream.delivery.keep in _HELD_KEEPS:
             self._send_or_hold(socket, batch, is_rich=is_rich)
-            if stream.terms.group:
+            if stream.delivery.group:
                 self._passing.note(batch)
             return
         frame = self._head(stream, RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
         self.size = max(self.size, len(frame))
         if not self._try(socket, stream, (frame,)):
-            if stream.terms.group:
+            if stream.delivery.group:
                 self._send_to_others(socket, batch)
                 return
             self._overflow(socket, stream, batch.count, (frame,))
         stream.sequence += batch.count
-        if stream.terms.group:
+        if stream.delivery.group:
             self._passing.note(batch)
 
     def _send_or_hold(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
@@ -212,7 +212,7 @@ class Batches:
             stream.sequence += batch.count
 
     def _hold(self, stream: OutStream, items: list[Any]) -> bool:
-        """Hold messages back, if the stream's terms say so."""
+        """Hold messages back, if the stream's delivery options say so."""
         held: Held | None = hold(stream)
         if held is None:
             return False
@@ -224,7 +224,7 @@ class Batches:
         if stream.vanished_at is not None:
             return True
         if stream.is_gone:
-            return not stream.terms.group
+            return not stream.delivery.group
         if not stream.unsent:
             if monotonic() - stream.left_out_at < PATIENCE:
                 # Who is left out is back only when libzmq has looked.
@@ -236,7 +236,7 @@ class Batches:
             else:
                 return True
             # One of a group is passed over; but not for ever, for a connection that may be dead.
-            is_due = stream.terms.group and monotonic() - stream.left_out_at >= PATIENCE
+            is_due = stream.delivery.group and monotonic() - stream.left_out_at >= PATIENCE
             if is_due and self._leave_out(socket, stream, frames):
                 return True
         self._fill(stream)
@@ -252,7 +252,7 @@ class Batches:
         must_wait: bool = False,
     ) -> None:
         """Do with frames that are numbered what is to be done when there is no room."""
-        if not must_wait and (self._drops or stream.terms.keep == "drop_newest"):
+        if not must_wait and (self._drops or stream.delivery.keep == "drop_newest"):
             # Counted once: nobody can tell how many of several connections had no room.
             self._router.stats.missed += count
             if not stream.unsent:
@@ -265,14 +265,15 @@ class Batches:
         """Give what a member of a queue group has no room for to others; the rest is its own after all."""
         full = batch.stream
         must_go = full.is_gone
-        if full.terms.policy != "turn" and not (full.is_leaving or must_go):
+        if full.delivery.policy != "turn" and not (full.is_leaving or must_go):
             # Whoever relies on one member would see its messages overtaken at another.
             self._keep_own(socket, batch, must_wait=False)
             return
         members = [
             one
             for one in self._router.streams.values()
-            if one.terms.group == full.terms.group and not (one.is_full or one.is_leaving or one is full)
+            if one.delivery.group == full.delivery.group
+            and not (one.is_full or one.is_leaving or one is full)
         ]
         follow, waits, rest = self._passing.share(batch, members, must_go=must_go)
         self._keep_own(socket, waits, must_wait=True)
@@ -357,14 +358,14 @@ class Batches:
         if stream.vanished_at is None:
             frame = self._head(stream, RICH if is_rich else PLAIN, sequence, count) + pack_array(items)
             self._send_waiting(socket, stream, (frame,))
-        if stream.terms.keep == "latest":
+        if stream.delivery.keep == "latest":
             stream.sequence += count
         stream.held.drop(count)
 
 
 def _blocks(stream: OutStream) -> bool:
     """Tell whether the publisher has to wait for a stream; one with a `keep` never holds anybody up."""
-    return bool(stream.unsent) and stream.terms.keep == "all"
+    return bool(stream.unsent) and stream.delivery.keep == "all"
 
 
 def send_if_it_fits(socket: Any, frames: tuple[bytes, ...]) -> None:

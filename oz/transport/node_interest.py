@@ -15,10 +15,10 @@ from oz.protocol.node_subscription import NodeSubscription
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
 from oz.transport.admission import compile_asked
+from oz.transport.option_checks import check_count, delivery_options
 from oz.transport.replying import Replying
 from oz.transport.subscribing import EVERYTHING
-from oz.transport.terms import check_count, check_terms
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 _log = logging.getLogger("oz.node")
 
@@ -78,7 +78,7 @@ class Interested(Replying):
         self,
         wanted: tuple[list[Pattern], bool],
         handler: Callable[[Message], Any] | None,
-        terms: Terms,
+        delivery: DeliveryOptions,
         handler_queue: HandlerQueue,
         *,
         last_value: bool,
@@ -95,7 +95,7 @@ class Interested(Replying):
         if max_messages is not None:
             check_count("max_messages", max_messages, 1, 2**63)
         # With `"latest"` it is what was asked for.
-        dropped = _ignore if terms.keep == "latest" else self._on_dropped
+        dropped = _ignore if delivery.keep == "latest" else self._on_dropped
         queue: Any
         if handler is None:
             if len(handler_queue.partitions) > 1:
@@ -107,9 +107,11 @@ class Interested(Replying):
             self._check_handler(handler)
             queue, kind = self._make_queue(handler, handler_queue, dropped), self._subscription_class
         subscription = kind(
-            patterns, queue, self._cancel, max_messages, terms.group, self._answer, self._drain_one
+            patterns, queue, self._cancel, max_messages, delivery.group, self._answer, self._drain_one
         )
-        self._call(lambda: self._begin(subscription, terms, last_value=last_value, is_advisory=is_advisory))
+        self._call(
+            lambda: self._begin(subscription, delivery, last_value=last_value, is_advisory=is_advisory)
+        )
         return subscription
 
     def _check_handler(self, handler: Any) -> None:
@@ -144,14 +146,19 @@ class Interested(Replying):
             _log.warning("%s closed before its handlers had handled %d messages", self.name, let_go)
 
     def _begin(
-        self, subscription: NodeSubscription, terms: Terms, *, last_value: bool, is_advisory: bool
+        self,
+        subscription: NodeSubscription,
+        delivery: DeliveryOptions,
+        *,
+        last_value: bool,
+        is_advisory: bool,
     ) -> None:
         """Have a subscription begin; on the I/O side."""
         if is_advisory:
             for pattern in subscription.patterns:
                 self._advised.add(pattern, subscription)
         else:
-            self._sub._begin(subscription, terms, last_value=last_value)
+            self._sub._begin(subscription, delivery, last_value=last_value)
             self._is_unheard = self._echo
         self._subscriptions[subscription] = None
 
@@ -182,8 +189,10 @@ class Interested(Replying):
         return [one.queue for one in [*self._subscriptions, *self._ended]]
 
     @staticmethod
-    def _check_terms(group: str | None, policy: Any, keep: Any, max_waiting: int | None) -> Terms:
-        return check_terms(group, policy, keep, None if keep == "all" else max_waiting, shared=False)
+    def _delivery_options(
+        group: str | None, policy: Any, keep: Any, max_waiting: int | None
+    ) -> DeliveryOptions:
+        return delivery_options(group, policy, keep, None if keep == "all" else max_waiting, shared=False)
 
 
 def _patterns(pattern: Any, dialect: str) -> list[Pattern]:

@@ -28,7 +28,7 @@ from oz.transport import endpoints
 from oz.transport.payloads import as_item, as_sendable
 from oz.transport.publishing import PublisherBase
 from oz.transport.subscribing import SubscriberBase
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 from oz.wire.naming import Announcement
 
 KEEPALIVE = (
@@ -46,8 +46,8 @@ RECONNECT_MS = 100
 LONGEST_RECONNECT_MS = 5_000
 """Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
 
-INTRODUCTION = Terms(policy="first")
-"""Terms of the stream of the presence announcement, and of nothing else: they are spelt as `Terms()` are.
+INTRODUCTION = DeliveryOptions(policy="first")
+"""Delivery options of the presence announcement's stream: spelt as `DeliveryOptions()` are.
 
 It is declared last on every connection, so that where a presence announcement stands, everything that its
 node had asked for stands too.
@@ -212,7 +212,7 @@ class NodePublishing(PublisherBase):
             return recipients
         scoped = self._scoped.get((recipients, group))
         if scoped is None:
-            choices = tuple(one for one in recipients.choices if one.members[0].terms.group == group)
+            choices = tuple(one for one in recipients.choices if one.members[0].delivery.group == group)
             scoped = Recipients(
                 is_plain=not group and bool(recipients.kind & PLAIN),
                 streams=() if group else recipients.streams,

@@ -27,11 +27,11 @@ from oz.transport.joining import JoiningOutlet
 from oz.transport.leaving import Leaving, pauses
 from oz.transport.multicast_dispatch import MulticastDispatch, high_water_mark_for
 from oz.transport.multicast_group import Group, group_for
+from oz.transport.option_checks import check_count, check_seconds
 from oz.transport.outlet import Outlet, Refused
 from oz.transport.raw_sends import RawSends
 from oz.transport.routes import Route
 from oz.transport.socket import backend_get, backend_recv, backend_set, check_delimiter
-from oz.transport.terms import check_count, check_seconds
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import ID_SIZE

@@ -20,7 +20,7 @@ from oz.transport.guard import Guard, refuse
 from oz.transport.monitors import make_address, make_pair
 from oz.transport.multicast_endpoint import is_multicast
 from oz.transport.multicast_group import Group
-from oz.transport.terms import check_count
+from oz.transport.option_checks import check_count
 
 _log = logging.getLogger("oz.socket")
 

@@ -34,8 +34,7 @@ from oz.transport.inlet import Inlet, RoutedInlet
 from oz.transport.links import CAN_TELL, Links
 from oz.transport.multicast_group import group_for
 from oz.transport.multicast_listening import Listening, OnAdvisory
-from oz.transport.socket import check_delimiter, some
-from oz.transport.terms import (
+from oz.transport.option_checks import (
     Filtering,
     Keep,
     Policy,
@@ -43,10 +42,11 @@ from oz.transport.terms import (
     check_count,
     check_filtering,
     check_multicast,
-    check_terms,
+    delivery_options,
 )
+from oz.transport.socket import check_delimiter, some
 from oz.wire.codec import Codec, find_codec
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 _log = logging.getLogger("oz.subscriber")
 
@@ -263,8 +263,8 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         self._check_open()
         if handler is not None:
             self._check_handler(handler)
-        terms = check_terms(group, policy, keep, max_waiting, shared=self._is_shared)
-        if self._streams is None and (terms != Terms() or last_value):
+        delivery = delivery_options(group, policy, keep, max_waiting, shared=self._is_shared)
+        if self._streams is None and (delivery != DeliveryOptions() or last_value):
             if self._group is not None:
                 raise ValueError("multicast goes to everybody: it has no group, keep nor last_value")
             raise ValueError('group, keep and last_value need Subscriber(…, filtering="publisher")')
@@ -286,7 +286,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             max_messages,
             lambda one, timeout: (drain() or _refuse_to_drain)(one, timeout),
         )
-        self._begin(subscription, terms, last_value=last_value)
+        self._begin(subscription, delivery, last_value=last_value)
         return subscription
 
     def _check_conflated(self, patterns: Iterable[Pattern]) -> None:
@@ -296,13 +296,13 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             is_split=isinstance(self._intake, SplittingIntake),
         )
 
-    def _begin(self, subscription: Subscription, terms: Terms, *, last_value: bool) -> None:
+    def _begin(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> None:
         """Ask for what a subscription wants."""
         with self._guard:
             if self._streams is None:
                 self._ask(Wishes(self._intake.table.add(subscription)))
             else:
-                self._ask(self._streams.add(subscription, terms, last_value=last_value))
+                self._ask(self._streams.add(subscription, delivery, last_value=last_value))
 
     def mark_seen(self, message_ids: Iterable[bytes | tuple[bytes, int]]) -> None:
         """Take messages with these ids for delivered: the subscriptions that stand drop their repeats.

@@ -64,7 +64,7 @@ class Declared:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class DeliveryOptions:
     """How a stream's messages are to be treated; the same in every chunk of it.
 
     Attributes:
@@ -89,7 +89,7 @@ class Declaration:
     Attributes:
         stream: the 16 bytes that name the stream.
         chunk: its number, not used again by this stream.
-        terms: those of the stream.
+        delivery: those of the stream.
         wants_last_value: whether the newest retained messages are asked for first.
         is_leaving: the stream wants nothing more: a goodbye.
         patterns: what it wants.
@@ -97,28 +97,28 @@ class Declaration:
 
     stream: bytes
     chunk: int
-    terms: Terms = field(default_factory=Terms)
+    delivery: DeliveryOptions = field(default_factory=DeliveryOptions)
     wants_last_value: bool = False
     is_leaving: bool = False
     patterns: tuple[Declared, ...] = ()
 
     def encode(self) -> bytes:
         """Give the key."""
-        terms = self.terms
+        delivery = self.delivery
         flags = (
-            _SHARED * terms.is_shared
-            | _GROUP * bool(terms.group)
+            _SHARED * delivery.is_shared
+            | _GROUP * bool(delivery.group)
             | _LAST_VALUE * self.wants_last_value
-            | _LIMIT * bool(terms.limit)
+            | _LIMIT * bool(delivery.limit)
             | _LEAVING * self.is_leaving
-            | KEEPS.index(terms.keep) << _KEEP_SHIFT
+            | KEEPS.index(delivery.keep) << _KEEP_SHIFT
         )
         parts = [DECLARATION, self.stream, _CHUNK.pack(self.chunk, flags)]
-        if terms.group:
-            name = terms.group.encode()
-            parts.append(bytes((len(name),)) + name + bytes((POLICIES.index(terms.policy),)))
-        if terms.limit:
-            parts.append(_LIMIT_FIELD.pack(terms.limit))
+        if delivery.group:
+            name = delivery.group.encode()
+            parts.append(bytes((len(name),)) + name + bytes((POLICIES.index(delivery.policy),)))
+        if delivery.limit:
+            parts.append(_LIMIT_FIELD.pack(delivery.limit))
         parts.extend(pattern.encode() for pattern in self.patterns)
         return b"".join(parts)
 
@@ -186,25 +186,25 @@ def parse_declaration(key: bytes) -> Declaration:
         raise ProtocolError(f"a declaration is cut short or wrong at byte {at}: {error}") from None
     except UnicodeDecodeError:
         raise ProtocolError("the name of a queue group is not UTF-8") from None
-    terms = Terms(bool(flags & _SHARED), group, policy, KEEPS[flags >> _KEEP_SHIFT & 3], limit)
-    _check_terms(terms, flags)
+    delivery = DeliveryOptions(bool(flags & _SHARED), group, policy, KEEPS[flags >> _KEEP_SHIFT & 3], limit)
+    _check_delivery(delivery, flags)
     patterns = tuple(_patterns(key, at))
     if flags & _LEAVING and patterns:
         raise ProtocolError("a goodbye with patterns")
-    return Declaration(stream, chunk, terms, bool(flags & _LAST_VALUE), bool(flags & _LEAVING), patterns)
+    return Declaration(stream, chunk, delivery, bool(flags & _LAST_VALUE), bool(flags & _LEAVING), patterns)
 
 
-def _check_terms(terms: Terms, flags: int) -> None:
+def _check_delivery(delivery: DeliveryOptions, flags: int) -> None:
     """Refuse what no subscriber means, so that each declaration has one spelling.
 
     Raises:
         ProtocolError: it is none of what subscribers say.
     """
-    if flags & _GROUP and not terms.group:
+    if flags & _GROUP and not delivery.group:
         raise ProtocolError("a queue group without a name")
-    if bool(flags & _LIMIT) != (terms.limit > 0) or (terms.limit and terms.keep == "all"):
-        raise ProtocolError(f"a limit of {terms.limit} where {terms.keep!r} is kept")
-    if terms.is_shared and (terms.group or terms.keep != "all"):
+    if bool(flags & _LIMIT) != (delivery.limit > 0) or (delivery.limit and delivery.keep == "all"):
+        raise ProtocolError(f"a limit of {delivery.limit} where {delivery.keep!r} is kept")
+    if delivery.is_shared and (delivery.group or delivery.keep != "all"):
         raise ProtocolError("a shared stream with a queue group or a keep of its own")
 
 

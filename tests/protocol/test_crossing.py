@@ -8,7 +8,7 @@ import oz
 from oz.protocol.crossing import Border, Ledger, has_passed, narrowed
 from oz.protocol.outgoing import OutStream
 from oz.protocol.tree import Offer, to_text
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 PATTERNS = [oz.compile(text) for text in (">", "a.>", "a.*", "a.b", "*.b", "*.*.c", "b", "_INBOX.x.*")] + [
     oz.compile("^a.*c$", "regex"),
@@ -19,7 +19,7 @@ SUBJECTS = ["a", "b", "a.b", "a.c", "b.b", "a.b.c", "x.y.c", "aab", "axbc", "_IN
 
 
 def stream(*patterns, group="", policy="turn", joined=1):
-    made = OutStream(b"n" * 16, b"k", Terms(group=group, policy=policy), b"o" * 16, joined)
+    made = OutStream(b"n" * 16, b"k", DeliveryOptions(group=group, policy=policy), b"o" * 16, joined)
     made.listeners = 1
     made.patterns = {oz.compile(one): 1 for one in patterns}
     return made
@@ -134,7 +134,7 @@ def test_changes_add_up_to_what_is_asked_for(happened):
             known
             == set(ledger.interests)
             == {
-                (pattern, one.terms.group)
+                (pattern, one.delivery.group)
                 for one in standing
                 for pattern in one.patterns
                 if pattern.text != "_LOCAL.a"

@@ -15,7 +15,7 @@ from oz.protocol.declarations import (
 )
 from oz.protocol.declared import declare
 from oz.protocol.subscriptions import Subscription
-from oz.wire.keys import CHUNK_SIZE, Terms, parse_declaration
+from oz.wire.keys import CHUNK_SIZE, DeliveryOptions, parse_declaration
 
 STREAM = bytes(range(16))
 
@@ -27,7 +27,7 @@ def subscription(*texts):
 
 @pytest.fixture
 def mine():
-    return Declarations(STREAM, Terms())
+    return Declarations(STREAM, DeliveryOptions())
 
 
 def add(mine, *texts, last_value=False):
@@ -232,7 +232,7 @@ def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
         patch.setattr(declarations, "MOST_SMALL", 4)
         patch.setattr(declarations, "CHUNK_SIZE", 60)
         patch.setattr(declarations, "SMALL", 30)
-        mine = Declarations(STREAM, Terms())
+        mine = Declarations(STREAM, DeliveryOptions())
         asked, members, now, numbers = set(), [], 0.0, set()
 
         def ask(wishes):

@@ -4,11 +4,11 @@ import pytest
 
 from oz.protocol import keeping
 from oz.protocol.holding import hold
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 
 def stream(keep, limit=3, sequence=100):
-    return SimpleNamespace(terms=Terms(keep=keep, limit=limit), held=None, sequence=sequence)
+    return SimpleNamespace(delivery=DeliveryOptions(keep=keep, limit=limit), held=None, sequence=sequence)
 
 
 def items(*texts):

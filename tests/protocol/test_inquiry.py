@@ -8,7 +8,7 @@ from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.pattern import compile
-from oz.wire.keys import DECLARATION, Terms
+from oz.wire.keys import DECLARATION, DeliveryOptions
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -55,14 +55,14 @@ def wanted(*patterns):
 def test_a_publisher_has_learned_all_when_it_has_the_newest_chunk_of_each_stream():
     streams, router = Streams(lambda size: b"s" * size), Router(b"o" * 16, PublisherStats())
     assert streams.asked() == {}
-    keys = streams.add(wanted("a"), Terms(), last_value=False).wanted
-    keys += streams.add(wanted("b"), Terms(group="g"), last_value=False).wanted
+    keys = streams.add(wanted("a"), DeliveryOptions(), last_value=False).wanted
+    keys += streams.add(wanted("b"), DeliveryOptions(group="g"), last_value=False).wanted
     for key in [key for key in keys if key.startswith(DECLARATION)]:
         assert not router.has_learned(streams.asked())
         router.learn(b"\1" + key, 0.0)
     assert router.has_learned(streams.asked())
     assert router.has_learned({})
-    (key,) = streams.add(wanted("c"), Terms(), last_value=False).wanted
+    (key,) = streams.add(wanted("c"), DeliveryOptions(), last_value=False).wanted
     assert not router.has_learned(streams.asked())
     router.learn(b"\1" + key, 0.0)
     assert router.has_learned(streams.asked())
@@ -71,11 +71,11 @@ def test_a_publisher_has_learned_all_when_it_has_the_newest_chunk_of_each_stream
 def test_a_chunk_that_was_taken_back_or_refused_has_been_learned():
     streams, router = Streams(lambda size: b"s" * size), Router(b"o" * 16, PublisherStats())
     first = wanted("a")
-    wishes = streams.add(first, Terms(), last_value=False)
+    wishes = streams.add(first, DeliveryOptions(), last_value=False)
     before = streams.asked()
     for key in wishes.wanted:
         router.learn(b"\1" + key, 0.0)
-    wishes = streams.add(wanted("b"), Terms(), last_value=False)
+    wishes = streams.add(wanted("b"), DeliveryOptions(), last_value=False)
     wishes.add(streams.remove(first))
     for key in wishes.wanted:
         router.learn(b"\1" + key, 0.0)

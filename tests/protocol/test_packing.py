@@ -3,12 +3,12 @@ import pytest
 from oz.protocol.packing import Rich, split, sticky_key
 from oz.protocol.recipients import Recipients
 from oz.wire.batch import parse_body
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 
 class Stream:
-    def __init__(self, **terms):
-        self.terms = Terms(**terms)
+    def __init__(self, **delivery):
+        self.delivery = DeliveryOptions(**delivery)
 
 
 class Picking:

@@ -4,12 +4,12 @@ from oz.protocol.packing import Batch, split
 from oz.protocol.passing import Passing
 from oz.subjects.pattern import compile as pattern
 from oz.wire.batch import parse_body
-from oz.wire.keys import Terms
+from oz.wire.keys import DeliveryOptions
 
 
 class Member:
     def __init__(self, text=">"):
-        self.terms = Terms(group="g")
+        self.delivery = DeliveryOptions(group="g")
         self.patterns = {pattern(text): 1}
 
 

@@ -15,7 +15,7 @@ from oz.wire.keys import (
     STREAM,
     Declaration,
     Declared,
-    Terms,
+    DeliveryOptions,
     pattern_key,
     stream_key,
 )
@@ -30,9 +30,9 @@ def router():
     return Router(ORIGIN, PublisherStats())
 
 
-def key(number, *texts, name=NAME, leaving=False, last_value=False, **terms):
+def key(number, *texts, name=NAME, leaving=False, last_value=False, **delivery):
     patterns = tuple(declare(oz.compile(text)) for text in texts)
-    return Declaration(name, number, Terms(**terms), last_value, leaving, patterns).encode()
+    return Declaration(name, number, DeliveryOptions(**delivery), last_value, leaving, patterns).encode()
 
 
 def come(router, *keys, now=0.0):
@@ -176,17 +176,19 @@ def test_a_stream_of_which_only_declarations_came_is_served(router):
     assert stream.vanished_at is not None
 
 
-@pytest.mark.parametrize("terms", [{}, {"group": "g"}, {"is_shared": True}, {"keep": "latest", "limit": 5}])
-def test_a_goodbye_ends_everything_at_once(router, terms):
-    come(router, key(1, "a", **terms), key(2, "b", **terms), stream_key(NAME))
-    come(router, key(3, leaving=True, **terms))
+@pytest.mark.parametrize(
+    "delivery", [{}, {"group": "g"}, {"is_shared": True}, {"keep": "latest", "limit": 5}]
+)
+def test_a_goodbye_ends_everything_at_once(router, delivery):
+    come(router, key(1, "a", **delivery), key(2, "b", **delivery), stream_key(NAME))
+    come(router, key(3, leaving=True, **delivery))
     # All patterns are gone.
     assert not wanted_by(router, b"a")
     # Still there to be answered, until the key goes.
     assert list(router.streams[stream_key(NAME)].chunks) == [3]
     go(router, stream_key(NAME))
     assert stream_key(NAME) not in router.streams
-    go(router, key(1, "a", **terms), key(2, "b", **terms), key(3, leaving=True, **terms))
+    go(router, key(1, "a", **delivery), key(2, "b", **delivery), key(3, leaving=True, **delivery))
     router.expire(LATER)
     assert not router.streams
 
@@ -213,8 +215,8 @@ def test_streams_that_vanished_are_bounded(router, monkeypatch):
 def test_a_shared_pattern_is_one_stream_for_all_who_ask(router):
     shared = pattern_key(declare(oz.compile("a.*")))
     for name in (b"x" * 16, b"y" * 16):
-        terms = {"name": name, "is_shared": True}
-        answer, *_ = come(router, key(1, "a.*", **terms), shared, stream_key(name))
+        delivery = {"name": name, "is_shared": True}
+        answer, *_ = come(router, key(1, "a.*", **delivery), shared, stream_key(name))
         assert answer.wanted == (stream_key(name), shared)
     (stream,) = wanted_by(router, b"a.b")
     assert stream.key == shared
@@ -336,7 +338,7 @@ events = st.lists(
     ),
     max_size=60,
 )
-TERMS = ({}, {"group": "g"}, {"is_shared": True})
+DELIVERIES = ({}, {"group": "g"}, {"is_shared": True})
 
 
 @settings(max_examples=300)
@@ -347,9 +349,9 @@ def test_once_everybody_is_gone_nothing_is_left(history):
     held = {who: [] for who in range(3)}
     for place, (what, who, which) in enumerate(history):
         now += 0.1
-        name, terms = b"%016d" % who, TERMS[who]
+        name, delivery = b"%016d" % who, DELIVERIES[who]
         keys = held[who]
-        declared = key(which + 1, f"p.{which}", "p.*", name=name, **terms)
+        declared = key(which + 1, f"p.{which}", "p.*", name=name, **delivery)
         if what == "declare":
             keys.append(declared)
             come(router, declared, now=now)
@@ -357,7 +359,7 @@ def test_once_everybody_is_gone_nothing_is_left(history):
                 keys += (shared := [pattern_key(declare(oz.compile(one))) for one in (f"p.{which}", "p.*")])
                 come(router, *shared, now=now)
         elif what == "greet":
-            keys.append(key(100 + place, name=name, **terms))
+            keys.append(key(100 + place, name=name, **delivery))
             come(router, keys[-1], now=now)
         elif what == "take back" and declared in keys:
             keys.remove(declared)
@@ -366,7 +368,7 @@ def test_once_everybody_is_gone_nothing_is_left(history):
             keys.append(stream_key(name))
             come(router, keys[-1], now=now)
         elif what == "leave":
-            keys.append(key(200 + place, name=name, leaving=True, **terms))
+            keys.append(key(200 + place, name=name, leaving=True, **delivery))
             come(router, keys[-1], now=now)
         elif what == "cut":
             go(router, *sorted(keys), now=now)

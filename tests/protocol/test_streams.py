@@ -9,7 +9,7 @@ from oz.protocol.streams import SILENCE, Streams
 from oz.protocol.subscriptions import Subscription
 from oz.protocol.unpacking import Unpacking
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
-from oz.wire.keys import DECLARATION, PATTERN, STREAM, Terms, parse_declaration
+from oz.wire.keys import DECLARATION, PATTERN, STREAM, DeliveryOptions, parse_declaration
 
 NS = 1_000_000_000
 A, B = b"a" * 16, b"b" * 16
@@ -20,9 +20,9 @@ def streams():
     return Streams(os.urandom)
 
 
-def add(streams, *texts, last_value=False, **terms):
+def add(streams, *texts, last_value=False, **delivery):
     one = Subscription([oz.compile(text) for text in texts], None, lambda _: None)
-    return one, streams.add(one, Terms(**terms), last_value=last_value)
+    return one, streams.add(one, DeliveryOptions(**delivery), last_value=last_value)
 
 
 def answer(streams, origin, at=1.0, paths=1):
@@ -156,7 +156,7 @@ def test_each_stream_greets_in_case_nobody_knows_it(streams):
     streams.renew(0)
     wishes = streams.renew(GREETING)
     assert kinds(wishes.wanted) == [DECLARATION] * 2
-    assert {parse_declaration(key).terms.group for key in wishes.wanted} == {"", "g"}
+    assert {parse_declaration(key).delivery.group for key in wishes.wanted} == {"", "g"}
 
 
 def test_after_a_goodbye_nobody_is_greeted(streams):

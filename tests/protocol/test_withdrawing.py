@@ -7,7 +7,7 @@ from oz.protocol.declared import declare
 from oz.protocol.lifetimes import WITHDRAWAL_DELAY
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
-from oz.wire.keys import Declaration, Terms, stream_key
+from oz.wire.keys import Declaration, DeliveryOptions, stream_key
 
 NAME = b"n" * 16
 
@@ -19,7 +19,7 @@ def router():
 
 def chunk(number, *patterns):
     declared = tuple(declare(one) for one in patterns)
-    return Declaration(NAME, number, Terms(), False, False, declared).encode()
+    return Declaration(NAME, number, DeliveryOptions(), False, False, declared).encode()
 
 
 def come(router, *keys):

@@ -170,7 +170,9 @@ def test_the_senior_member_gets_all_until_it_leaves(stage):
 
 
 def _members(pub):
-    return sum(bool(one.terms.group) and bool(one.patterns) for one in pub._engine._router.streams.values())
+    return sum(
+        bool(one.delivery.group) and bool(one.patterns) for one in pub._engine._router.streams.values()
+    )
 
 
 def test_the_senior_members_policy_counts(stage):

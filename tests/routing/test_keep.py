@@ -24,7 +24,7 @@ def tight(stage):
     """Make a publisher and a subscriber with room for few messages between them."""
     context = stage.enter_context(zmq.Context())
 
-    def make(on_full="drop", high_water_mark=2, max_batch=4, **terms):
+    def make(on_full="drop", high_water_mark=2, max_batch=4, **options):
         pub = oz.Publisher(
             "inproc://tight",
             context=context,
@@ -34,7 +34,7 @@ def tight(stage):
         )
         stage.callback(pub.close, 0)
         sub = stage.sub(pub, context=context, high_water_mark=high_water_mark)
-        sub.subscribe("a.*", **terms)
+        sub.subscribe("a.*", **options)
         sub.wait_ready(timeout=DEADLINE)
         return pub, sub
 
@@ -45,7 +45,7 @@ def tight(stage):
 def slow(request, tight):
     """The same, where all that is sent arrives, or where next to nothing does until it is read."""
     room = 100_000 if request.param == "kept here" else 2
-    return lambda **terms: tight(high_water_mark=room, **terms)
+    return lambda **options: tight(high_water_mark=room, **options)
 
 
 def publish(pub, sent=SENT, subjects=SUBJECTS, **options):

@@ -309,7 +309,7 @@ def test_one_that_asks_while_others_are_held_back_takes_nothing_from_them(tight)
 
     until(are_counted)
     sub.run(timeout=0.1)
-    # They wait in one line, on the same terms: the ten may cost ten of the fifty.
+    # They wait in one line, with the same delivery options: the ten may cost ten of the fifty.
     assert [number for _, number in pairs(old)][-40:] == list(range(160, 200))
     assert pairs(new)[-10:] == [(f"a.{at}", 190 + at) for at in range(10)]
     assert sub.stats.delivered + sub.stats.lost + sub.stats.dropped == 200 + 10

@@ -32,7 +32,7 @@ from oz.wire.batch import (
     read_lone,
     strip_header,
 )
-from oz.wire.keys import STREAM, Declared, Terms, pattern_key, stream_key
+from oz.wire.keys import STREAM, Declared, DeliveryOptions, pattern_key, stream_key
 from wire_frames import NAME, ORIGIN, batch, control
 from wire_vectors import name_of, rows, text_of
 
@@ -49,12 +49,12 @@ def frames_of(row):
 def subscriber():
     """A subscriber to everything on the stream and the shared pattern of the vectors."""
     streams = Streams(lambda size: NAME[:size])
-    for pattern, terms in (
-        (oz.compile(b"", "zmq"), Terms()),
-        (oz.compile("a.>"), Terms(is_shared=True)),
+    for pattern, delivery in (
+        (oz.compile(b"", "zmq"), DeliveryOptions()),
+        (oz.compile("a.>"), DeliveryOptions(is_shared=True)),
     ):
         subscription = Subscription([pattern], None, lambda one: None)
-        streams.add(subscription, terms, last_value=False)
+        streams.add(subscription, delivery, last_value=False)
     return Unpacking(streams)
 
 

@@ -39,7 +39,7 @@ from oz.wire.batch import (
 )
 from oz.wire.codec import MsgpackCodec
 from oz.wire.keys import STREAM, parse_declaration, parse_pattern, parse_stream
-from wire_frames import ALL_TERMS, NAME, ORIGIN, batch, batches, control, keys, spoil
+from wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batch, batches, control, keys, spoil
 
 SOAK = bool(os.environ.get("OZ_SOAK"))
 ROUNDS = 1_000_000 if SOAK else 50_000
@@ -104,11 +104,11 @@ def read_key(key):
 
 
 def subscriber(codec=None, on_gap=None):
-    """What is behind a subscriber's socket, with a subscription on each kind of terms; and its keys."""
+    """What is behind a subscriber's socket, with a subscription of each kind; and its keys."""
     streams = Streams(lambda size: NAME[:size])
-    for terms in ALL_TERMS:
+    for delivery in ALL_DELIVERY_OPTIONS:
         patterns = [oz.compile("a.>"), oz.compile("a*", "redis")]
-        streams.add(Subscription(patterns, None, lambda one: None), terms, last_value=False)
+        streams.add(Subscription(patterns, None, lambda one: None), delivery, last_value=False)
     return Unpacking(streams, codec, on_gap), list(streams.by_key)
 
 

@@ -16,7 +16,7 @@ from oz.wire.keys import (
     POLICIES,
     Declaration,
     Declared,
-    Terms,
+    DeliveryOptions,
     parse_declaration,
     parse_pattern,
     parse_stream,
@@ -42,11 +42,13 @@ def value_of(row):
         return bytes.fromhex(value["stream"])
     if row["kind"] == "pattern":
         return declared(value)
-    terms = Terms(value["is_shared"], value["group"], value["policy"], value["keep"], value["limit"])
+    delivery = DeliveryOptions(
+        value["is_shared"], value["group"], value["policy"], value["keep"], value["limit"]
+    )
     patterns = tuple(declared(one) for one in value["patterns"])
     stream = bytes.fromhex(value["stream"])
     return Declaration(
-        stream, value["chunk"], terms, value["wants_last_value"], value["is_leaving"], patterns
+        stream, value["chunk"], delivery, value["wants_last_value"], value["is_leaving"], patterns
     )
 
 
@@ -95,13 +97,15 @@ keeps = st.just(("all", 0)) | held
 def declarations(draw):
     keep, limit = draw(keeps)
     group = draw(st.just("") | groups)
-    terms = Terms(False, group, draw(st.sampled_from(POLICIES)) if group else "turn", keep, limit)
+    delivery = DeliveryOptions(
+        False, group, draw(st.sampled_from(POLICIES)) if group else "turn", keep, limit
+    )
     if draw(st.booleans()):
-        terms = Terms(is_shared=True)
+        delivery = DeliveryOptions(is_shared=True)
     is_leaving = draw(st.booleans())
     wanted = () if is_leaving else tuple(draw(st.lists(patterns, max_size=8)))
     return Declaration(
-        draw(streams), draw(st.integers(0, 2**32 - 1)), terms, draw(st.booleans()), is_leaving, wanted
+        draw(streams), draw(st.integers(0, 2**32 - 1)), delivery, draw(st.booleans()), is_leaving, wanted
     )
 
 
@@ -148,9 +152,9 @@ def test_a_stream_comes_back_as_it_was(stream):
 
 
 def test_the_largest_chunk_that_is_made_is_a_key_that_is_taken():
-    terms = Terms(group="g" * MAX_GROUP, keep="latest", limit=1)
+    delivery = DeliveryOptions(group="g" * MAX_GROUP, keep="latest", limit=1)
     patterns = (Declared(1, b"x" * (CHUNK_SIZE - 3)), Declared(1, b"y" * MAX_PATTERN))
-    key = Declaration(b"s" * 16, 1, terms, patterns=patterns).encode()
+    key = Declaration(b"s" * 16, 1, delivery, patterns=patterns).encode()
     assert len(key) <= MAX_KEY
     assert parse_declaration(key).patterns == patterns
 

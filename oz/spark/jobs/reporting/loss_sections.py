@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oz.spark.jobs.reporting.charts import grid
-from oz.spark.jobs.reporting.parts import bars, details, figure, section, table, terms
+from oz.spark.jobs.reporting.parts import bars, definitions, details, figure, section, table
 from oz.spark.jobs.reporting.steps import HOUR
 from oz.spark.jobs.reporting.writing import duration, exact, moment, others, publisher
 
@@ -31,7 +31,7 @@ def losses(figures: Figures) -> str:
         "Lost is what gap records say. Numbers are missing where a publisher's count goes on higher than it "
         "stopped: that should be the same losses, seen from the messages themselves."
     )
-    return section("Losses", terms(pairs) + _chart(found) + _tables(found), note=note)
+    return section("Losses", definitions(pairs) + _chart(found) + _tables(found), note=note)
 
 
 def _chart(found: Figures) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from oz.spark.jobs.reporting.charts import columns
 from oz.spark.jobs.reporting.loss_sections import losses
-from oz.spark.jobs.reporting.parts import bar, bars, details, figure, section, table, terms
+from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, figure, section, table
 from oz.spark.jobs.reporting.steps import SECOND
 from oz.spark.jobs.reporting.style import STYLE
 from oz.spark.jobs.reporting.subject_sections import levels, silent, subjects
@@ -54,7 +54,7 @@ def _summary(figures: Figures) -> str:
         ("Publishers", number(figures["publishers"]["count"]), ""),
         ("Lost", number(lost["lost"] if lost else 0), _unknown(lost)),
     ]
-    return section("In short", terms(pairs), wide=True)
+    return section("In short", definitions(pairs), wide=True)
 
 
 def _rate(total: Figures, name: str, unit: str = "") -> str:
@@ -167,7 +167,7 @@ def _sizes(figures: Figures) -> str:
         for name, one in zip(names, bins, strict=True)
     )
     heads = ("Bytes", "Messages", "Payload bytes")
-    return section("Payload sizes", terms(quantiles) + figure(drawn, table(heads, cells)))
+    return section("Payload sizes", definitions(quantiles) + figure(drawn, table(heads, cells)))
 
 
 def _bin(one: Figures) -> str:

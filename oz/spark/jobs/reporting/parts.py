@@ -50,10 +50,10 @@ def bar(name: str, value: str, share: float, *, red: bool = False, tag: str = "d
     )
 
 
-def terms(pairs: Iterable[tuple[str, str, str]]) -> str:
+def definitions(pairs: Iterable[tuple[str, str, str]]) -> str:
     """List names with values, and something small below each."""
-    return f"<dl>{''.join(_term(*pair) for pair in pairs)}</dl>"
+    return f"<dl>{''.join(_definition(*pair) for pair in pairs)}</dl>"
 
 
-def _term(name: str, value: str, small: str) -> str:
+def _definition(name: str, value: str, small: str) -> str:
     return f"<div><dt>{name}</dt><dd>{value}{f'<small>{small}</small>' if small else ''}</dd></div>"

@@ -1,4 +1,4 @@
-"""On what terms a subscriber wants its messages: checked where they are given."""
+"""What the arguments of sockets and subscriptions may be: checked where they are given."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from oz.protocol import keeping
 from oz.transport.payloads import is_utf8
-from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES, Terms
+from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES, DeliveryOptions
 
 Filtering = Literal["prefix", "publisher"]
 Keep = Literal["all", "latest", "drop_oldest", "drop_newest"]
@@ -110,8 +110,10 @@ def check_filtering(
     return is_routed
 
 
-def check_terms(group: Any, policy: Any, keep: Any, max_waiting: Any, *, shared: bool) -> Terms:
-    """Put the terms of a subscription together.
+def delivery_options(
+    group: Any, policy: Any, keep: Any, max_waiting: Any, *, shared: bool
+) -> DeliveryOptions:
+    """Put the delivery options of a subscription together.
 
     Raises:
         ValueError: one is out of bounds, or does not go with the others.
@@ -131,7 +133,9 @@ def check_terms(group: Any, policy: Any, keep: Any, max_waiting: Any, *, shared:
     check_count("max_waiting", max_waiting, 1, 2**32 - 1)
     if shared and (group or keep != "all"):
         raise ValueError("a shared subscriber gets what all others get: no group, and keep is all")
-    return Terms(shared, group or "", policy if group else "turn", keep, 0 if keep == "all" else max_waiting)
+    return DeliveryOptions(
+        shared, group or "", policy if group else "turn", keep, 0 if keep == "all" else max_waiting
+    )
 
 
 def _is_group(name: Any) -> bool:
