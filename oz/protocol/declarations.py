@@ -63,8 +63,8 @@ class Chunk:
         self.declared_at: float | None = None
 
 
-class Wishes:
-    """What to ask of ZeroMQ: keys to subscribe to, then keys to unsubscribe from."""
+class SubscriptionChanges:
+    """Changes of what a socket subscribes to: keys to subscribe to, then keys to unsubscribe from."""
 
     __slots__ = ("dropped", "wanted")
 
@@ -73,8 +73,8 @@ class Wishes:
         self.wanted = list(wanted)
         self.dropped = list(dropped)
 
-    def add(self, other: Wishes) -> None:
-        """Take in what other wishes say."""
+    def add(self, other: SubscriptionChanges) -> None:
+        """Take in further changes."""
         self.wanted.extend(other.wanted)
         self.dropped.extend(other.dropped)
 
@@ -136,7 +136,9 @@ class Declarations:
         """Whether something is still to be declared."""
         return bool(self._gathered)
 
-    def add(self, subscription: Subscription, patterns: Iterable[Declared], *, last_value: bool) -> Wishes:
+    def add(
+        self, subscription: Subscription, patterns: Iterable[Declared], *, last_value: bool
+    ) -> SubscriptionChanges:
         """Declare what a subscription wants, now or with others."""
         members = [(subscription, one) for one in patterns]
         if last_value:
@@ -147,46 +149,46 @@ class Declarations:
             return self._declare(members)
         self._gathered.extend(members)
         self._size += _size(members)
-        return self._declare_gathered() if self._size >= CHUNK_SIZE else Wishes()
+        return self._declare_gathered() if self._size >= CHUNK_SIZE else SubscriptionChanges()
 
-    def flush(self) -> Wishes:
+    def flush(self) -> SubscriptionChanges:
         """Declare what was gathered; the next few subscriptions are declared at once again."""
         self._at_once = AT_ONCE
         return self._declare_gathered()
 
-    def _declare_gathered(self) -> Wishes:
+    def _declare_gathered(self) -> SubscriptionChanges:
         gathered, self._gathered, self._size = self._gathered, [], 0
-        return self._declare(gathered) if gathered else Wishes()
+        return self._declare(gathered) if gathered else SubscriptionChanges()
 
-    def remove(self, subscription: Subscription) -> Wishes:
+    def remove(self, subscription: Subscription) -> SubscriptionChanges:
         """Take back what a subscription wanted; the rest of its chunks is declared anew, now or later."""
         places = self._places.pop(subscription, None)
         if places is None:
             self._gathered = [one for one in self._gathered if one[0] is not subscription]
             self._size = _size(self._gathered)
-            return Wishes()
+            return SubscriptionChanges()
         for number in places:
             chunk = self.chunks[number]
             chunk.members = [one for one in chunk.members if one[0] is not subscription]
         self._shrunk |= places
         if self._back_at_once <= 0:
-            return Wishes()
+            return SubscriptionChanges()
         self._back_at_once -= 1
         return self._declare_shrunk()
 
-    def part(self, subscription: Subscription) -> tuple[Wishes, Wishes]:
+    def part(self, subscription: Subscription) -> tuple[SubscriptionChanges, SubscriptionChanges]:
         """Take back what a subscription wanted, and then have publishers answer: see `last`."""
-        wishes = self.remove(subscription)
-        wishes.add(self._declare_shrunk())
-        return wishes, self._greet()
+        changes = self.remove(subscription)
+        changes.add(self._declare_shrunk())
+        return changes, self._greet()
 
-    def _declare_shrunk(self) -> Wishes:
-        wishes = Wishes()
+    def _declare_shrunk(self) -> SubscriptionChanges:
+        changes = SubscriptionChanges()
         for number in list(self._shrunk):
-            wishes.add(self._replace([number], is_news=True))
-        return wishes
+            changes.add(self._replace([number], is_news=True))
+        return changes
 
-    def renew(self, missing: Iterable[int], now: float) -> Wishes:
+    def renew(self, missing: Iterable[int], now: float) -> SubscriptionChanges:
         """Declare again the chunks that stayed unanswered for too long, together where there is room.
 
         Args:
@@ -202,14 +204,14 @@ class Declarations:
                 chunk.declared_at = now
             elif now - chunk.declared_at >= chunk.patience:
                 overdue[chunk.wants_last_value].append(number)
-        wishes = Wishes()
+        changes = SubscriptionChanges()
         for number in overdue[True]:
-            wishes.add(self._replace([number]))
+            changes.add(self._replace([number]))
         if overdue[False]:
-            wishes.add(self._replace(overdue[False]))
-        return wishes
+            changes.add(self._replace(overdue[False]))
+        return changes
 
-    def tidy(self, settled: Collection[int]) -> Wishes:
+    def tidy(self, settled: Collection[int]) -> SubscriptionChanges:
         """Declare anew the chunks that have lost members, and put small ones together when there are many.
 
         Args:
@@ -219,9 +221,9 @@ class Declarations:
         if self._shrunk:
             return self._declare_shrunk()
         small = self._small.intersection(settled)
-        return self._replace(small, is_news=True) if len(small) > MOST_SMALL else Wishes()
+        return self._replace(small, is_news=True) if len(small) > MOST_SMALL else SubscriptionChanges()
 
-    def greet(self, now: float) -> Wishes:
+    def greet(self, now: float) -> SubscriptionChanges:
         """Declare an empty chunk in place of the last one, when that is due.
 
         Who does not know the stream answers that nothing else is live; then the rest is declared again.
@@ -229,15 +231,15 @@ class Declarations:
         if self._greeted_at is None:
             self._greeted_at = now
         if now - self._greeted_at < GREETING:
-            return Wishes()
+            return SubscriptionChanges()
         self._greeted_at = now
         return self._greet()
 
-    def _greet(self) -> Wishes:
+    def _greet(self) -> SubscriptionChanges:
         old, self._greeting = self._greeting, self._encode_empty()
-        return Wishes([self._greeting], [old] if old is not None else [])
+        return SubscriptionChanges([self._greeting], [old] if old is not None else [])
 
-    def leave(self) -> Wishes:
+    def leave(self) -> SubscriptionChanges:
         """Say goodbye: everything is taken back."""
         self._gathered = []
         dropped = [chunk.key for chunk in self.chunks.values()]
@@ -245,26 +247,26 @@ class Declarations:
             dropped.append(self._greeting)
         for all_of_them in (self.chunks, self._places, self._shrunk, self._small):
             all_of_them.clear()
-        return Wishes([self._encode_empty(is_leaving=True)], dropped)
+        return SubscriptionChanges([self._encode_empty(is_leaving=True)], dropped)
 
     def _encode_empty(self, *, is_leaving: bool = False) -> bytes:
         number = self._take_number()
         return Declaration(self._stream, number, self._delivery, is_leaving=is_leaving).encode()
 
-    def _replace(self, numbers: Iterable[int], *, is_news: bool = False) -> Wishes:
+    def _replace(self, numbers: Iterable[int], *, is_news: bool = False) -> SubscriptionChanges:
         """Declare the members of some chunks anew; `is_news` unless it is for want of an answer."""
         old = [self._withdraw(number) for number in numbers]
         members = [one for chunk in old for one in chunk.members]
         patience = min(LONGEST_PATIENCE, 2 * max(chunk.patience for chunk in old))
         root = old[0].root if old[0].wants_last_value else None
-        wishes = self._declare(
+        changes = self._declare(
             members,
             last_value=root is not None,
             patience=FIRST_PATIENCE if is_news else patience,
             root=root,
         )
-        wishes.dropped.extend(chunk.key for chunk in old)
-        return wishes
+        changes.dropped.extend(chunk.key for chunk in old)
+        return changes
 
     def _withdraw(self, number: int) -> Chunk:
         """Forget a chunk, whose members are to be declared elsewhere."""
@@ -282,19 +284,19 @@ class Declarations:
         last_value: bool = False,
         patience: float = FIRST_PATIENCE,
         root: int | None = None,
-    ) -> Wishes:
-        wishes = Wishes()
+    ) -> SubscriptionChanges:
+        changes = SubscriptionChanges()
         for part in _parts(members):
             number = self._take_number()
             # A pattern that several subscriptions of a chunk share is declared once.
             patterns = tuple(dict.fromkeys(pattern for _, pattern in part))
             key = Declaration(self._stream, number, self._delivery, last_value, patterns=patterns).encode()
             self._keep(number, Chunk(key, part, patience, last_value, number if root is None else root))
-            wishes.wanted.append(key)
+            changes.wanted.append(key)
         if members and not last_value and _size(part) < SMALL:
             # The last part only: the others are as large as they can be.
             self._small.add(number)
-        return wishes
+        return changes
 
     def _keep(self, number: int, chunk: Chunk) -> None:
         self.chunks[number] = chunk

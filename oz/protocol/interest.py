@@ -52,7 +52,7 @@ class PrefixCounter:
         return any(subject[:length] in self._counts for length in self._lengths)
 
     def count(self, subject: bytes | None = None) -> int:
-        """Count the wishes that a subject fulfils, or all of them."""
+        """Count the interests that a subject matches, or all of them."""
         if subject is None:
             return sum(self._counts.values())
         if len(self._counts) <= len(subject):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restore
+from oz.protocol.interest_table import InterestTable
 from oz.protocol.outgoing import Chunk, OutStream
 from oz.protocol.stats import PublisherStats
-from oz.protocol.wanted import Wanted
 from oz.wire import keys
 from oz.wire.keys import DeliveryOptions
 
@@ -23,7 +23,7 @@ MAX_STREAMS = 65_536
 """What one publisher takes on."""
 
 
-class Lifetimes(Wanted):
+class Lifetimes(InterestTable):
     """The streams of one publisher.
 
     Attributes:
@@ -66,7 +66,7 @@ class Lifetimes(Wanted):
         except PatternError as error:
             raise ProtocolError(f"a shared pattern is not valid: {error}") from None
         stream = self._stream(key, key, DeliveryOptions(is_shared=True))
-        self._want(stream, pattern)
+        self._add_interest(stream, pattern)
         return stream
 
     def renumber(self, stream: OutStream) -> None:
@@ -107,7 +107,7 @@ class Lifetimes(Wanted):
         if stream.delivery.is_shared:
             return
         for pattern in chunk.patterns:
-            self._unwant(stream, pattern)
+            self._remove_interest(stream, pattern)
 
     def _forget(self, stream: OutStream, now: float) -> None:
         stream.is_gone = True

@@ -15,10 +15,10 @@ from contextlib import suppress
 from oz.errors import ProtocolError
 from oz.protocol import tree
 from oz.protocol.distinguished import DistinguishedIndex
+from oz.protocol.interest_table import NAME_SIZE
 from oz.protocol.outgoing import Chunk, OutStream
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
-from oz.protocol.wanted import NAME_SIZE
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern, compile
 from oz.wire.keys import Declaration
@@ -111,8 +111,8 @@ class NodeRouter(Router):
                 if stream.chunks:
                     self._forget(stream, 0.0)
 
-    def _want(self, stream: OutStream, pattern: Pattern) -> None:
-        super()._want(stream, pattern)
+    def _add_interest(self, stream: OutStream, pattern: Pattern) -> None:
+        super()._add_interest(stream, pattern)
         if self._changes is not None:
             self._changes.setdefault(stream, {})[pattern] = None
         if pattern.prefix.startswith(_PREFIX) and pattern.is_literal:

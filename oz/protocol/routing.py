@@ -156,7 +156,7 @@ class Router(Lifetimes):
                 self.to_answer[one] = None
         else:
             for pattern in patterns:
-                self._want(stream, pattern)
+                self._add_interest(stream, pattern)
         if declaration.wants_last_value:
             self.to_serve.append((stream, declaration.chunk))
         return chunk

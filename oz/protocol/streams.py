@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from oz.protocol import keeping
-from oz.protocol.declarations import Chunk, Declarations, Wishes
+from oz.protocol.declarations import Chunk, Declarations, SubscriptionChanges
 from oz.protocol.declared import declare
 from oz.protocol.repeats import MessageId, Repeats
 from oz.protocol.sources import Source
@@ -148,14 +148,16 @@ class Streams:
         self._goodbyes: dict[Interest, int] = {}
         self._parting: dict[Subscription, int] = {}
 
-    def add(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> Wishes:
+    def add(
+        self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool
+    ) -> SubscriptionChanges:
         """Take a subscription in.
 
         Raises:
             PatternError: a pattern cannot be sent to publishers; nothing is changed then.
         """
         patterns = [declare(pattern) for pattern in subscription.patterns]
-        wishes = Wishes()
+        changes = SubscriptionChanges()
         interest = self._interests.get(delivery)
         is_new = interest is None
         if interest is None:
@@ -166,14 +168,14 @@ class Streams:
                 self.kept.append(interest.stream)
         self._homes[subscription] = interest
         interest.stream.table.add(subscription)
-        wishes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
+        changes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
         if delivery.is_shared:
             # After the declaration, so that last values come before live traffic.
-            wishes.wanted.extend(self._share(subscription, patterns, delivery))
+            changes.wanted.extend(self._share(subscription, patterns, delivery))
         if is_new:
-            wishes.wanted.append(interest.stream.key)
+            changes.wanted.append(interest.stream.key)
         self.is_gathering |= interest.declarations.is_gathering
-        return wishes
+        return changes
 
     def _next_name(self) -> bytes:
         """Name a stream: after many others, as none is named that still stands."""
@@ -205,7 +207,7 @@ class Streams:
             for repeats in known:
                 repeats.add(message_id)
 
-    def part(self, subscription: Subscription) -> tuple[Wishes, Wishes]:
+    def part(self, subscription: Subscription) -> tuple[SubscriptionChanges, SubscriptionChanges]:
         """Ask for nothing more for a subscription, which stands until `has_parted`: then remove it.
 
         Returns:
@@ -213,10 +215,10 @@ class Streams:
         """
         interest = self._homes.get(subscription)
         if interest is None:
-            return Wishes(), Wishes()
-        wishes = interest.declarations.part(subscription)
+            return SubscriptionChanges(), SubscriptionChanges()
+        changes = interest.declarations.part(subscription)
         self._parting[subscription] = interest.declarations.last
-        return wishes
+        return changes
 
     def has_parted(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way for a subscription.
@@ -239,28 +241,28 @@ class Streams:
         interest = self._homes.get(subscription)
         return None if interest is None else interest.stream
 
-    def remove(self, subscription: Subscription) -> Wishes:
+    def remove(self, subscription: Subscription) -> SubscriptionChanges:
         """Take a subscription out; with the last of its delivery options the stream says goodbye."""
         subscription.active = False
         self._parting.pop(subscription, None)
         interest = self._homes.pop(subscription, None)
         if interest is None:
-            return Wishes()
+            return SubscriptionChanges()
         stream = interest.stream
         stream.table.remove(subscription)
-        wishes = Wishes()
+        changes = SubscriptionChanges()
         if stream.table:
-            wishes.add(interest.declarations.remove(subscription))
+            changes.add(interest.declarations.remove(subscription))
         else:
             del self._interests[interest.delivery], self.by_key[stream.key]
             self.kept = [one for one in self.kept if one is not stream]
             goodbye = interest.declarations.leave()
-            wishes.add(goodbye)
+            changes.add(goodbye)
             # The goodbye too: nobody waits for an answer, and it would be said again at each reconnect.
-            wishes.dropped.extend((stream.key, *goodbye.wanted))
+            changes.dropped.extend((stream.key, *goodbye.wanted))
         if interest.delivery.is_shared:
-            wishes.dropped.extend(self._unshare(subscription))
-        return wishes
+            changes.dropped.extend(self._unshare(subscription))
+        return changes
 
     def _unshare(self, subscription: Subscription) -> list[bytes]:
         gone = []
@@ -274,15 +276,15 @@ class Streams:
                     gone.append(key)
         return gone
 
-    def leave(self) -> Wishes:
+    def leave(self) -> SubscriptionChanges:
         """Say goodbye on every stream; publishers answer that, and send nothing more."""
-        wishes = Wishes()
+        changes = SubscriptionChanges()
         for interest in self._interests.values():
             goodbye = interest.declarations.leave()
-            wishes.add(goodbye)
+            changes.add(goodbye)
             self._goodbyes[interest] = interest.declarations.last
         self.is_gathering = False
-        return wishes
+        return changes
 
     def has_left(self, among: Collection[bytes] | None = None) -> bool:
         """Tell whether every publisher has answered the goodbyes.
@@ -308,30 +310,30 @@ class Streams:
             if (newest := interest.declarations.newest)
         }
 
-    def flush(self) -> Wishes:
+    def flush(self) -> SubscriptionChanges:
         """Declare what was gathered."""
         self.is_gathering = False
-        wishes = Wishes()
+        changes = SubscriptionChanges()
         for interest in self._interests.values():
-            wishes.add(interest.declarations.flush())
-        return wishes
+            changes.add(interest.declarations.flush())
+        return changes
 
-    def renew(self, now: float) -> Wishes:
+    def renew(self, now: float) -> SubscriptionChanges:
         """Declare again what some publisher has left unanswered, and do what else `Declarations` has due."""
-        wishes = Wishes()
+        changes = SubscriptionChanges()
         if now < self._renew_at or self._goodbyes:
-            return wishes
+            return changes
         self._renew_at = now + RENEW_EVERY
         alive = self._alive()
         for interest in self._interests.values():
             missing = self._missing(interest, alive)
             if missing:
-                wishes.add(interest.declarations.renew(missing, now))
+                changes.add(interest.declarations.renew(missing, now))
             # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
             refused = set().union(*(source.refused for source in interest.stream.sources.values()))
-            wishes.add(interest.declarations.tidy(interest.declarations.chunks.keys() - missing - refused))
-            wishes.add(interest.declarations.greet(now))
-        return wishes
+            changes.add(interest.declarations.tidy(interest.declarations.chunks.keys() - missing - refused))
+            changes.add(interest.declarations.greet(now))
+        return changes
 
     def is_ready(self, paths: int, time_ns: int | None = None) -> bool:
         """Tell whether every publisher known has answered everything.

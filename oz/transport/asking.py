@@ -12,7 +12,7 @@ import zmq
 
 from oz.errors import ClosedError, ProtocolError, Timeout
 from oz.message import Message
-from oz.protocol.declarations import Wishes
+from oz.protocol.declarations import SubscriptionChanges
 from oz.protocol.intake import Intake
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription
@@ -34,17 +34,17 @@ class Asking(BaseSocket):
     _ready: deque[Message]
     _rest: deque[bytes]
 
-    def _ask(self, wishes: Wishes) -> None:
+    def _ask(self, changes: SubscriptionChanges) -> None:
         """Tell ZeroMQ what to ask for, and what no longer."""
         if self.closed:
             return
         if self._listening is not None:
-            if wishes.wanted:
+            if changes.wanted:
                 self._listening.begin(self)
             return
-        for key in wishes.wanted:
+        for key in changes.wanted:
             super().set(zmq.SUBSCRIBE, key)
-        for key in wishes.dropped:
+        for key in changes.dropped:
             super().set(zmq.UNSUBSCRIBE, key)
 
     def _declare_gathered(self) -> None:
@@ -125,18 +125,18 @@ class Asking(BaseSocket):
     def _end_drain(self) -> None:
         with self._guard:
             if self._streams is not None:
-                self._ask(Wishes(dropped=list(self._streams.by_key)))
+                self._ask(SubscriptionChanges(dropped=list(self._streams.by_key)))
             else:
                 for subscription in self._intake.table:
-                    self._ask(Wishes(dropped=self._intake.table.remove(subscription)))
+                    self._ask(SubscriptionChanges(dropped=self._intake.table.remove(subscription)))
         self._is_drained = True
 
     def _begin_part(self, subscription: Subscription) -> None:
         """Ask publishers that filter for nothing more for one subscription."""
         if self._streams is not None:
             with self._guard:
-                for wishes in self._streams.part(subscription):
-                    self._ask(wishes)
+                for changes in self._streams.part(subscription):
+                    self._ask(changes)
 
     def _has_parted(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way for it from publishers that filter; see `_has_left`."""
@@ -186,7 +186,7 @@ class Asking(BaseSocket):
                     # What stands is not taken back: that goes by itself when the connection does. A context
                     # that was ended under the socket allows nothing but closing.
                     with suppress(zmq.ZMQError):
-                        self._ask(Wishes(goodbye.wanted))
+                        self._ask(SubscriptionChanges(goodbye.wanted))
                     if not linger and timeout is None:
                         linger = round(1000 * GOODBYE_SECONDS)
         return super()._close_socket(linger, timeout)

@@ -14,7 +14,7 @@ import zmq
 
 from oz.errors import ClosedError, PatternError
 from oz.message import Message
-from oz.protocol.declarations import Wishes
+from oz.protocol.declarations import SubscriptionChanges
 from oz.protocol.intake import Intake
 from oz.protocol.multicast import Multicast
 from oz.protocol.multicast_intake import MulticastIntake
@@ -300,7 +300,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         """Ask for what a subscription wants."""
         with self._guard:
             if self._streams is None:
-                self._ask(Wishes(self._intake.table.add(subscription)))
+                self._ask(SubscriptionChanges(self._intake.table.add(subscription)))
             else:
                 self._ask(self._streams.add(subscription, delivery, last_value=last_value))
 
@@ -343,7 +343,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     def _cancel(self, subscription: Subscription) -> None:
         with self._guard:
             if self._streams is None:
-                self._ask(Wishes(dropped=self._intake.table.remove(subscription)))
+                self._ask(SubscriptionChanges(dropped=self._intake.table.remove(subscription)))
             else:
                 self._ask(self._streams.remove(subscription))
         kept = [message for message in self._ready if self._is_kept(message)]

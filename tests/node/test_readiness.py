@@ -25,8 +25,8 @@ class Held:
     def let_go(self):
         def send():
             del self._node._sub._ask
-            for wishes in self._wishes:
-                self._ask(wishes)
+            for changes in self._wishes:
+                self._ask(changes)
 
         self._node._call(send)
 

@@ -55,10 +55,10 @@ def test_first_subscriptions_are_declared_one_by_one_and_the_rest_together(mine)
 
 
 def test_many_patterns_take_few_chunks_of_a_bounded_size(mine):
-    _, wishes = add(mine, *(f"p.{number}.*" for number in range(10_000)))
-    assert len(wishes.wanted) < 50
-    assert max(map(len, wishes.wanted)) <= CHUNK_SIZE + 64
-    assert len(texts(*wishes.wanted)) == 10_000
+    _, changes = add(mine, *(f"p.{number}.*" for number in range(10_000)))
+    assert len(changes.wanted) < 50
+    assert max(map(len, changes.wanted)) <= CHUNK_SIZE + 64
+    assert len(texts(*changes.wanted)) == 10_000
 
 
 def test_removing_a_subscription_declares_the_rest_of_its_chunk_anew(mine):
@@ -67,10 +67,10 @@ def test_removing_a_subscription_declares_the_rest_of_its_chunk_anew(mine):
     goes, _ = add(mine, "goes", "too")
     add(mine, "stays")
     (old,) = mine.flush().wanted
-    wishes = mine.remove(goes)
-    assert texts(*wishes.wanted) == ["stays"]
-    assert wishes.dropped == [old]
-    assert parse_declaration(wishes.wanted[0]).chunk > parse_declaration(old).chunk
+    changes = mine.remove(goes)
+    assert texts(*changes.wanted) == ["stays"]
+    assert changes.dropped == [old]
+    assert parse_declaration(changes.wanted[0]).chunk > parse_declaration(old).chunk
 
 
 def test_removing_what_is_still_gathered_declares_nothing(mine):
@@ -89,8 +89,8 @@ def test_many_subscriptions_are_taken_back_together(mine):
     mine.flush()
     assert [len(mine.remove(one).dropped) for one in gone[:BACK_AT_ONCE]] == [1] * BACK_AT_ONCE
     assert not any(mine.remove(one).dropped for one in gone[BACK_AT_ONCE:])
-    wishes = mine.tidy(mine.chunks)
-    assert (texts(*wishes.wanted), len(wishes.dropped)) == (["stays"], 1)
+    changes = mine.tidy(mine.chunks)
+    assert (texts(*changes.wanted), len(changes.dropped)) == (["stays"], 1)
     assert not mine.tidy(mine.chunks).wanted
 
 
@@ -98,8 +98,8 @@ def test_chunks_that_shrank_to_nothing_are_taken_back_only(mine):
     gone = [add(mine, f"goes.{number}")[0] for number in range(AT_ONCE)]
     for one in gone:
         mine.remove(one)
-    wishes = mine.tidy(mine.chunks)
-    assert (len(wishes.wanted), len(wishes.dropped)) == (0, AT_ONCE - BACK_AT_ONCE)
+    changes = mine.tidy(mine.chunks)
+    assert (len(changes.wanted), len(changes.dropped)) == (0, AT_ONCE - BACK_AT_ONCE)
     assert not mine.chunks
 
 
@@ -113,27 +113,27 @@ def test_many_small_chunks_are_put_together(mine):
     keys = add_one_by_one(mine, MOST_SMALL)
     assert not mine.tidy(mine.chunks).wanted
     keys += add(mine, "one.more")[1].wanted
-    wishes = mine.tidy(mine.chunks)
-    (key,) = wishes.wanted
+    changes = mine.tidy(mine.chunks)
+    (key,) = changes.wanted
     assert texts(key) == texts(*keys)
-    assert sorted(wishes.dropped) == sorted(keys)
+    assert sorted(changes.dropped) == sorted(keys)
     assert not mine.tidy(mine.chunks).wanted
 
 
 def test_what_is_not_settled_is_left_by_itself(mine):
     add_one_by_one(mine, MOST_SMALL + 10)
     refused = min(mine.chunks)
-    wishes = mine.tidy(mine.chunks.keys() - {refused})
+    changes = mine.tidy(mine.chunks.keys() - {refused})
     assert len(mine.chunks) == 2
     assert refused in mine.chunks
-    assert texts(*wishes.wanted) == sorted(f"n.{number}" for number in range(1, MOST_SMALL + 10))
+    assert texts(*changes.wanted) == sorted(f"n.{number}" for number in range(1, MOST_SMALL + 10))
 
 
 def test_thousands_of_single_subscriptions_stand_in_few_chunks(mine):
     declared = 0
     for number in range(5_000):
-        _, wishes = add(mine, f"number.{number}.*")
-        for part in (wishes, mine.flush(), mine.tidy(mine.chunks)):
+        _, changes = add(mine, f"number.{number}.*")
+        for part in (changes, mine.flush(), mine.tidy(mine.chunks)):
             declared += len(texts(*part.wanted))
     assert len(mine.chunks) < 120
     assert declared < 5 * 5_000
@@ -152,11 +152,11 @@ def test_what_stays_unanswered_is_declared_again_with_growing_patience(mine):
     add(mine, "b")
     now, pauses, last = 100.0, [], None
     for _ in range(1_500):
-        wishes = mine.renew(list(mine.chunks), now)
-        if wishes.wanted:
-            (key,) = wishes.wanted
+        changes = mine.renew(list(mine.chunks), now)
+        if changes.wanted:
+            (key,) = changes.wanted
             assert texts(key) == ["a", "b"] == standing(mine)
-            assert len(wishes.dropped) == (2 if last is None else 1)
+            assert len(changes.dropped) == (2 if last is None else 1)
             pauses.append(now - (last or 100.0))
             last = now
         now += 0.1
@@ -204,7 +204,7 @@ def test_a_stream_shows_itself_again_and_again_by_an_empty_chunk(mine):
     assert not mine.greet(2 * GREETING - 0.1).wanted
     second = mine.greet(2 * GREETING)
     assert second.dropped == first.wanted
-    found = [parse_declaration(wishes.wanted[0]) for wishes in (first, second)]
+    found = [parse_declaration(changes.wanted[0]) for changes in (first, second)]
     assert [one.patterns for one in found] == [(), ()]
     assert found[0].chunk < found[1].chunk
     # Nobody's answer to it is waited for.
@@ -214,11 +214,11 @@ def test_a_stream_shows_itself_again_and_again_by_an_empty_chunk(mine):
 
 def test_goodbye_takes_everything_back(mine):
     keys = [key for text in "abc" for key in add(mine, text)[1].wanted]
-    wishes = mine.leave()
-    (goodbye,) = map(parse_declaration, wishes.wanted)
+    changes = mine.leave()
+    (goodbye,) = map(parse_declaration, changes.wanted)
     assert goodbye.is_leaving
     assert not goodbye.patterns
-    assert wishes.dropped == keys
+    assert changes.dropped == keys
     assert not mine.chunks
 
 
@@ -235,21 +235,21 @@ def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
         mine = Declarations(STREAM, DeliveryOptions())
         asked, members, now, numbers = set(), [], 0.0, set()
 
-        def ask(wishes):
-            for key in wishes.wanted:
+        def ask(changes):
+            for key in changes.wanted:
                 number = parse_declaration(key).chunk
                 assert number not in numbers
                 numbers.add(number)
                 asked.add(key)
-            for key in wishes.dropped:
+            for key in changes.dropped:
                 asked.remove(key)
 
         for place, step in enumerate(steps):
             now += 4
             if step == "add":
-                one, wishes = add(mine, *(f"n.{dice.randrange(5)}" for _ in range(2)), f"own.{place}")
+                one, changes = add(mine, *(f"n.{dice.randrange(5)}" for _ in range(2)), f"own.{place}")
                 members.append(one)
-                ask(wishes)
+                ask(changes)
             elif step == "remove" and members:
                 ask(mine.remove(members.pop(dice.randrange(len(members)))))
             elif step == "flush":

@@ -71,15 +71,15 @@ def test_a_publisher_has_learned_all_when_it_has_the_newest_chunk_of_each_stream
 def test_a_chunk_that_was_taken_back_or_refused_has_been_learned():
     streams, router = Streams(lambda size: b"s" * size), Router(b"o" * 16, PublisherStats())
     first = wanted("a")
-    wishes = streams.add(first, DeliveryOptions(), last_value=False)
+    changes = streams.add(first, DeliveryOptions(), last_value=False)
     before = streams.asked()
-    for key in wishes.wanted:
+    for key in changes.wanted:
         router.learn(b"\1" + key, 0.0)
-    wishes = streams.add(wanted("b"), DeliveryOptions(), last_value=False)
-    wishes.add(streams.remove(first))
-    for key in wishes.wanted:
+    changes = streams.add(wanted("b"), DeliveryOptions(), last_value=False)
+    changes.add(streams.remove(first))
+    for key in changes.wanted:
         router.learn(b"\1" + key, 0.0)
-    for key in wishes.dropped:
+    for key in changes.dropped:
         router.learn(b"\0" + key, 0.0)
     assert router.has_learned(before)
     assert router.has_learned(streams.asked())

@@ -83,8 +83,8 @@ def test_a_stream_that_a_publisher_does_not_know_is_not_ready(streams):
 
 
 def test_a_shared_pattern_is_ready_once_it_is_known_where_it_stands(streams):
-    _, wishes = add(streams, "a", is_shared=True)
-    assert set(kinds(wishes.wanted)) == {DECLARATION, STREAM, PATTERN}
+    _, changes = add(streams, "a", is_shared=True)
+    assert set(kinds(changes.wanted)) == {DECLARATION, STREAM, PATTERN}
     answer(streams, A)
     shared = next(stream for stream in streams.by_key.values() if stream.is_shared)
     known = shared.sources.pop(A)
@@ -135,9 +135,9 @@ def test_what_one_publisher_left_unanswered_is_declared_again(streams):
     next(iter(streams.by_key.values())).sources[B] = find({}, B)
     find(next(iter(streams.by_key.values())).sources, B).heard_at = NS
     assert not streams.renew(100.2).wanted
-    wishes = streams.renew(101)
-    assert kinds(wishes.wanted) == [DECLARATION]
-    assert len(wishes.dropped) == 1
+    changes = streams.renew(101)
+    assert kinds(changes.wanted) == [DECLARATION]
+    assert len(changes.dropped) == 1
 
 
 def test_what_was_refused_is_not_declared_again(streams):
@@ -154,9 +154,9 @@ def test_each_stream_greets_in_case_nobody_knows_it(streams):
     add(streams, "a")
     add(streams, "a", group="g")
     streams.renew(0)
-    wishes = streams.renew(GREETING)
-    assert kinds(wishes.wanted) == [DECLARATION] * 2
-    assert {parse_declaration(key).delivery.group for key in wishes.wanted} == {"", "g"}
+    changes = streams.renew(GREETING)
+    assert kinds(changes.wanted) == [DECLARATION] * 2
+    assert {parse_declaration(key).delivery.group for key in changes.wanted} == {"", "g"}
 
 
 def test_after_a_goodbye_nobody_is_greeted(streams):
@@ -169,13 +169,13 @@ def test_after_a_goodbye_nobody_is_greeted(streams):
 def test_the_last_subscription_on_some_terms_takes_every_key_back(streams):
     asked = set()
     for turn in range(20):
-        one, wishes = add(streams, "a", "b", is_shared=bool(turn % 2))
-        asked |= set(wishes.wanted)
-        wishes = streams.remove(one)
-        assert wishes.wanted[0][:3] == DECLARATION
-        assert parse_declaration(wishes.wanted[0]).is_leaving
-        asked |= set(wishes.wanted)
-        asked -= set(wishes.dropped)
+        one, changes = add(streams, "a", "b", is_shared=bool(turn % 2))
+        asked |= set(changes.wanted)
+        changes = streams.remove(one)
+        assert changes.wanted[0][:3] == DECLARATION
+        assert parse_declaration(changes.wanted[0]).is_leaving
+        asked |= set(changes.wanted)
+        asked -= set(changes.dropped)
         assert not asked
     assert not streams.by_key
     assert not streams._interests

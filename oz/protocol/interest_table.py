@@ -1,4 +1,4 @@
-"""Who wants what: the patterns and plain prefixes of all subscribers of one publisher."""
+"""The interest of all subscribers of one publisher: their patterns and plain prefixes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME_SIZE = 14
 """The part of a stream's id that all streams of one subscriber have in common."""
 
 
-class Wanted:
+class InterestTable:
     """The interests as they stand.
 
     Attributes:
@@ -64,7 +64,7 @@ class Wanted:
         self.has_changed = True
         self._recipient_sets.clear()
 
-    def _want(self, stream: OutStream, pattern: Pattern) -> None:
+    def _add_interest(self, stream: OutStream, pattern: Pattern) -> None:
         """Have a stream get what a pattern matches; it may be asked for several times."""
         count = stream.patterns.get(pattern, 0)
         stream.patterns[pattern] = count + 1
@@ -73,7 +73,7 @@ class Wanted:
             self._pattern_count += 1
             self._changed()
 
-    def _unwant(self, stream: OutStream, pattern: Pattern) -> None:
+    def _remove_interest(self, stream: OutStream, pattern: Pattern) -> None:
         """Undo one of the times that a stream asked for a pattern."""
         count = stream.patterns.pop(pattern) - 1
         if count:
