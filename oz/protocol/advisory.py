@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from oz.protocol.distinguished import ADVISORY
+from oz.protocol.reserved import ADVISORY
 
 Severity = Literal["information", "warning", "error"]
 

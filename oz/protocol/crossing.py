@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from oz.errors import ProtocolError, Undecidable
 from oz.protocol import tree
-from oz.protocol.distinguished import INBOX, LOCAL, OWN
 from oz.protocol.interest_table import NAME_SIZE
 from oz.protocol.outgoing import OutStream
+from oz.protocol.reserved import INBOX, LOCAL, OWN
 from oz.protocol.tree import Offer
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern

@@ -14,9 +14,9 @@ from contextlib import suppress
 
 from oz.errors import ProtocolError
 from oz.protocol import tree
-from oz.protocol.distinguished import DistinguishedIndex
 from oz.protocol.interest_table import NAME_SIZE
 from oz.protocol.outgoing import Chunk, OutStream
+from oz.protocol.reserved import ReservedIndex
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index import PatternIndex
@@ -79,7 +79,7 @@ class NodeRouter(Router):
 
     @staticmethod
     def _make_index() -> PatternIndex:
-        return DistinguishedIndex(cache_size=0)
+        return ReservedIndex(cache_size=0)
 
     def _accept(self, stream: OutStream, declaration: Declaration) -> Chunk | None:
         """Take on what a chunk asks for, unless whoever asks is of another bus."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from oz.errors import ReplyError
 from oz.message import Message
-from oz.protocol.distinguished import INBOX
+from oz.protocol.reserved import INBOX
 from oz.wire.node_codec import Failure
 
 FAILED = ".failed"

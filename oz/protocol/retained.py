@@ -6,8 +6,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any
 
-from oz.protocol.distinguished import MARK
 from oz.protocol.packing import Rich
+from oz.protocol.reserved import MARK
 from oz.subjects.pattern import Pattern
 from oz.wire.batch import REPLY_TO
 
@@ -43,12 +43,12 @@ class Retained:
 
 
 class NodeRetained(Retained):
-    """As `Retained`, but only what nodes say to all: nothing distinguished, and no request."""
+    """As `Retained`, but only what nodes say to all: no reserved subject, and no request."""
 
     __slots__ = ()
 
     def put(self, subject: bytes, payload: Any) -> None:
-        """Keep a message, unless it is a request, or its subject is a distinguished one."""
+        """Keep a message, unless it is a request, or its subject is a reserved one."""
         is_request = type(payload) is Rich and REPLY_TO in payload[1]
         if not is_request and not subject.startswith(MARK):
             super().put(subject, payload)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgpack
 
 from oz.errors import ProtocolError
-from oz.protocol.distinguished import OWN
+from oz.protocol.reserved import OWN
 
 PREFIX = f"{OWN}FORWARDER."
 """What the pattern begins with by which a forwarder tells its offer to those it is connected to."""

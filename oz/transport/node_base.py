@@ -15,7 +15,7 @@ from typing import Any
 
 from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
-from oz.protocol import distinguished
+from oz.protocol import reserved
 from oz.protocol.advisory import Advisory, advise
 from oz.protocol.inquiry import Inquiry
 from oz.protocol.membership import Act
@@ -205,8 +205,8 @@ class NodeBase(Interested):
         if self._is_unheard:
             self._hear_own()
         if isinstance(subject, (str, bytes)) and subject[:1] in ("_", b"_"):
-            distinguished.check_published(subject, self.configuration.dialect)
-            local = distinguished.LOCAL if isinstance(subject, str) else distinguished.LOCAL.encode()
+            reserved.check_published(subject, self.configuration.dialect)
+            local = reserved.LOCAL if isinstance(subject, str) else reserved.LOCAL.encode()
             if subject.startswith(local):  # type: ignore[arg-type]
                 return self._near
         return self._main

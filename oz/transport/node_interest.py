@@ -9,7 +9,7 @@ from typing import Any
 
 from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol import distinguished
+from oz.protocol import reserved
 from oz.protocol.handler_queue import HandlerQueue
 from oz.protocol.node_subscription import NodeSubscription
 from oz.protocol.subscriptions import Subscription
@@ -68,8 +68,8 @@ class Interested(Replying):
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         for one in patterns:
-            distinguished.check_subscribed(one)
-        kinds = {distinguished.is_advisory(one) for one in patterns}
+            reserved.check_subscribed(one)
+        kinds = {reserved.is_advisory(one) for one in patterns}
         if len(kinds) > 1:
             raise ValueError("advisories are had by a subscription of their own")
         return patterns, kinds.pop()

@@ -17,7 +17,7 @@ import zmq
 from oz.configuration import Configuration, private_directory, resolve
 from oz.errors import ConfigurationError
 from oz.message import Gap, Message
-from oz.protocol import distinguished
+from oz.protocol import reserved
 from oz.protocol.advisory import Advisory, Throttle
 from oz.protocol.membership import Membership
 from oz.protocol.node_stats import NodeStats
@@ -152,7 +152,7 @@ class NodeOpening(Told):
         self._stats = NodeStats()
         self._requests = Requests(self.uuid)
         self._membership: Membership
-        self._advised = distinguished.DistinguishedIndex()
+        self._advised = reserved.ReservedIndex()
         self._subscriptions: dict[NodeSubscription, None] = {}
         self._ended: dict[NodeSubscription, None] = {}
         self._notices: deque[Advisory] = deque()

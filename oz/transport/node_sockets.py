@@ -11,12 +11,12 @@ import zmq
 
 from oz.message import Message
 from oz.protocol.crossing import Ledger
-from oz.protocol.distinguished import DistinguishedIndex
 from oz.protocol.keeping import Newest
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Rich
 from oz.protocol.presence import NodeRouter
 from oz.protocol.recipients import PLAIN, ROUTED, Recipients
+from oz.protocol.reserved import ReservedIndex
 from oz.protocol.retained import NodeRetained, Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
@@ -244,7 +244,7 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
 
     @staticmethod
     def _make_streams(*, dedupe: bool) -> Streams:
-        return Streams(os.urandom, dedupe=dedupe, index=DistinguishedIndex, ends_with_first=True)
+        return Streams(os.urandom, dedupe=dedupe, index=ReservedIndex, ends_with_first=True)
 
     def introduce(self, pattern: Pattern, handler: Callable[[Message], Any]) -> None:
         """Subscribe to what nodes say to each other: the first to do, see `INTRODUCTION`."""

@@ -37,7 +37,7 @@ def test_who_does_not_ask_for_last_values_gets_none(kept):
     assert got.receive(timeout=DEADLINE).payload == 4
 
 
-def test_requests_replies_and_distinguished_subjects_are_not_kept(kept):
+def test_requests_replies_and_reserved_subjects_are_not_kept(kept):
     keeps, late = kept
     everything = late.subscribe([">", "_LOCAL.>"], last_value=True)
     late.wait_ready(timeout=DEADLINE)

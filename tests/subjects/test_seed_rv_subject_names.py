@@ -110,7 +110,7 @@ def test_an_underscore_elsewhere_is_ordinary():
 
 
 @pytest.mark.parametrize("subject", ["_LOCAL.A.B.C", "_RV.INFO.SYSTEM", "_RV.WARN.x"])
-def test_a_program_may_listen_to_distinguished_names(subject):
+def test_a_program_may_listen_to_reserved_names(subject):
     assert oz.compile(subject, "rv").matches(subject)
     assert oz.compile(">", "rv").matches(subject)
     assert oz.compile(subject.split(".")[0] + ".>", "rv").matches(subject)

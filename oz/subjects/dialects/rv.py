@@ -13,7 +13,7 @@ from oz.subjects.dialects.tokens import SEPARATOR, TokenDialect
 # pattern does not, so its characters do (docs/decisions/003-rv-limits.md).
 MAX_SUBJECT = 255
 MAX_ELEMENT = 252
-FREE_DISTINGUISHED = frozenset({"_INBOX", "_LOCAL"})
+FREE_RESERVED = frozenset({"_INBOX", "_LOCAL"})
 
 
 class Rv(TokenDialect):
@@ -43,12 +43,12 @@ class Rv(TokenDialect):
         raise PatternError(self.name, text, at, rule)
 
     def check_subject(self, subject: str | bytes) -> None:
-        """Refuse empty elements, too long ones, and distinguished names that are not free."""
+        """Refuse empty elements, too long ones, and reserved names that are not free."""
         assert isinstance(subject, str)
         self._check_lengths(subject, subject.encode(), SubjectError)
         self.check_tokens(subject)
         first = subject.split(SEPARATOR, 1)[0]
-        if first.startswith("_") and first not in FREE_DISTINGUISHED:
+        if first.startswith("_") and first not in FREE_RESERVED:
             rule = "subjects that begin with '_' are not for applications, but _INBOX and _LOCAL"
             raise SubjectError(self.name, subject, 0, rule)
 

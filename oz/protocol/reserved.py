@@ -1,4 +1,4 @@
-"""Subjects that begin with an underscore: they mean something of their own, and wildcards pass them by.
+"""Reserved subjects begin with an underscore: they mean something of their own, and wildcards pass them by.
 
 Source: TIBCO Rendezvous Concepts, "Distinguished Subject Names". That `>` does not reach them is oz's rule
 for nodes, as `#` does not reach `$SYS` in MQTT.
@@ -20,7 +20,7 @@ ADVISORY = "_OZ.ADVISORY."
 MARK = b"_"
 
 
-class DistinguishedIndex(PatternIndex):
+class ReservedIndex(PatternIndex):
     """A `PatternIndex` in which only patterns that begin with an underscore match subjects that do."""
 
     __slots__ = ("_special",)
