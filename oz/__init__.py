@@ -16,7 +16,7 @@ function::
         if pattern.regex.fullmatch(subject.decode()):  # oz/subjects/dialects/tokens.py: to_regex
             print(subject, payload)  # what it cannot
 
-`oz.Subscriber` does the same for many patterns at once (oz/protocol/intake.py: accept), and
+`oz.Subscriber` does the same for many patterns at once (oz/protocol/receiver.py: accept), and
 `oz.asyncio.Subscriber` too. `oz.Publisher` checks subjects and sends ordinary ZeroMQ messages.
 """
 

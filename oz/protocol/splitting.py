@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from oz.message import Message
-from oz.protocol.intake import Intake
+from oz.protocol.receiver import Receiver
 from oz.protocol.subscriptions import SubscriptionTable
 from oz.wire.codec import Codec
 
 
-class SplittingIntake(Intake):
+class SplittingReceiver(Receiver):
     """Takes messages whose first frame holds subject and payload, as many ZeroMQ applications send them."""
 
     __slots__ = ("_delimiter",)
@@ -24,7 +24,7 @@ class SplittingIntake(Intake):
         self._delimiter = delimiter
 
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
-        """Take one message in; see `Intake.accept`. Without a delimiter it is malformed."""
+        """Take one message in; see `Receiver.accept`. Without a delimiter it is malformed."""
         subject, delimiter, payload = frames[0].partition(self._delimiter)
         route = self._routes.get(subject)
         if route is None or not route.is_clear or not delimiter or self._decode is not None:

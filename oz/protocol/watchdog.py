@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from oz.protocol.advisory import Advisory
-from oz.protocol.multicast_intake import Sender
+from oz.protocol.multicast_receiver import Sender
 
 MOST_TRIES = 5
 """Times that a subscriber connects anew for one publisher; each wait is twice the one before."""

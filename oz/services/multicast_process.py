@@ -19,7 +19,7 @@ from oz.errors import OzError, Timeout, WouldBlock
 from oz.message import Gap
 from oz.protocol.advisory import Advisory
 from oz.protocol.multicast import Multicast
-from oz.protocol.multicast_intake import MulticastIntake
+from oz.protocol.multicast_receiver import MulticastReceiver
 from oz.services.link import (
     ADVISORY,
     BEAT,
@@ -109,11 +109,11 @@ def receive(link: Link, task: dict[str, Any]) -> None:
         on_advisory=say,
     ) as subscriber:
         subscriber.subscribe("")
-        intake = subscriber._intake
-        assert isinstance(intake, MulticastIntake)
+        receiver = subscriber._receiver
+        assert isinstance(receiver, MulticastReceiver)
         # What a publisher sent that began while no process listened is lost, not missed by coming late.
-        intake.joined_at = task["joined_at"] or intake.joined_at
-        link.send(READY, intake.joined_at)
+        receiver.joined_at = task["joined_at"] or receiver.joined_at
+        link.send(READY, receiver.joined_at)
         while not link.is_orphaned() and not _is_told_to_close(link):
             try:
                 messages = subscriber.receive_many(MANY, timeout=BEAT_SECONDS)
@@ -125,7 +125,7 @@ def receive(link: Link, task: dict[str, Any]) -> None:
                 # Nothing waits: what these say is behind all that was passed on.
                 _report(link, gaps)
                 if link.beat(_counters(subscriber.stats)):
-                    link.send(REACHED, {origin: one.expected for origin, one in intake.senders.items()})
+                    link.send(REACHED, {origin: one.expected for origin, one in receiver.senders.items()})
             else:
                 link.beat(_counters(subscriber.stats))
 

@@ -30,7 +30,7 @@ class Relay:
         first: the frames of the message that is to go next; `has_some` has it taken in.
     """
 
-    __slots__ = ("_intake", "_read", "descriptor", "first")
+    __slots__ = ("_incoming", "_read", "descriptor", "first")
 
     def __init__(self, front: zmq.Socket[Any]) -> None:
         """Listen to a PUB socket, which this thread may use now.
@@ -46,26 +46,26 @@ class Relay:
         back.set(front, zmq.SNDHWM, _MARK)
         # What has been sent before it closes is passed on; the end of the pipe lets go of it in any case.
         back.set(front, zmq.LINGER, -1)
-        self._intake = intake = zmq.Socket(front.context, zmq.SUB)
+        self._incoming = incoming = zmq.Socket(front.context, zmq.SUB)
         try:
-            intake.set(zmq.RCVHWM, _MARK)
-            intake.set(zmq.LINGER, 0)
-            intake.set(zmq.SUBSCRIBE, b"")
+            incoming.set(zmq.RCVHWM, _MARK)
+            incoming.set(zmq.LINGER, 0)
+            incoming.set(zmq.SUBSCRIBE, b"")
             back.bind(front, endpoint)
-            intake.connect(endpoint)
+            incoming.connect(endpoint)
         except BaseException:
-            intake.close(0)
+            incoming.close(0)
             raise
         # It learns of the subscription now, and not in the middle of what is sent first.
         backend_get(front, _EVENTS)
-        self._read: FrameReader = frame_reader(intake)
-        self.descriptor = int(intake.get(zmq.FD))
+        self._read: FrameReader = frame_reader(incoming)
+        self.descriptor = int(incoming.get(zmq.FD))
         self.first: list[bytes] = []
 
     def has_some(self) -> bool:
         """Take in the next message, if there is one; tell whether there is one to go."""
-        if not self.first and int(backend_get(self._intake, _EVENTS)) & _POLLIN:
-            self.first = self._read(self._intake, _NOBLOCK)
+        if not self.first and int(backend_get(self._incoming, _EVENTS)) & _POLLIN:
+            self.first = self._read(self._incoming, _NOBLOCK)
         return bool(self.first)
 
     def done(self) -> None:
@@ -75,11 +75,11 @@ class Relay:
     def close(self) -> int:
         """Close; give the number of messages that have not gone."""
         count = 0
-        if not self._intake.closed:
+        if not self._incoming.closed:
             # A context that was ended under it allows nothing but closing.
             with suppress(zmq.ZMQError):
                 while count < MOST_HELD and self.has_some():
                     self.done()
                     count += 1
-            self._intake.close(0)
+            self._incoming.close(0)
         return count

@@ -12,7 +12,7 @@ import zmq
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message, MessageBatch, PlainBatch
-from oz.protocol.unpacking import Unpacking
+from oz.protocol.batch_decoder import BatchDecoder
 from oz.sync.draining import PATIENCE, Draining, refuse_async
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.inlet import PATIENCE_MS, RoutedInlet
@@ -113,15 +113,15 @@ class Subscriber(Draining):
         Raises:
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
-        if self._intake.is_simple and not self._ready and not self._is_drained:
+        if self._receiver.is_simple and not self._ready and not self._is_drained:
             deadline = inf if timeout is None else time.monotonic() + timeout
             if columns := self._inlet.take_columns(self, limit, deadline):
                 return columns
             raise Timeout(f"no message in {timeout:g} s")
-        if not isinstance(self._intake, Unpacking):
+        if not isinstance(self._receiver, BatchDecoder):
             return [*self.receive_many(limit, timeout)]
         taken: list[Message | MessageBatch | PlainBatch] = []
-        self._intake.in_batches = True
+        self._receiver.in_batches = True
         try:
             while limit > 0:
                 some = self.receive_many(1, timeout)
@@ -132,7 +132,7 @@ class Subscriber(Draining):
             if not taken:
                 raise
         finally:
-            self._intake.in_batches = False
+            self._receiver.in_batches = False
         return taken
 
     def __iter__(self) -> Iterator[Message]:

@@ -12,11 +12,11 @@ import zmq
 
 from oz.errors import ClosedError, ProtocolError, Timeout
 from oz.message import Message
+from oz.protocol.batch_decoder import BatchDecoder
 from oz.protocol.declarations import SubscriptionChanges
-from oz.protocol.intake import Intake
+from oz.protocol.receiver import Receiver
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription
-from oz.protocol.unpacking import Unpacking
 from oz.transport.multicast_listening import Listening
 from oz.transport.socket import BaseSocket, some
 
@@ -27,7 +27,7 @@ GOODBYE_SECONDS = 0.5
 class Asking(BaseSocket):
     """The part of a subscriber that speaks with publishers, by its subscriptions."""
 
-    _intake: Intake
+    _receiver: Receiver
     _streams: Streams | None
     _listening: Listening | None = None
     _is_drained: bool = False
@@ -127,8 +127,8 @@ class Asking(BaseSocket):
             if self._streams is not None:
                 self._ask(SubscriptionChanges(dropped=list(self._streams.by_key)))
             else:
-                for subscription in self._intake.table:
-                    self._ask(SubscriptionChanges(dropped=self._intake.table.remove(subscription)))
+                for subscription in self._receiver.table:
+                    self._ask(SubscriptionChanges(dropped=self._receiver.table.remove(subscription)))
         self._is_drained = True
 
     def _begin_part(self, subscription: Subscription) -> None:
@@ -159,8 +159,8 @@ class Asking(BaseSocket):
     def _rest_of(self, subscription: Subscription) -> Iterator[Message]:
         """Give what publishers that filter have sent and nobody has been given, for it among others."""
         if self._streams is not None and (stream := self._streams.stream(subscription)) is not None:
-            assert isinstance(self._intake, Unpacking)
-            yield from self._intake.rest(stream)
+            assert isinstance(self._receiver, BatchDecoder)
+            yield from self._receiver.rest(stream)
 
     def _check_drained(self) -> None:
         if self._is_drained and not self._has_some:
@@ -171,9 +171,9 @@ class Asking(BaseSocket):
         """Whether a message is here already, taken from the socket."""
         if self._ready or self._rest:
             return True
-        unpacking = self._intake
-        return isinstance(unpacking, Unpacking) and (
-            bool(unpacking.waiting) or any(stream.kept for stream in unpacking.streams.kept)
+        decoder = self._receiver
+        return isinstance(decoder, BatchDecoder) and (
+            bool(decoder.waiting) or any(stream.kept for stream in decoder.streams.kept)
         )
 
     # closing ---------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oz.errors import PatternError, SubjectWarning
-from oz.protocol.intake import Intake
+from oz.protocol.receiver import Receiver
 from oz.subjects.dialects import find
 from oz.subjects.pattern import Pattern, compile
 
@@ -91,11 +91,11 @@ class Doubts:
     delivered.
     """
 
-    __slots__ = ("_intake", "_literals")
+    __slots__ = ("_literals", "_receiver")
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, receiver: Receiver) -> None:
         """Start without literals."""
-        self._intake = intake
+        self._receiver = receiver
         self._literals: dict[str, str] = {}
 
     def add(self, pattern: Pattern) -> None:
@@ -103,7 +103,7 @@ class Doubts:
         literal = pattern.literal
         if literal and not pattern.is_prefix and len(self._literals) < _MOST_LITERALS:
             self._literals[literal.decode(errors="surrogateescape")] = pattern.dialect
-            self._intake.on_refused = self.look
+            self._receiver.on_refused = self.look
 
     def look(self, subject: str) -> None:
         """Look at the subject of a message that was refused.
@@ -111,13 +111,13 @@ class Doubts:
         Raises:
             SubjectWarning: where warnings are errors; no message is lost by it but the one that was refused.
         """
-        if self._intake.stats.delivered:
-            self._intake.on_refused = None
+        if self._receiver.stats.delivered:
+            self._receiver.on_refused = None
             return
         meant = next((one for one in self._literals if subject.startswith(one)), None)
         if meant is None:
             return
-        self._intake.on_refused = None
+        self._receiver.on_refused = None
         shown = repr(subject) if len(subject) <= 80 else f"{subject[:80]!r}…"
         warnings.warn(
             f"a message with the subject {shown} was refused: {meant!r} is one subject in the dialect "

@@ -14,8 +14,8 @@ import zmq
 
 from oz.errors import SubjectWarning
 from oz.message import Arrived, Message, MessageBatch, PlainBatch
-from oz.protocol.intake import Intake
-from oz.protocol.unpacking import Unpacking
+from oz.protocol.batch_decoder import BatchDecoder
+from oz.protocol.receiver import Receiver
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard, in_use
 from oz.transport.links import Links, read_with_link
@@ -45,14 +45,14 @@ class Inlet:
         limit: the socket's RCVTIMEO, milliseconds; -1 is for ever. Kept here because asking costs 0.7 µs.
     """
 
-    __slots__ = ("_accept", "_guard", "_intake", "_read", "limit")
+    __slots__ = ("_accept", "_guard", "_read", "_receiver", "limit")
 
-    def __init__(self, guard: Guard, reader: FrameReader, intake: Intake) -> None:
+    def __init__(self, guard: Guard, reader: FrameReader, receiver: Receiver) -> None:
         """Put together what a subscriber has."""
         self._guard = guard
         self._read = reader
-        self._intake = intake
-        self._accept = intake.accept
+        self._receiver = receiver
+        self._accept = receiver.accept
         self.limit = -1
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
@@ -89,10 +89,10 @@ class Inlet:
     @property
     def comes_in_columns(self) -> bool:
         """Whether nothing is to be done to messages one by one, so that they need not be made."""
-        return self._intake.is_simple
+        return self._receiver.is_simple
 
     def take_columns(self, socket: Any, limit: int, deadline: float) -> list[Arrived]:
-        """Wait, and take what is there; as columns what can be. For an intake that is simple.
+        """Wait, and take what is there; as columns what can be. For a receiver that is simple.
 
         Args:
             socket: the socket that the reader was made for.
@@ -140,12 +140,12 @@ class Inlet:
                 raise
             finally:
                 in_columns = sum(len(one) for one in taken if type(one) is PlainBatch)
-                self._intake.stats.received += in_columns
-                self._intake.stats.delivered += in_columns
+                self._receiver.stats.received += in_columns
+                self._receiver.stats.delivered += in_columns
         return taken
 
     def _fill(self, socket: Any, taken: list[Arrived], left: int, until: float) -> None:
-        read, table = self._read, self._intake.table
+        read, table = self._read, self._receiver.table
         routes = table.routes.get
         batch: PlainBatch | None = None
         while left > 0:
@@ -177,16 +177,16 @@ class RoutedInlet(Inlet):
         waiting: messages that were unpacked and are still to be given.
     """
 
-    __slots__ = ("_links", "_look_at", "_unpacking", "waiting")
+    __slots__ = ("_decoder", "_links", "_look_at", "waiting")
 
     def __init__(
-        self, guard: Guard, reader: FrameReader, unpacking: Unpacking, links: Links | None = None
+        self, guard: Guard, reader: FrameReader, decoder: BatchDecoder, links: Links | None = None
     ) -> None:
         """Put together what a subscriber has."""
-        super().__init__(guard, reader, unpacking)
+        super().__init__(guard, reader, decoder)
         self._links = links
-        self._unpacking = unpacking
-        self.waiting = unpacking.waiting
+        self._decoder = decoder
+        self.waiting = decoder.waiting
         self._look_at = 0
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
@@ -199,7 +199,7 @@ class RoutedInlet(Inlet):
             return waiting.popleft()
         limit = self.limit
         ends = None if flags & _NOBLOCK or limit < 0 else monotonic() + limit / 1000
-        streams = self._unpacking.streams
+        streams = self._decoder.streams
         while True:
             if (streams.is_gathering or streams.kept) and (message := self._at_hand(socket)) is not None:
                 return message
@@ -220,12 +220,12 @@ class RoutedInlet(Inlet):
     @property
     def comes_in_columns(self) -> bool:
         """Whether nothing is to be done to messages one by one, so that they need not be made."""
-        return all(stream.table.only_lists for stream in self._unpacking.streams.by_key.values())
+        return all(stream.table.only_lists for stream in self._decoder.streams.by_key.values())
 
     def take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
         """Take what is there without waiting for it, in the batches that it came in."""
         taken: list[Arrived] = []
-        self._unpacking.in_batches = True
+        self._decoder.in_batches = True
         try:
             while limit > 0 and not (taken and monotonic() >= until):
                 one: Arrived | None = self.take(socket, _NOBLOCK, until)
@@ -239,12 +239,12 @@ class RoutedInlet(Inlet):
             if not taken:
                 raise
         finally:
-            self._unpacking.in_batches = False
+            self._decoder.in_batches = False
         return taken
 
     def _at_hand(self, socket: Any) -> Message | None:
         """Give a message that is held back, once there is none newer; declare what was gathered."""
-        streams = self._unpacking.streams
+        streams = self._decoder.streams
         if streams.is_gathering:
             socket._declare_gathered()
         if not streams.kept:
@@ -257,7 +257,7 @@ class RoutedInlet(Inlet):
                     return lone
         except zmq.Again:
             pass
-        return self._unpacking.next()
+        return self._decoder.next()
 
     def unpack(self, socket: Any) -> None:
         """Take in the batches and answers that are there; messages wait in line.

@@ -17,7 +17,7 @@ import zmq
 
 from oz.errors import ProtocolError
 from oz.protocol.absences import Absences, Link
-from oz.protocol.unpacking import Unpacking
+from oz.protocol.batch_decoder import BatchDecoder
 from oz.wire.batch import key_size, parse_head
 
 _recv = zmq.backend.Socket.recv
@@ -39,19 +39,19 @@ class Links:
         is_curious: whether messages are to be read by `read_with_link`, and given to `note`.
     """
 
-    __slots__ = ("_absences", "_unpacking", "is_curious")
+    __slots__ = ("_absences", "_decoder", "is_curious")
 
-    def __init__(self, unpacking: Unpacking) -> None:
+    def __init__(self, decoder: BatchDecoder) -> None:
         """Start without knowing any."""
-        self._unpacking = unpacking
-        self._absences = Absences(unpacking.streams)
+        self._decoder = decoder
+        self._absences = Absences(decoder.streams)
         self.is_curious = True
 
     def note(self, frame: bytes, link: Link) -> None:
         """Take note of what a message came by, if it was of a publisher that filters."""
         with suppress(ProtocolError):
             origin = parse_head(frame, key_size(frame)).origin
-            if self._unpacking.streams.heard_at(origin) is not None:
+            if self._decoder.streams.heard_at(origin) is not None:
                 self._absences.note(origin, link)
 
     def forgive(self) -> None:
@@ -69,7 +69,7 @@ class Links:
         gone = self._absences.look(now, has_ended, is_idle=is_idle)
         self.is_curious = self._absences.is_curious
         for origin in gone:
-            self._unpacking.lose_track(origin, None, is_in_place=False)
+            self._decoder.lose_track(origin, None, is_in_place=False)
 
 
 def has_ended(link: Link) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import zmq
 
 from oz.protocol.advisory import Advisory
-from oz.protocol.multicast_intake import MulticastIntake
+from oz.protocol.multicast_receiver import MulticastReceiver
 from oz.protocol.watchdog import Watchdog
 from oz.transport.multicast_group import Group
 
@@ -26,18 +26,18 @@ _SUBSCRIBE = int(zmq.SUBSCRIBE)
 class Listening:
     """What looks after the publishers of one multicast subscriber."""
 
-    __slots__ = ("_group", "_has_begun", "_intake", "_on_advisory", "_watchdog")
+    __slots__ = ("_group", "_has_begun", "_on_advisory", "_receiver", "_watchdog")
 
-    def __init__(self, group: Group, intake: MulticastIntake, on_advisory: OnAdvisory | None) -> None:
+    def __init__(self, group: Group, receiver: MulticastReceiver, on_advisory: OnAdvisory | None) -> None:
         """Start silent.
 
         Args:
             group: the endpoints and options.
-            intake: what takes frames in.
+            receiver: what takes frames in.
             on_advisory: called with each `oz.Advisory`; without it they are logged.
         """
         self._group = group
-        self._intake = intake
+        self._receiver = receiver
         self._on_advisory = on_advisory
         self._watchdog = Watchdog(group.options.stale_after, group.options.rate_kbps)
         self._has_begun = False
@@ -51,7 +51,7 @@ class Listening:
 
     def joined(self) -> None:
         """Take note that the subscriber listens from now on: what came before it is no loss."""
-        self._intake.joined_at = time_ns()
+        self._receiver.joined_at = time_ns()
 
     def look(self, socket: Any, *, is_idle: bool) -> None:
         """Do what is due.
@@ -62,11 +62,11 @@ class Listening:
         """
         if socket.closed:
             return
-        intake = self._intake
-        findings = self._watchdog.look(intake.senders, self._group.endpoints, monotonic(), is_idle=is_idle)
-        findings += self._watchdog.see_corrupt(intake.corrupt)
+        receiver = self._receiver
+        findings = self._watchdog.look(receiver.senders, self._group.endpoints, monotonic(), is_idle=is_idle)
+        findings += self._watchdog.see_corrupt(receiver.corrupt)
         for endpoint in dict.fromkeys(one.reconnect for one in findings if one.reconnect is not None):
-            intake.stats.reconnects += 1
+            receiver.stats.reconnects += 1
             self._reconnect(socket, endpoint)
         for finding in findings:
             self._say(finding.advisory)

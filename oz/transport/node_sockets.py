@@ -10,6 +10,7 @@ from typing import Any
 import zmq
 
 from oz.message import Message
+from oz.protocol.batch_decoder import BatchDecoder
 from oz.protocol.crossing import Ledger
 from oz.protocol.keeping import Newest
 from oz.protocol.outgoing import OutStream
@@ -22,7 +23,6 @@ from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Stream, Streams
 from oz.protocol.subscriptions import Subscription
-from oz.protocol.unpacking import Unpacking
 from oz.subjects.pattern import Pattern
 from oz.transport import endpoints
 from oz.transport.payloads import as_item, as_sendable
@@ -308,9 +308,9 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
         return self._streams.asked()
 
     def lose_track(self, origin: bytes, *, is_in_place: bool) -> None:
-        """Report that messages of a publisher may be missing; see `Unpacking.lose_track`."""
-        assert isinstance(self._intake, Unpacking)
-        self._intake.lose_track(origin, self._introduced, is_in_place=is_in_place)
+        """Report that messages of a publisher may be missing; see `BatchDecoder.lose_track`."""
+        assert isinstance(self._receiver, BatchDecoder)
+        self._receiver.lose_track(origin, self._introduced, is_in_place=is_in_place)
 
     def forget(self, origin: bytes) -> None:
         """Forget a publisher that is gone."""

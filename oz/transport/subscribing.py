@@ -14,15 +14,15 @@ import zmq
 
 from oz.errors import ClosedError, PatternError
 from oz.message import Message
+from oz.protocol.batch_decoder import BatchDecoder, OnGap
 from oz.protocol.declarations import SubscriptionChanges
-from oz.protocol.intake import Intake
 from oz.protocol.multicast import Multicast
-from oz.protocol.multicast_intake import MulticastIntake
-from oz.protocol.splitting import SplittingIntake
+from oz.protocol.multicast_receiver import MulticastReceiver
+from oz.protocol.receiver import Receiver
+from oz.protocol.splitting import SplittingReceiver
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Handler, Subscription
-from oz.protocol.unpacking import OnGap, Unpacking
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns, compile
 from oz.transport.admission import compile_asked
 from oz.transport.asking import Asking
@@ -158,21 +158,21 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         self._is_shared = shared
         self._streams = self._make_streams(dedupe=dedupe) if is_routed else None
         if self._streams is not None:
-            unpacking = Unpacking(self._streams, found, on_gap)
-            self._intake = unpacking
-            self._waiting = unpacking.waiting
-            self._links = Links(unpacking) if self._watches_links and CAN_TELL else None
-            self._inlet = RoutedInlet(self._guard, frame_reader(self), unpacking, self._links)
+            decoder = BatchDecoder(self._streams, found, on_gap)
+            self._receiver = decoder
+            self._waiting = decoder.waiting
+            self._links = Links(decoder) if self._watches_links and CAN_TELL else None
+            self._inlet = RoutedInlet(self._guard, frame_reader(self), decoder, self._links)
         elif is_framed and group is not None:
-            framed = MulticastIntake(Streams(os.urandom, dedupe=dedupe), found, on_gap)
-            self._intake = framed
+            framed = MulticastReceiver(Streams(os.urandom, dedupe=dedupe), found, on_gap)
+            self._receiver = framed
             self._waiting = framed.waiting
             self._inlet = RoutedInlet(self._guard, frame_reader(self), framed)
             self._listening = Listening(group, framed, on_advisory)
         else:
-            self._intake = Intake(found) if ends is None else SplittingIntake(ends, found)
-            self._inlet = Inlet(self._guard, frame_reader(self), self._intake)
-            self._doubts = Doubts(self._intake) if ends is None else None
+            self._receiver = Receiver(found) if ends is None else SplittingReceiver(ends, found)
+            self._inlet = Inlet(self._guard, frame_reader(self), self._receiver)
+            self._doubts = Doubts(self._receiver) if ends is None else None
             # Nothing is unpacked without batches.
             self._waiting = deque()
         self._ready = deque()
@@ -293,14 +293,14 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         check_conflated(
             patterns,
             is_routed=self._streams is not None,
-            is_split=isinstance(self._intake, SplittingIntake),
+            is_split=isinstance(self._receiver, SplittingReceiver),
         )
 
     def _begin(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> None:
         """Ask for what a subscription wants."""
         with self._guard:
             if self._streams is None:
-                self._ask(SubscriptionChanges(self._intake.table.add(subscription)))
+                self._ask(SubscriptionChanges(self._receiver.table.add(subscription)))
             else:
                 self._ask(self._streams.add(subscription, delivery, last_value=last_value))
 
@@ -315,10 +315,10 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         Raises:
             ValueError: without `dedupe`.
         """
-        intake = self._intake
-        if not isinstance(intake, Unpacking) or not intake.streams.dedupe:
+        receiver = self._receiver
+        if not isinstance(receiver, BatchDecoder) or not receiver.streams.dedupe:
             raise ValueError("this subscriber does not look at ids; make it with dedupe=True")
-        intake.streams.mark_seen(message_ids)
+        receiver.streams.mark_seen(message_ids)
 
     def unsubscribe(self, topic: Patterns | Subscription) -> None:
         """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
@@ -332,7 +332,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         if isinstance(topic, Subscription):
             topic.unsubscribe()
             return
-        found = self._intake.table.find(tuple(dict.fromkeys(self._compile(topic, self.dialect))))
+        found = self._receiver.table.find(tuple(dict.fromkeys(self._compile(topic, self.dialect))))
         if found is not None:
             found.unsubscribe()
 
@@ -343,14 +343,14 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     def _cancel(self, subscription: Subscription) -> None:
         with self._guard:
             if self._streams is None:
-                self._ask(SubscriptionChanges(dropped=self._intake.table.remove(subscription)))
+                self._ask(SubscriptionChanges(dropped=self._receiver.table.remove(subscription)))
             else:
                 self._ask(self._streams.remove(subscription))
         kept = [message for message in self._ready if self._is_kept(message)]
         self._ready.clear()
         self._ready.extend(kept)
-        if isinstance(self._intake, Unpacking):
-            self._intake.retain(lambda message: any(one.active for one in message.subscriptions))
+        if isinstance(self._receiver, BatchDecoder):
+            self._receiver.retain(lambda message: any(one.active for one in message.subscriptions))
 
     def _compile(self, pattern: Any, dialect: str) -> list[Pattern]:
         if isinstance(pattern, (bytes, bytearray, memoryview)):
@@ -415,7 +415,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     def _standing(self) -> list[Subscription]:
         """Give the subscriptions that stand, the oldest first."""
         if self._streams is None:
-            return list(self._intake.table)
+            return list(self._receiver.table)
         streams = self._streams.by_key.values()
         return [one for stream in streams if not stream.is_shared for one in stream.table]
 
@@ -443,7 +443,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     @property
     def stats(self) -> SubscriberStats:
         """What became of the messages so far; see `SubscriberStats`."""
-        return self._intake.stats
+        return self._receiver.stats
 
     # receiving -------------------------------------------------------------------------------------------
 

@@ -202,7 +202,7 @@ def _pack_roster(packed: Sequence[bytes], first: int, total: int) -> bytes:
     return b"".join((head, count, *packed))
 
 
-# unpacking -----------------------------------------------------------------------------------------------
+# reading -------------------------------------------------------------------------------------------------
 
 _Told = TypeVar("_Told")
 

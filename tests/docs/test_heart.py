@@ -13,7 +13,7 @@ STEPS = [
     ("oz/subjects/dialects/globs.py", "prefixes"),
     ("oz/subjects/prefix.py", "literal_prefixes"),
     ("oz/transport/subscribing.py", "SubscriberBase.subscribe"),
-    ("oz/protocol/intake.py", "Intake.accept"),
+    ("oz/protocol/receiver.py", "Receiver.accept"),
 ]
 
 

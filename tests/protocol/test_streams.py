@@ -3,11 +3,11 @@ import os
 import pytest
 
 import oz
+from oz.protocol.batch_decoder import BatchDecoder
 from oz.protocol.declarations import GREETING
 from oz.protocol.sources import find
 from oz.protocol.streams import SILENCE, Streams
 from oz.protocol.subscriptions import Subscription
-from oz.protocol.unpacking import Unpacking
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
 from oz.wire.keys import DECLARATION, PATTERN, STREAM, DeliveryOptions, parse_declaration
 
@@ -201,22 +201,20 @@ class Feed:
         (self._key,) = streams.by_key
         self._origin = origin
         self.gaps = []
-        self.unpacking = Unpacking(streams, None, self.gaps.append)
+        self.decoder = BatchDecoder(streams, None, self.gaps.append)
 
     def batch(self, sequence, *subjects, epoch=1):
         items = [part for subject in subjects for part in (subject.encode(), b"")]
         start = head_start(self._key, MESSAGES, self._origin, epoch)
-        self.unpacking.accept([start + head_end(sequence, len(subjects)) + pack_array(items)], NS)
+        self.decoder.accept([start + head_end(sequence, len(subjects)) + pack_array(items)], NS)
 
     def control(self, sequence, epoch=1, **fields):
         start = head_start(self._key, CONTROL, self._origin, epoch)
-        self.unpacking.accept(
-            [start + head_end(sequence, 0) + (pack_control(**fields) if fields else b"")], NS
-        )
+        self.decoder.accept([start + head_end(sequence, 0) + (pack_control(**fields) if fields else b"")], NS)
 
     def taken(self):
-        found = [(one.subject, one.sequence, one.gap) for one in self.unpacking.waiting]
-        self.unpacking.waiting.clear()
+        found = [(one.subject, one.sequence, one.gap) for one in self.decoder.waiting]
+        self.decoder.waiting.clear()
         return found
 
 
@@ -239,14 +237,14 @@ def test_a_gap_waits_for_a_message_that_is_wanted(feed):
     feed.batch(6, "a.6")
     assert feed.taken() == [("a.6", 6, 5)]
     assert [gap.count for gap in feed.gaps] == [3, 2]
-    assert feed.unpacking.stats.lost == 5
+    assert feed.decoder.stats.lost == 5
 
 
 def test_half_of_a_batch_that_was_here_before_is_passed_over(feed):
     feed.batch(0, "a.0", "a.1")
     feed.batch(1, "a.1", "a.2")
     assert feed.taken() == [("a.0", 0, 0), ("a.1", 1, 0), ("a.2", 2, 0)]
-    assert feed.unpacking.stats.filtered == 1
+    assert feed.decoder.stats.filtered == 1
 
 
 def test_an_answer_of_a_former_life_does_not_count(streams, feed):
@@ -268,7 +266,7 @@ def test_a_stream_that_was_forgotten_is_declared_again(streams, feed):
 def test_a_callback_that_raises_does_not_stop_delivery(streams, caplog):
     add(streams, "a.*")
     feed = Feed(streams)
-    feed.unpacking._on_gap = lambda gap: 1 // 0
+    feed.decoder._on_gap = lambda gap: 1 // 0
     feed.batch(2, "a.2")
     assert feed.taken() == [("a.2", 2, 2)]
     assert "on_gap raised" in caplog.text

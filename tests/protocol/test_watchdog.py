@@ -1,4 +1,4 @@
-from oz.protocol.multicast_intake import Sender
+from oz.protocol.multicast_receiver import Sender
 from oz.protocol.watchdog import MOST_TRIES, Watchdog
 
 A, B = b"a" * 16, b"b" * 16

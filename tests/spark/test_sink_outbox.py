@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from oz.errors import SinkError
-from oz.spark.sink.columns import Intake, find_columns
+from oz.spark.sink.columns import RowReader, find_columns
 from oz.spark.sink.outbox import Outbox
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import SMALL, stage
@@ -30,7 +30,7 @@ def batches(rows, payload=b"small"):
 
 def staged(directory, rows, payload=b"small", partition=0):
     return stage(
-        Intake(find_columns(SCHEMA), SETTINGS, partition), batches(rows, payload), str(directory), "q"
+        RowReader(find_columns(SCHEMA), SETTINGS, partition), batches(rows, payload), str(directory), "q"
     )
 
 
@@ -66,7 +66,7 @@ def test_a_task_that_fails_leaves_no_file(tmp_path):
         raise RuntimeError("the task fails")
 
     with pytest.raises(RuntimeError, match="the task fails"):
-        stage(Intake(find_columns(SCHEMA), SETTINGS, 0), failing(), str(tmp_path / "b"), "q")
+        stage(RowReader(find_columns(SCHEMA), SETTINGS, 0), failing(), str(tmp_path / "b"), "q")
     assert os.listdir(tmp_path / "b") == []
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql import types as T
 
 from oz.errors import SinkError
-from oz.spark.sink.columns import STAGED, Intake, find_columns
+from oz.spark.sink.columns import STAGED, RowReader, find_columns
 from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import read_settings
 
@@ -27,15 +27,15 @@ def kind_of(arrow):
     return KINDS.get(arrow, STRUCT)
 
 
-def intake_of(batch, partition=0, **options):
+def reader_of(batch, partition=0, **options):
     fields = [T.StructField(one.name, kind_of(one.type)) for one in batch.schema]
     settings = read_settings({"endpoint": "tcp://hub:1", **options}, is_streaming=False)
-    return Intake(find_columns(T.StructType(fields)), settings, partition)
+    return RowReader(find_columns(T.StructType(fields)), settings, partition)
 
 
 def ready(columns, **options):
     batch = pa.RecordBatch.from_pydict(columns)
-    made = list(intake_of(batch, **options).ready(iter([batch])))
+    made = list(reader_of(batch, **options).ready(iter([batch])))
     assert all(one.schema == STAGED for one in made)
     return [row for one in made for row in one.to_pylist()]
 
@@ -118,7 +118,7 @@ BAD = [
 def test_a_row_that_cannot_be_published_is_named(columns, said):
     batch = pa.RecordBatch.from_pydict({"subject": ["a", "b"], "payload": [b"1", b"2"], **columns})
     with pytest.raises(SinkError) as raised:
-        list(intake_of(batch, partition=7).ready(iter([batch])))
+        list(reader_of(batch, partition=7).ready(iter([batch])))
     assert said in str(raised.value)
     assert "nothing of this batch was published" in str(raised.value)
 
@@ -126,11 +126,11 @@ def test_a_row_that_cannot_be_published_is_named(columns, said):
 @pytest.mark.parametrize(("columns", "said"), BAD)
 def test_such_rows_are_counted_when_they_are_to_be_skipped(columns, said):
     batch = pa.RecordBatch.from_pydict({"subject": ["a", "b"], "payload": [b"1", b"2"], **columns})
-    intake = intake_of(batch, partition=7, invalid="skip")
-    (made,) = intake.ready(iter([batch]))
+    reader = reader_of(batch, partition=7, invalid="skip")
+    (made,) = reader.ready(iter([batch]))
     assert made.num_rows == 1
-    assert intake.skipped == 1
-    assert said in intake.example
+    assert reader.skipped == 1
+    assert said in reader.example
 
 
 def test_a_struct_whose_text_is_not_utf8_is_a_row_that_cannot_be_published():
@@ -138,11 +138,11 @@ def test_a_struct_whose_text_is_not_utf8_is_a_row_that_cannot_be_published():
     batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), pa.StructArray.from_arrays([broken], ["s"])],
                                        ["subject", "payload"])  # fmt: skip
     with pytest.raises(SinkError, match="row 1 of partition 0: the payload cannot be encoded: UnicodeDecode"):
-        list(intake_of(batch).ready(iter([batch])))
+        list(reader_of(batch).ready(iter([batch])))
 
 
 def test_rows_are_counted_over_batches():
     batch = pa.RecordBatch.from_pydict({"subject": ["a", "b"], "payload": [b"1", b"2"]})
     bad = pa.RecordBatch.from_pydict({"subject": ["a", "a b"], "payload": [b"1", b"2"]})
     with pytest.raises(SinkError, match="row 5 of partition 0: nats subject 'a b'"):
-        list(intake_of(batch).ready(iter([batch, batch.slice(0, 0), batch, bad])))
+        list(reader_of(batch).ready(iter([batch, batch.slice(0, 0), batch, bad])))

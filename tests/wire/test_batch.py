@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
+from oz.protocol.batch_decoder import BatchDecoder
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription
-from oz.protocol.unpacking import Unpacking
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
@@ -55,7 +55,7 @@ def subscriber():
     ):
         subscription = Subscription([pattern], None, lambda one: None)
         streams.add(subscription, delivery, last_value=False)
-    return Unpacking(streams)
+    return BatchDecoder(streams)
 
 
 def as_shown(message):
@@ -103,37 +103,37 @@ def test_a_head_means_what_its_vector_says(row):
 
 @pytest.mark.parametrize("row", GOOD, ids=name_of)
 def test_a_subscriber_gets_the_messages_that_a_vector_says(row):
-    unpacking, value = subscriber(), row["value"]
-    unpacking.accept(frames_of(row), 1)
+    decoder, value = subscriber(), row["value"]
+    decoder.accept(frames_of(row), 1)
     wanted = value.get("messages", [])
-    assert [as_shown(message) for message in unpacking.waiting] == [as_said(one) for one in wanted]
-    assert [message.sequence for message in unpacking.waiting] == [
+    assert [as_shown(message) for message in decoder.waiting] == [as_said(one) for one in wanted]
+    assert [message.sequence for message in decoder.waiting] == [
         value["sequence"] + place for place in range(len(wanted))
     ]
-    assert unpacking.stats.malformed == 0
+    assert decoder.stats.malformed == 0
 
 
 @pytest.mark.parametrize("row", BAD, ids=name_of)
 def test_a_malformed_frame_is_counted_skipped_and_leaves_everything_as_it_was(row, caplog):
-    unpacking = subscriber()
+    decoder = subscriber()
     for _ in range(2):
-        unpacking.accept(frames_of(row), 1)
-    assert not unpacking.waiting
-    assert (unpacking.stats.received, unpacking.stats.malformed) == (2, 2)
+        decoder.accept(frames_of(row), 1)
+    assert not decoder.waiting
+    assert (decoder.stats.received, decoder.stats.malformed) == (2, 2)
     assert len(caplog.records) == 1, "logged once"
     assert len(caplog.records[0].getMessage()) < 400
-    assert not any(stream.sources for stream in unpacking.streams.by_key.values())
+    assert not any(stream.sources for stream in decoder.streams.by_key.values())
     # The messages that it held are missing from the sequence, and that shows.
-    unpacking.accept([batch(KEY, [(b"a", b"x")], sequence=3)], 2)
-    assert [message.gap for message in unpacking.waiting] == [3]
+    decoder.accept([batch(KEY, [(b"a", b"x")], sequence=3)], 2)
+    assert [message.gap for message in decoder.waiting] == [3]
 
 
 def test_what_was_here_before_is_passed_over_and_the_rest_is_new():
-    unpacking = subscriber()
+    decoder = subscriber()
     for sequence in (0, 1, 1, 0):
-        unpacking.accept([batch(KEY, [(b"a", b"%d" % sequence), (b"b", b"x")], sequence=sequence)], 1)
-    assert [message.sequence for message in unpacking.waiting] == [0, 1, 2]
-    assert (unpacking.stats.received, unpacking.stats.filtered, unpacking.stats.lost) == (8, 5, 0)
+        decoder.accept([batch(KEY, [(b"a", b"%d" % sequence), (b"b", b"x")], sequence=sequence)], 1)
+    assert [message.sequence for message in decoder.waiting] == [0, 1, 2]
+    assert (decoder.stats.received, decoder.stats.filtered, decoder.stats.lost) == (8, 5, 0)
 
 
 def test_of_a_lone_message_each_byte_counts_in_the_short_way_too():

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 import oz
 from oz.protocol import sources
+from oz.protocol.batch_decoder import BatchDecoder
 from oz.protocol.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription
-from oz.protocol.unpacking import Unpacking
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
@@ -109,7 +109,7 @@ def subscriber(codec=None, on_gap=None):
     for delivery in ALL_DELIVERY_OPTIONS:
         patterns = [oz.compile("a.>"), oz.compile("a*", "redis")]
         streams.add(Subscription(patterns, None, lambda one: None), delivery, last_value=False)
-    return Unpacking(streams, codec, on_gap), list(streams.by_key)
+    return BatchDecoder(streams, codec, on_gap), list(streams.by_key)
 
 
 def publisher():
@@ -130,10 +130,10 @@ def test_any_bytes_are_read_or_are_a_protocol_error(data):
 
 @given(st.lists(st.binary(max_size=80), min_size=1, max_size=3), st.sampled_from(range(9)))
 def test_a_subscriber_takes_any_frames(frames, which):
-    unpacking, known = subscriber()
-    unpacking.accept(frames, 0)
-    unpacking.accept([known[which] + frames[0], *frames[1:]], 0)
-    unpacking.accept([batch(known[which], [(b"a.b", b"")])[: -len(frames[0]) or None] + frames[0]], 0)
+    decoder, known = subscriber()
+    decoder.accept(frames, 0)
+    decoder.accept([known[which] + frames[0], *frames[1:]], 0)
+    decoder.accept([batch(known[which], [(b"a.b", b"")])[: -len(frames[0]) or None] + frames[0]], 0)
 
 
 @given(st.lists(st.binary(max_size=80), max_size=5))
@@ -166,11 +166,11 @@ values = st.recursive(
     st.lists(st.tuples(values, values), min_size=1, max_size=4), st.sampled_from((0, 2)), st.none() | values
 )
 def test_a_subscriber_takes_batches_of_any_values(messages, flags, answer):
-    unpacking, known = subscriber()
+    decoder, known = subscriber()
     for key in known:
-        unpacking.accept([batch(key, messages, flags)], 0)
-        unpacking.accept([control(key, answer)], 0)
-    assert all(message.subscriptions for message in unpacking.waiting)
+        decoder.accept([batch(key, messages, flags)], 0)
+        decoder.accept([control(key, answer)], 0)
+    assert all(message.subscriptions for message in decoder.waiting)
 
 
 # seeded loops ----------------------------------------------------------------------------------------
@@ -195,10 +195,10 @@ def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, 
     monkeypatch.setattr(sources, "MOST", 100)
     rng = random.Random(2)
     gaps = []
-    unpacking, known = subscriber(codec, gaps.append)
+    decoder, known = subscriber(codec, gaps.append)
     whole = list(batches(known))
     others = [frames[0] for frames in whole]
-    stats = unpacking.stats
+    stats = decoder.stats
     # What is remembered of subjects and publishers fills up to its bounds in the first half.
     for number in range(ROUNDS):
         if number % 20 == 0:
@@ -206,13 +206,13 @@ def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, 
             origin = rng.randbytes(16)
         frames = rng.choice(whole)
         frame = spoil(rng, frames[0].replace(ORIGIN, origin), others, rng.choice((0, 19, 20, 40)))
-        alone = unpacking.accept([frame, *frames[1:]], number)
+        alone = decoder.accept([frame, *frames[1:]], number)
         assert alone is None or alone.subscriptions
         if number % 100 == 99:
-            assert all(message.subscriptions for message in unpacking.waiting)
-            unpacking.waiting.clear()
+            assert all(message.subscriptions for message in decoder.waiting)
+            decoder.waiting.clear()
             gaps.clear()
-            for stream in unpacking.streams.kept:
+            for stream in decoder.streams.kept:
                 while stream.kept.pop() is not None:
                     pass
         if number == ROUNDS // 2:
@@ -222,7 +222,7 @@ def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, 
     assert stats.malformed > ROUNDS // 10
     assert stats.delivered > ROUNDS // 100
     assert stats.received == stats.delivered + stats.filtered + stats.malformed + stats.dropped
-    assert all(len(stream.sources) <= sources.MOST for stream in unpacking.streams.by_key.values())
+    assert all(len(stream.sources) <= sources.MOST for stream in decoder.streams.by_key.values())
     assert grown < GROWTH
 
 

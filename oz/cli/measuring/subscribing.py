@@ -20,7 +20,7 @@ _PING_SECONDS = 1.0
 """A message to be sent back that has not come for so long is given up."""
 
 
-class Receiver:
+class MeasuringSubscriber:
     """Counts what arrives.
 
     Attributes:
@@ -122,11 +122,11 @@ class Receiver:
 def main(given: dict[str, Any]) -> None:
     """Do phases as ordered."""
     plan = Plan.read(given["plan"])
-    receiver = Receiver(plan, given["data"], given["echo"], given["number"])
-    waiting = orders(receiver.report)
+    subscriber = MeasuringSubscriber(plan, given["data"], given["echo"], given["number"])
+    waiting = orders(subscriber.report)
     answer({"ready": True})
     while True:
-        answer(receiver.run(waiting.get()))
+        answer(subscriber.run(waiting.get()))
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ def _shown(schema: T.StructType) -> str:
 
 
 @dataclass
-class Intake:
+class RowReader:
     """Makes rows ready to be staged, within one task.
 
     Attributes:

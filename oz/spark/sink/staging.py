@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import WriterCommitMessage
 
 from oz.errors import SinkError
-from oz.spark.sink.columns import STAGED, Intake
+from oz.spark.sink.columns import STAGED, RowReader
 
 SMALL = 256 << 10
 """Bytes of a task's rows up to which they travel in the message to the driver."""
@@ -135,11 +135,11 @@ class _Spill:
             remove_file(os.path.join(self._directory, self.name))
 
 
-def stage(intake: Intake, batches: Iterator[pa.RecordBatch], directory: str, query: str) -> Staged:
+def stage(reader: RowReader, batches: Iterator[pa.RecordBatch], directory: str, query: str) -> Staged:
     """Stage the rows of one task.
 
     Args:
-        intake: makes them ready.
+        reader: makes them ready.
         batches: the rows as they come from Spark.
         directory: that of the batch, made when it is needed.
         query: the id of the query or run.
@@ -148,10 +148,10 @@ def stage(intake: Intake, batches: Iterator[pa.RecordBatch], directory: str, que
         SinkError: a row cannot be published, unless such rows are skipped.
         OSError: the file system does not take them.
     """
-    spill, rows = _Spill(directory, intake.partition), 0
+    spill, rows = _Spill(directory, reader.partition), 0
     try:
         with pa.ipc.new_stream(pa.PythonFile(spill, mode="w"), STAGED) as writer:
-            for batch in intake.ready(batches):
+            for batch in reader.ready(batches):
                 writer.write_batch(batch)
                 rows += batch.num_rows
         data = spill.finish()
@@ -160,10 +160,10 @@ def stage(intake: Intake, batches: Iterator[pa.RecordBatch], directory: str, que
         raise
     return Staged(
         query,
-        intake.partition,
+        reader.partition,
         rows,
-        intake.skipped,
-        intake.example,
+        reader.skipped,
+        reader.example,
         spill.crc,
         spill.name,
         data if rows else b"",

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from oz.errors import SinkError
-from oz.spark.sink.columns import Columns, Intake, find_columns
+from oz.spark.sink.columns import Columns, RowReader, find_columns
 from oz.spark.sink.outbox import Outbox
 from oz.spark.sink.publishing import Delivery
 from oz.spark.sink.reporting import Report
@@ -147,8 +147,8 @@ def _in_order(messages: Sequence[Staged | None]) -> list[Staged]:
 def _stage(
     batches: Iterator[pa.RecordBatch], settings: SinkSettings, columns: Columns, query: str, batch: int
 ) -> Staged:
-    intake = Intake(columns, settings, TaskContext.get().partitionId())
-    return stage(intake, batches, Outbox(settings.staging, query).path(batch), query)
+    reader = RowReader(columns, settings, TaskContext.get().partitionId())
+    return stage(reader, batches, Outbox(settings.staging, query).path(batch), query)
 
 
 def _publish(outbox: Outbox, settings: SinkSettings, batch: int, staged: list[Staged]) -> None:

@@ -1,4 +1,4 @@
-"""What a subscriber does with a message that arrives: the heart of oz, without the socket."""
+"""The receiver: what a subscriber does with a message that arrives. The heart of oz, without the socket."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oz.wire.codec import Codec
 _log = logging.getLogger("oz.subscriber")
 
 
-class Intake:
+class Receiver:
     """Takes the frames of messages, and gives the messages that some subscription wants.
 
     Attributes:
@@ -35,7 +35,7 @@ class Intake:
     @property
     def is_simple(self) -> bool:
         """Whether nothing is to be done to a message but to find out whether it is wanted."""
-        return type(self) is Intake and self._decode is None and self.table.only_lists
+        return type(self) is Receiver and self._decode is None and self.table.only_lists
 
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
         """Take one message in.

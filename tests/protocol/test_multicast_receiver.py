@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.protocol.multicast_intake import JOINING, MulticastIntake
+from oz.protocol.multicast_receiver import JOINING, MulticastReceiver
 from oz.protocol.streams import Streams
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.pattern import compile
@@ -18,8 +18,8 @@ A, B = b"a" * 16, b"b" * 16
 SECOND = 1_000_000_000
 
 
-def intake(pattern="md.>", on_gap=None, **options):
-    made = MulticastIntake(Streams(bytes, **options), None, on_gap)
+def receiver(pattern="md.>", on_gap=None, **options):
+    made = MulticastReceiver(Streams(bytes, **options), None, on_gap)
     made.table.add(Subscription((compile(pattern),), None, lambda _: None, None))
     return made
 
@@ -51,14 +51,14 @@ def take(made, *frames, at=10 * SECOND):
 
 
 def test_messages_come_one_by_one_and_in_batches():
-    made = intake()
+    made = receiver()
     assert take(made, message(0), batch(1, 3), message(4)) == [(n, 0) for n in range(5)]
     assert (made.stats.received, made.stats.delivered, made.stats.lost) == (5, 5, 0)
 
 
 def test_a_loss_is_counted_and_shows_at_the_next_message():
     gaps = []
-    made = intake(on_gap=gaps.append)
+    made = receiver(on_gap=gaps.append)
     assert take(made, message(0), message(3), batch(4, 2), batch(9, 2)) == [
         (0, 0),
         (3, 2),
@@ -72,26 +72,26 @@ def test_a_loss_is_counted_and_shows_at_the_next_message():
 
 
 def test_what_no_pattern_wants_fills_no_gap_and_makes_none():
-    made = intake("md.x")
+    made = receiver("md.x")
     assert take(made, message(0), message(1, subject=b"other"), message(2)) == [(0, 0), (2, 0)]
     assert (made.stats.received, made.stats.filtered, made.stats.lost) == (3, 1, 0)
 
 
 def test_a_heartbeat_tells_of_a_lost_tail():
     gaps = []
-    made = intake(on_gap=gaps.append)
+    made = receiver(on_gap=gaps.append)
     assert take(made, message(0), record(4), message(4)) == [(0, 0), (4, 3)]
     assert [gap.count for gap in gaps] == [3]
 
 
 def test_what_comes_again_or_too_late_is_passed_over():
-    made = intake()
+    made = receiver()
     assert take(made, message(0), message(2), message(1), message(2), batch(1, 3)) == [(0, 0), (2, 1), (3, 0)]
     assert made.stats.lost == 1
 
 
 def test_what_a_late_joiner_missed_is_no_loss():
-    made = intake()
+    made = receiver()
     made.joined_at = 10 * SECOND
     assert take(made, message(100), record(101, age=60.0)) == [(100, 0)]
     assert made.stats.lost == 0
@@ -99,7 +99,7 @@ def test_what_a_late_joiner_missed_is_no_loss():
 
 def test_what_was_lost_before_anything_was_heard_is_told_once_that_is_known():
     gaps = []
-    made = intake(on_gap=gaps.append)
+    made = receiver(on_gap=gaps.append)
     made.joined_at = 2 * SECOND
     # The publisher began five seconds ago, and this subscriber has listened for eight.
     assert take(made, message(3), record(4, age=5.0), message(4), record(5, age=5.0)) == [(3, 0), (4, 3)]
@@ -107,7 +107,7 @@ def test_what_was_lost_before_anything_was_heard_is_told_once_that_is_known():
 
 
 def test_while_a_subscriber_may_still_be_joining_nothing_is_called_lost():
-    made = intake()
+    made = receiver()
     made.joined_at = 10 * SECOND
     began = JOINING / 2
     take(made, message(3), record(4, age=1 - began), at=11 * SECOND)
@@ -116,13 +116,13 @@ def test_while_a_subscriber_may_still_be_joining_nothing_is_called_lost():
 
 def test_two_publishers_are_counted_apart():
     gaps = []
-    made = intake(on_gap=gaps.append)
+    made = receiver(on_gap=gaps.append)
     take(made, message(0), message(0, B), message(2), message(1, B))
     assert [(gap.origin, gap.count) for gap in gaps] == [(A, 1)]
 
 
 def test_a_publisher_that_restarts_is_another_one():
-    made = intake()
+    made = receiver()
     made.joined_at = 10 * SECOND
     assert take(made, message(7), record(8, bye=True), message(0, B), message(1, B)) == [
         (7, 0),
@@ -144,7 +144,7 @@ def test_a_publisher_that_restarts_is_another_one():
     ],
 )
 def test_a_damaged_frame_is_dropped_counted_and_found_missing(damage):
-    made = intake()
+    made = receiver()
     assert take(made, message(0), damage(message(1)), message(2)) == [(0, 0), (2, 1)]
     stats = made.stats
     assert (stats.malformed, made.corrupt, stats.received, stats.lost) == (1, 1, 2, 1)
@@ -154,14 +154,14 @@ def test_a_damaged_frame_is_dropped_counted_and_found_missing(damage):
     "body", [b"\xc1", msgpack.packb([b"x"]), msgpack.packb([b"x", 7]), msgpack.packb({})]
 )
 def test_a_sound_frame_with_a_body_that_means_nothing_is_dropped(body):
-    made = intake()
+    made = receiver()
     frame = pack(b"md.", Head(BATCH, A, 1, 1, 1), body)
     assert take(made, message(0), frame, message(2)) == [(0, 0), (2, 1)]
     assert (made.stats.malformed, made.corrupt) == (1, 0)
 
 
 def test_repeats_are_dropped_by_their_ids():
-    made = intake(dedupe=True)
+    made = receiver(dedupe=True)
     prefix, body = pack_batch([b"md.x", b"md.x"], [[b"1", {"id": b"same"}], [b"2", {"id": b"same"}]])
     frame = pack(prefix, Head(BATCH | 0x02, A, 1, 0, 2), body)
     assert take(made, frame) == [(1, 0)]
@@ -174,7 +174,7 @@ def test_repeats_are_dropped_by_their_ids():
 )
 def test_whatever_happens_delivered_and_lost_are_what_was_sent(fates, chance: random.Random):
     gaps = Counter()
-    made = intake(on_gap=lambda gap: gaps.update({gap.origin: gap.count}))
+    made = receiver(on_gap=lambda gap: gaps.update({gap.origin: gap.count}))
     sent = Counter()
     frames, held = [record(0), record(0, B)], []
     for fate in fates:
@@ -202,15 +202,15 @@ def test_whatever_happens_delivered_and_lost_are_what_was_sent(fates, chance: ra
 
 
 def test_publishers_are_forgotten_when_there_are_too_many(monkeypatch):
-    monkeypatch.setattr("oz.protocol.multicast_intake.MOST", 10)
-    made = intake()
+    monkeypatch.setattr("oz.protocol.multicast_receiver.MOST", 10)
+    made = receiver()
     for number in itertools.islice(itertools.count(), 50):
         take(made, message(0, number.to_bytes(16, "big")), at=number)
     assert len(made.senders) == 10
 
 
 def test_a_silence_that_was_announced_holds_until_something_comes():
-    made = intake()
+    made = receiver()
     take(made, record(0, quiet=8.5), at=10 * SECOND)
     heard = made.senders[A]
     assert (heard.quiet, heard.quiet_at) == (8.5, heard.heard_at)
@@ -222,6 +222,6 @@ def test_a_silence_that_was_announced_holds_until_something_comes():
 
 @pytest.mark.parametrize("quiet", [-1, 3_601, float("nan"), float("inf"), "8", None, True])
 def test_a_silence_that_is_none_is_malformed(quiet):
-    made = intake()
+    made = receiver()
     take(made, record(0, quiet=quiet))
     assert made.stats.malformed == 1

@@ -1,4 +1,4 @@
-"""What a subscriber does with the batches and control records of the publishers that filter for it."""
+"""The batch decoder: what a subscriber does with batches and control records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from oz.errors import ProtocolError
 from oz.message import Arrival, Gap, LoneMessage, Message, MessageBatch, RichMessage, RoutedMessage
-from oz.protocol.intake import Intake
+from oz.protocol.receiver import Receiver
 from oz.protocol.repeats import Repeats
 from oz.protocol.sources import Source, find
 from oz.protocol.streams import Stream, Streams
@@ -43,7 +43,7 @@ _BYTES_ONLY = {bytes}
 OnGap = Callable[[Gap], Any]
 
 
-class Unpacking(Intake):
+class BatchDecoder(Receiver):
     """Takes batches apart; the messages wait in line.
 
     Attributes:

@@ -3,7 +3,7 @@ import logging
 import pytest
 
 import oz
-from oz.protocol.intake import Intake
+from oz.protocol.receiver import Receiver
 from oz.protocol.subscriptions import Subscription
 from oz.wire.codec import MsgpackCodec
 
@@ -11,15 +11,15 @@ HOSTILE = "(a|aa)+$"
 SUBJECT = b"a" * 60 + b"b"
 
 
-def intake(*patterns, dialect="nats", codec=None):
-    made = Intake(codec)
+def receiver(*patterns, dialect="nats", codec=None):
+    made = Receiver(codec)
     for text in patterns:
         made.table.add(Subscription([oz.compile(text, dialect)], None, lambda one: None))
     return made
 
 
 def test_a_message_has_its_subject_as_text_and_its_frames_as_they_came():
-    message = intake("a.*").accept([b"a.b", b"one", b"two"], 5)
+    message = receiver("a.*").accept([b"a.b", b"one", b"two"], 5)
     assert (message.subject, message.payload, message.frames) == ("a.b", b"one", [b"a.b", b"one", b"two"])
     assert message.time_ns == 5
     assert [one.patterns[0].text for one in message.subscriptions] == ["a.*"]
@@ -27,18 +27,18 @@ def test_a_message_has_its_subject_as_text_and_its_frames_as_they_came():
 
 @pytest.mark.parametrize("frames", [[b"a.b"], [b"a.b", b""]])
 def test_no_payload_is_an_empty_one(frames):
-    assert intake("a.*").accept(frames, 0).payload == b""
+    assert receiver("a.*").accept(frames, 0).payload == b""
 
 
 def test_what_no_pattern_matches_is_counted_filtered():
-    taken = intake("a.*.c")
+    taken = receiver("a.*.c")
     assert taken.accept([b"a.b.d", b""], 0) is None
     assert taken.accept([b"", b""], 0) is None
     assert (taken.stats.received, taken.stats.delivered, taken.stats.filtered) == (2, 0, 2)
 
 
 def test_literals_are_exact():
-    taken = intake("foo")
+    taken = receiver("foo")
     assert [taken.accept([one], 0) is not None for one in (b"foo", b"foobar", b"foo.bar")] == [
         True,
         False,
@@ -47,17 +47,17 @@ def test_literals_are_exact():
 
 
 def test_a_subject_that_is_not_utf_8_is_malformed_to_text_and_bytes_to_redis(caplog):
-    text = intake(">")
+    text = receiver(">")
     assert text.accept([b"a.\xff", b""], 0) is None
     assert text.accept([b"b.\xff", b""], 0) is None
     assert (text.stats.malformed, text.stats.filtered) == (2, 0)
     assert len(caplog.records) == 1
-    message = intake("a.*", dialect="redis").accept([b"a.\xff", b""], 0)
+    message = receiver("a.*", dialect="redis").accept([b"a.\xff", b""], 0)
     assert (message.subject, message.subject_bytes) == ("a.\udcff", b"a.\xff")
 
 
 def test_payloads_go_through_the_codec_and_bad_ones_are_counted_and_logged_once(caplog):
-    taken = intake(">", codec=MsgpackCodec())
+    taken = receiver(">", codec=MsgpackCodec())
     assert taken.accept([b"a", b"\x93\x01\x02\x03"], 0).payload == [1, 2, 3]
     for bad in (b"\xc1", b"", b"\x01\x01"):
         assert taken.accept([b"a", bad], 0) is None
@@ -66,14 +66,14 @@ def test_payloads_go_through_the_codec_and_bad_ones_are_counted_and_logged_once(
 
 
 def test_a_hostile_pattern_is_counted_and_logged_by_name(caplog):
-    taken = intake(HOSTILE, dialect="regex")
+    taken = receiver(HOSTILE, dialect="regex")
     assert taken.accept([SUBJECT, b""], 0) is None
     assert (taken.stats.timed_out, taken.stats.filtered, taken.stats.delivered) == (1, 0, 0)
     assert HOSTILE in caplog.text
 
 
 def test_others_get_the_message_that_a_hostile_pattern_gave_up_on():
-    taken = intake(HOSTILE, "a+b", dialect="regex")
+    taken = receiver(HOSTILE, "a+b", dialect="regex")
     message = taken.accept([SUBJECT, b""], 0)
     assert [one.patterns[0].text for one in message.subscriptions] == ["a+b"]
     assert taken.stats.timed_out == 1

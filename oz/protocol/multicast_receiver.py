@@ -6,10 +6,10 @@ from typing import Any
 
 from oz.errors import ProtocolError
 from oz.message import LoneMessage, Message
+from oz.protocol.batch_decoder import BatchDecoder, OnGap
 from oz.protocol.sources import MOST, Source
 from oz.protocol.streams import Stream, Streams
 from oz.protocol.subscriptions import Route
-from oz.protocol.unpacking import OnGap, Unpacking
 from oz.wire.batch import CONTROL, Head
 from oz.wire.codec import Codec
 from oz.wire.datagram import CRC_SIZE, parse, parse_control, parse_messages
@@ -45,7 +45,7 @@ class Sender(Source):
         self.quiet_at = 0
 
 
-class MulticastIntake(Unpacking):
+class MulticastReceiver(BatchDecoder):
     """Takes multicast frames apart; the messages wait in line.
 
     All of a publisher's messages are numbered together, and a subscriber takes in all of them: so it knows
@@ -60,7 +60,7 @@ class MulticastIntake(Unpacking):
     __slots__ = ("_stream", "corrupt", "joined_at", "senders")
 
     def __init__(self, streams: Streams, codec: Codec | None = None, on_gap: OnGap | None = None) -> None:
-        """Start without subscriptions; see `Unpacking`. No stream is ever declared."""
+        """Start without subscriptions; see `BatchDecoder`. No stream is ever declared."""
         super().__init__(streams, codec, on_gap)
         # Others hear it too, so it did not begin with this subscriber.
         self._stream = Stream(b"", DeliveryOptions(), is_shared=True, dedupe=streams.dedupe)
