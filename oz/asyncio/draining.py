@@ -16,7 +16,7 @@ from oz.asyncio.waiting import Clock, Waiters
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol import subscriptions
-from oz.transport.inlet import PATIENCE_MS, RoutedInlet
+from oz.transport.receive_path import PATIENCE_MS, RoutedReceivePath
 from oz.transport.subscribing import SubscriberBase
 
 TURN_SECONDS = 0.01
@@ -118,10 +118,10 @@ class Draining(SubscriberBase[Handler, Subscription]):
         self._wake_others()
 
     async def _unpack_some(self, seconds: float) -> None:
-        assert isinstance(self._inlet, RoutedInlet)
+        assert isinstance(self._receive_path, RoutedReceivePath)
         self._check_open()
         await self._wait_for_news(seconds)
-        self._inlet.unpack(self)
+        self._receive_path.unpack(self)
         self._wake_others()
 
     # waiting ---------------------------------------------------------------------------------------------

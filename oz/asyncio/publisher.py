@@ -60,7 +60,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
     def _set_options(self, high_water_mark: int | None) -> None:
         super()._set_options(high_water_mark)
         # The loop must not be blocked.
-        self._outlet.flags = _NOBLOCK
+        self._sender.flags = _NOBLOCK
 
     def _init_io_state(self, io_loop: Any = None) -> None:
         super()._init_io_state(io_loop)  # type: ignore[no-untyped-call]
@@ -102,11 +102,11 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
 
     def _flush_turn(self) -> None:
         self._flushing = None
-        if not self.closed and not self._outlet.window.is_held:
-            self._outlet.window.flush(self)
+        if not self.closed and not self._sender.window.is_held:
+            self._sender.window.flush(self)
 
     def _take_shortcut(self) -> None:
-        shortcut = self._outlet.shortcut(self, Publisher.publish, looks=True)
+        shortcut = self._sender.shortcut(self, Publisher.publish, looks=True)
         if shortcut is None or type(self).publish is not Publisher.publish:
             return
 
@@ -149,7 +149,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         """
         if (loop := _get_running_loop()) is not None:
             self._adopt(loop)
-        refused = self._outlet.publish(self, subject, payload, headers, key, message_id)
+        refused = self._sender.publish(self, subject, payload, headers, key, message_id)
         if refused is not None:
             for pause in self._try_again(subject, refused):
                 await asyncio.sleep(pause)
@@ -227,7 +227,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             return finish()
         # Subscribers get their time, and the loop goes on meanwhile.
         self._is_closing = True
-        self._outlet.routes.forget()
+        self._sender.routes.forget()
         # Cut short, as by the end of the loop, it does not wait for ever.
         return Closing(later=self._close_later(finish, ends_at), surely=lambda: finish().give_up())
 

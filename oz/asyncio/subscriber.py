@@ -20,8 +20,8 @@ from oz.message import Arrived, Message
 from oz.protocol.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.guard import Guard
-from oz.transport.inlet import RoutedInlet
 from oz.transport.option_checks import check_count
+from oz.transport.receive_path import RoutedReceivePath
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000
@@ -79,7 +79,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
         deadline = None
         while not self._ready:
             try:
-                message = self._inlet.take(self, _NOBLOCK, turn.ends)
+                message = self._receive_path.take(self, _NOBLOCK, turn.ends)
             except zmq.Again:
                 if self._is_drained:
                     self._check_drained()
@@ -120,7 +120,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
         """
         check_count("limit", limit, 1, 2**63)
         messages = [await self.receive(timeout)]
-        ready, take = self._ready, self._inlet.take
+        ready, take = self._ready, self._receive_path.take
         ends = time.monotonic() + TURN_SECONDS
         try:
             while len(messages) < limit:
@@ -154,9 +154,9 @@ class Subscriber(Draining, zmq.asyncio.Socket):
         if time.monotonic() >= self._turn.ends:
             await self._pause()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while self._inlet.comes_in_columns and not self._ready:
+        while self._receive_path.comes_in_columns and not self._ready:
             try:
-                taken = self._inlet.take_what_is_there(self, limit, time.monotonic() + TURN_SECONDS)
+                taken = self._receive_path.take_what_is_there(self, limit, time.monotonic() + TURN_SECONDS)
             except zmq.ZMQError:
                 self._check_open()
                 raise
@@ -215,7 +215,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Receive for ever, until the subscriber is closed."""
-        ready, take, turn = self._ready, self._inlet.take, self._turn
+        ready, take, turn = self._ready, self._receive_path.take, self._turn
         others = self._recv_futures
         waiting = self._waiting
         while True:
@@ -301,7 +301,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
         return frames if copy else as_frame_objects(frames)
 
     async def _wanted_frames(self, flags: int) -> list[bytes]:
-        limit = 0 if flags & _NOBLOCK else self._inlet.limit
+        limit = 0 if flags & _NOBLOCK else self._receive_path.limit
         try:
             message = await self.receive(None if limit < 0 else limit / 1000)
         except Timeout:
@@ -335,25 +335,30 @@ class Subscriber(Draining, zmq.asyncio.Socket):
         It is a hint only: a message that no pattern wants makes the socket readable too, unless publishers
         filter.
         """
-        inlet = self._inlet
-        if flags & zmq.POLLIN and isinstance(inlet, RoutedInlet) and not self._has_some and not self.closed:
+        receive_path = self._receive_path
+        if (
+            flags & zmq.POLLIN
+            and isinstance(receive_path, RoutedReceivePath)
+            and not self._has_some
+            and not self.closed
+        ):
             if timeout != 0:
-                return asyncio.ensure_future(self._poll_messages(inlet, timeout, flags))
-            inlet.unpack(self)
+                return asyncio.ensure_future(self._poll_messages(receive_path, timeout, flags))
+            receive_path.unpack(self)
         if flags & zmq.POLLIN and self._has_some:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_result(int(zmq.POLLIN))
             return future
         return self._poll_socket(timeout, flags)
 
-    async def _poll_messages(self, inlet: RoutedInlet, timeout: int | None, flags: int) -> int:
+    async def _poll_messages(self, receive_path: RoutedReceivePath, timeout: int | None, flags: int) -> int:
         """Poll for messages: publishers that filter also say where they stand, every second."""
         ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         while True:
             left = ends - time.monotonic()
             events = await self._poll_socket(None if left == inf else max(0, ceil(left * 1000)), flags)
             if events & zmq.POLLIN and not self._is_drained:
-                inlet.unpack(self)
+                receive_path.unpack(self)
                 if not self._has_some:
                     events &= ~int(zmq.POLLIN)
             if events or time.monotonic() >= ends:

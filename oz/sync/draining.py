@@ -12,7 +12,7 @@ import zmq
 
 from oz.message import Message
 from oz.protocol import subscriptions
-from oz.transport.inlet import RoutedInlet
+from oz.transport.receive_path import RoutedReceivePath
 from oz.transport.subscribing import SubscriberBase
 
 PATIENCE = 0.05
@@ -137,10 +137,10 @@ class Draining(SubscriberBase[Handler, Subscription]):
 
     def _unpack_some(self, seconds: float) -> None:
         """Wait so long at most for batches and answers, and take in those that are there."""
-        assert isinstance(self._inlet, RoutedInlet)
+        assert isinstance(self._receive_path, RoutedReceivePath)
         self._wait_for_news(seconds)
         try:
-            self._inlet.unpack(self)
+            self._receive_path.unpack(self)
         except zmq.ZMQError:
             self._check_open()
             raise

@@ -11,7 +11,7 @@ import zmq
 
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
-from oz.transport.inlet import PATIENCE_MS
+from oz.transport.receive_path import PATIENCE_MS
 from oz.transport.socket import BaseSocket
 
 

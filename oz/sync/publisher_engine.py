@@ -53,7 +53,7 @@ class PublisherEngine(PublisherBase):
     def _set_options(self, high_water_mark: int | None) -> None:
         super()._set_options(high_water_mark)
         if self._on_full != "drop":
-            self._outlet.flags = int(zmq.NOBLOCK)
+            self._sender.flags = int(zmq.NOBLOCK)
         if self._on_full == "block" and self._full_timeout is not None:
             self.set(zmq.SNDTIMEO, round(self._full_timeout * 1000))
 
@@ -91,7 +91,7 @@ class PublisherEngine(PublisherBase):
                 except zmq.Again:
                     break
                 except ProtocolError as error:
-                    self._outlet.stats.dropped += 1
+                    self._sender.stats.dropped += 1
                     _log.warning("refused a message that was sent into a publisher by its handle: %s", error)
                 relay.done()
                 count += 1
@@ -133,7 +133,7 @@ class PublisherEngine(PublisherBase):
         if self._relay is not None and not self._guard.is_foreign:
             with self._guard:
                 unsent = self._relay.close()
-                self._outlet.stats.dropped += unsent
+                self._sender.stats.dropped += unsent
             if unsent:
                 _log.warning("closed with %d messages unsent that were sent into it by its handle", unsent)
         return is_own
@@ -144,7 +144,7 @@ class PublisherEngine(PublisherBase):
             ticker.wake()
 
     def _take_shortcut(self) -> None:
-        shortcut = self._outlet.shortcut(self, PublisherEngine.publish, looks=False)
+        shortcut = self._sender.shortcut(self, PublisherEngine.publish, looks=False)
         if shortcut is not None:
             # An attribute of this object: looking up those of a ZeroMQ socket costs 0.07 µs each.
             self.__dict__["publish"] = shortcut
@@ -164,7 +164,7 @@ class PublisherEngine(PublisherBase):
         message_id: bytes | tuple[bytes, int] | None = None,
     ) -> None:
         """Publish one message; see `oz.Publisher.publish`."""
-        refused = self._outlet.publish(self, subject, payload, headers, key, message_id)
+        refused = self._sender.publish(self, subject, payload, headers, key, message_id)
         if refused is not None:
             # Other threads have the socket meanwhile, and may close it; a lock alone would not be fair.
             for pause in self._try_again(subject, refused):

@@ -15,8 +15,8 @@ from oz.message import Message, MessageBatch, PlainBatch
 from oz.protocol.batch_decoder import BatchDecoder
 from oz.sync.draining import PATIENCE, Draining, refuse_async
 from oz.transport.frames import as_frame_objects, copy_into
-from oz.transport.inlet import PATIENCE_MS, RoutedInlet
 from oz.transport.option_checks import check_count
+from oz.transport.receive_path import PATIENCE_MS, RoutedReceivePath
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -54,7 +54,7 @@ class Subscriber(Draining):
             self._check_drained()
         if timeout is None:
             try:
-                message = self._inlet.take(self, 0)
+                message = self._receive_path.take(self, 0)
             except zmq.Again:
                 return self._next_forever()
             except zmq.ZMQError:
@@ -82,7 +82,7 @@ class Subscriber(Draining):
         """
         check_count("limit", limit, 1, 2**63)
         messages = [self.receive(timeout)]
-        ready, take, waiting = self._ready, self._inlet.take, self._waiting
+        ready, take, waiting = self._ready, self._receive_path.take, self._waiting
         # Messages that nobody wants do not hold it up for long.
         until = time.monotonic() + PATIENCE
         with suppress(zmq.ZMQError):
@@ -115,7 +115,7 @@ class Subscriber(Draining):
         """
         if self._receiver.is_simple and not self._ready and not self._is_drained:
             deadline = inf if timeout is None else time.monotonic() + timeout
-            if columns := self._inlet.take_columns(self, limit, deadline):
+            if columns := self._receive_path.take_columns(self, limit, deadline):
                 return columns
             raise Timeout(f"no message in {timeout:g} s")
         if not isinstance(self._receiver, BatchDecoder):
@@ -137,7 +137,7 @@ class Subscriber(Draining):
 
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed or drained."""
-        ready, take = self._ready, self._inlet.take
+        ready, take = self._ready, self._receive_path.take
         waiting = self._waiting
         while True:
             if ready:
@@ -242,7 +242,7 @@ class Subscriber(Draining):
         Raises:
             zmq.Again: there is none.
         """
-        take, dispatch, waiting = self._inlet.take, self._dispatch, self._waiting
+        take, dispatch, waiting = self._receive_path.take, self._dispatch, self._waiting
         try:
             while True:
                 message = waiting.popleft() if waiting else take(self, flags, until)
@@ -306,7 +306,7 @@ class Subscriber(Draining):
         return frames if copy else as_frame_objects(frames)
 
     def _wanted_frames(self, flags: int) -> list[bytes]:
-        limit = -1 if flags & _NOBLOCK else self._inlet.limit
+        limit = -1 if flags & _NOBLOCK else self._receive_path.limit
         try:
             if self._is_drained:
                 self._check_drained()
@@ -340,19 +340,19 @@ class Subscriber(Draining):
         """
         if flags & zmq.POLLIN and self._has_some:
             return int(zmq.POLLIN)
-        if flags & zmq.POLLIN and isinstance(self._inlet, RoutedInlet):
-            return self._poll_messages(self._inlet, timeout, flags)
+        if flags & zmq.POLLIN and isinstance(self._receive_path, RoutedReceivePath):
+            return self._poll_messages(self._receive_path, timeout, flags)
         with self._guard:
             return super().poll(timeout, flags)
 
-    def _poll_messages(self, inlet: RoutedInlet, timeout: int | None, flags: int) -> int:
+    def _poll_messages(self, receive_path: RoutedReceivePath, timeout: int | None, flags: int) -> int:
         """Poll for messages: publishers that filter also say where they stand, every second."""
         ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         while True:
             left = max(0.0, ends - time.monotonic())
             with self._guard:
                 events = super().poll(ceil(1000 * min(left, PATIENCE_MS / 1000)), flags)
-            inlet.unpack(self)
+            receive_path.unpack(self)
             if self._has_some:
                 return events | int(zmq.POLLIN)
             if events & ~int(zmq.POLLIN) or time.monotonic() >= ends:

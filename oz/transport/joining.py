@@ -7,18 +7,18 @@ from typing import Any
 import zmq
 
 from oz.transport.frames import send_frames
-from oz.transport.outlet import Outlet
+from oz.transport.sender import Sender
 
 _send = zmq.backend.Socket.send
 
 
-class JoiningOutlet(Outlet):
+class JoiningSender(Sender):
     """Sends the subject, its delimiter and the payload as one frame to plain subscribers."""
 
     __slots__ = ()
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
-        """Give one message to ZeroMQ; see `Outlet.hand_over`. More frames may follow the first."""
+        """Give one message to ZeroMQ; see `Sender.hand_over`. More frames may follow the first."""
         with self._guard:
             self._dispatch.make_lossy(socket)
             if type(payload) is bytes:

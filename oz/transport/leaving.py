@@ -13,7 +13,7 @@ import zmq
 from oz.protocol.routing import Router
 from oz.transport.dispatch import Dispatch
 from oz.transport.multicast_dispatch import MulticastDispatch
-from oz.transport.outlet import Outlet
+from oz.transport.sender import Sender
 from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket
 from oz.transport.untaken import Untaken
 
@@ -38,7 +38,7 @@ def pauses() -> Iterator[float]:
 class Leaving(BaseSocket):
     """The end of a publisher. Whoever waits, a thread or a task, takes the time that `_leave` gives."""
 
-    _outlet: Outlet
+    _sender: Sender
     _router: Router
     _dispatch: Dispatch
     _said_goodbye: bool = False
@@ -62,9 +62,9 @@ class Leaving(BaseSocket):
         started = time.monotonic()
         # In one go: what others publish behind the goodbye would never come, and look like a loss.
         with self._guard:
-            self._outlet.window.cut_short()
+            self._sender.window.cut_short()
             self._send_rest(seconds)
-            self._outlet.window.end()
+            self._sender.window.end()
             if (linger is not None or timeout is not None) and seconds < inf:
                 # One time for both: what oz holds, and what ZeroMQ does.
                 linger, timeout = None, max(0.0, seconds - (time.monotonic() - started))
@@ -73,7 +73,7 @@ class Leaving(BaseSocket):
             untaken = Untaken(self._endpoints[self._connections :], joined) if seconds > 0 else None
             is_own = super()._close_socket(linger, timeout)
             # A message that nobody wants would not touch the socket, and so not find it closed.
-            self._outlet.routes.forget()
+            self._sender.routes.forget()
         if is_own:
             self._untaken = untaken
         elif untaken is not None:
@@ -105,7 +105,7 @@ class Leaving(BaseSocket):
     def _leave(self, seconds: float) -> Iterator[float]:
         """Send what has not gone out yet, for so long at most, and say goodbye; give the seconds to wait."""
         deadline, waits = time.monotonic() + seconds, pauses()
-        self._outlet.window.begin_end()
+        self._sender.window.begin_end()
         while not self._send_what_fits() and time.monotonic() < deadline:
             yield next(waits)
         if not self._begin_goodbye():
@@ -142,7 +142,7 @@ class Leaving(BaseSocket):
             self._hear()
             try:
                 # Behind what others have added since; a raw send is behind no check.
-                self._outlet.window.flush(self)
+                self._sender.window.flush(self)
                 return self.closed or self._dispatch.say_goodbye(self)
             except zmq.ZMQError:
                 # The context was ended under the socket.
@@ -177,7 +177,7 @@ class Leaving(BaseSocket):
             if self.closed:
                 return True
             try:
-                self._outlet.window.flush(self)
+                self._sender.window.flush(self)
                 self._dispatch.retry(self)
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.

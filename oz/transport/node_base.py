@@ -66,7 +66,7 @@ class NodeBase(Interested):
             self._wake()
 
     def _tell_bus(self, subject: str, value: Any) -> bool:
-        has_room = self._main._outlet.publish(self._main, subject, value) is None
+        has_room = self._main._sender.publish(self._main, subject, value) is None
         self._said += has_room
         return has_room
 

@@ -167,7 +167,7 @@ class NodePublishing(PublisherBase):
     def own_up(self, streams: Iterable[OutStream]) -> None:
         """Have streams find that they may have missed something, as nobody counted for them meanwhile."""
         with self._guard:
-            self._outlet.window.flush(self)
+            self._sender.window.flush(self)
             for stream in streams:
                 if not stream.is_gone:
                     self._router.renumber(stream)
@@ -189,21 +189,21 @@ class NodePublishing(PublisherBase):
             SubjectError, ProtocolError: it may not be published.
             ClosedError: the publisher is closed.
         """
-        outlet = self._outlet
+        sender = self._sender
         with self._guard:
-            outlet.look(self)
-            recipients, wire, raw = outlet.routes.find(self, subject)
+            sender.look(self)
+            recipients, wire, raw = sender.routes.find(self, subject)
             scoped = self._scope(recipients, group)
             payload = as_sendable(content)
             if scoped.kind & PLAIN:
                 # Dropped for whoever has no room: a node that passes on does not wait.
-                outlet.hand_over(self, wire, payload, zmq.NOBLOCK)
+                sender.hand_over(self, wire, payload, zmq.NOBLOCK)
             if scoped.kind & ROUTED:
-                outlet.window.begin_rare(self, scoped, raw, Rich(as_item(payload), extras, None))
+                sender.window.begin_rare(self, scoped, raw, Rich(as_item(payload), extras, None))
             elif scoped.kind:
-                outlet.stats.sent += 1
+                sender.stats.sent += 1
             else:
-                outlet.stats.unwanted += 1
+                sender.stats.unwanted += 1
             return bool(scoped.kind)
 
     def _scope(self, recipients: Recipients, group: str) -> Recipients:
@@ -224,8 +224,8 @@ class NodePublishing(PublisherBase):
     def send_request(
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
     ) -> Any:
-        """Publish a message that is to be answered; gives what `Outlet.publish` does."""
-        return self._outlet.publish(self, subject, payload, headers, key, None, reply_to)
+        """Publish a message that is to be answered; gives what `Sender.publish` does."""
+        return self._sender.publish(self, subject, payload, headers, key, None, reply_to)
 
 
 class NodeSubscribing(SubscriberBase[Any, Any]):

@@ -23,14 +23,14 @@ from oz.transport.batches import MAX_BATCH
 from oz.transport.dispatch import Dispatch
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import Guard
-from oz.transport.joining import JoiningOutlet
+from oz.transport.joining import JoiningSender
 from oz.transport.leaving import Leaving, pauses
 from oz.transport.multicast_dispatch import MulticastDispatch, high_water_mark_for
 from oz.transport.multicast_group import Group, group_for
 from oz.transport.option_checks import check_count, check_seconds
-from oz.transport.outlet import Outlet, Refused
 from oz.transport.raw_sends import RawSends
 from oz.transport.routes import Route
+from oz.transport.sender import Refused, Sender
 from oz.transport.socket import backend_get, backend_recv, backend_set, check_delimiter
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
@@ -134,8 +134,8 @@ class PublisherBase(RawSends, Leaving):
         self._group = group
         retained = self._make_retained() if last_value else None
         self._send_to(group, retained, drops=on_full == "drop")
-        kind_of_outlet = Outlet if ends is None else JoiningOutlet
-        self._outlet = kind_of_outlet(self._guard, found, self._router, self._dispatch, retained, max_batch)
+        kind_of_sender = Sender if ends is None else JoiningSender
+        self._sender = kind_of_sender(self._guard, found, self._router, self._dispatch, retained, max_batch)
         self._delimiter = ends or b""
         self._on_full = on_full
         self._full_timeout = full_timeout
@@ -171,7 +171,7 @@ class PublisherBase(RawSends, Leaving):
         return Router(origin, stats)
 
     def _take_shortcut(self) -> None:
-        """Publish by the shortest way: see `Outlet.shortcut`."""
+        """Publish by the shortest way: see `Sender.shortcut`."""
 
     def _set_options(self, high_water_mark: int | None) -> None:
         group = self._group
@@ -196,7 +196,7 @@ class PublisherBase(RawSends, Leaving):
     @property
     def stats(self) -> PublisherStats:
         """What this publisher did so far; see `PublisherStats`."""
-        return self._outlet.stats if self._guard.is_foreign else self._outlet.count()
+        return self._sender.stats if self._guard.is_foreign else self._sender.count()
 
     def set(self, option: int, optval: Any) -> None:
         """Set a socket option, as `zmq.Socket.set` does.
@@ -243,7 +243,7 @@ class PublisherBase(RawSends, Leaving):
         """
         self._check_open()
         can_remember = isinstance(subject, (str, bytes))
-        routes = self._outlet.routes
+        routes = self._sender.routes
         forms = routes.valid(subject) if can_remember else None
         if forms is None:
             forms = check_subject(subject, self.dialect, self._delimiter, self._endpoints)
@@ -266,7 +266,7 @@ class PublisherBase(RawSends, Leaving):
         if isinstance(self._dispatch, MulticastDispatch) and self._group is not None:
             self._dispatch.greet(self, self._group.endpoints.values())
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
-        self._outlet.routes.forget_valid()
+        self._sender.routes.forget_valid()
 
     # what is due -----------------------------------------------------------------------------------------
 
@@ -280,11 +280,11 @@ class PublisherBase(RawSends, Leaving):
             has_changed, router.has_changed = router.has_changed, False
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
-                self._outlet.routes.forget()
+                self._sender.routes.forget()
                 self._interest_changed()
             if (router.to_answer or router.to_serve) and not self._said_goodbye:
                 # What was published before goes out before.
-                self._outlet.window.flush(self)
+                self._sender.window.flush(self)
                 self._dispatch.answer(self)
             return has_changed
 
@@ -321,7 +321,7 @@ class PublisherBase(RawSends, Leaving):
         with self._guard:
             if self.closed or self._said_goodbye:
                 return False
-            window, dispatch = self._outlet.window, self._dispatch
+            window, dispatch = self._sender.window, self._dispatch
             was_busy = bool(window or dispatch.full)
             dispatch.is_halfway = False
             if not window.is_held:
@@ -341,7 +341,7 @@ class PublisherBase(RawSends, Leaving):
 
         Only subscribers that have the publisher filter get batches; others get their messages at once.
         """
-        window = self._outlet.window
+        window = self._sender.window
         with self._guard:
             window.is_held += 1
         try:
@@ -360,7 +360,7 @@ class PublisherBase(RawSends, Leaving):
             ClosedError: the publisher was closed meanwhile, by another thread or a signal handler.
         """
         try:
-            self._outlet.window.flush(self)
+            self._sender.window.flush(self)
         except zmq.ZMQError:
             self._check_open()
             raise
@@ -384,14 +384,14 @@ class PublisherBase(RawSends, Leaving):
             with self._guard:
                 self._check_open()
                 # Its route is looked up again: interests may have changed meanwhile.
-                if self._outlet.publish_any(self, self._route(wire, raw), payload, item) is None:
+                if self._sender.publish_any(self, self._route(wire, raw), payload, item) is None:
                     return
             if is_over:
                 self._refuse(subject)
             yield pause
 
     def _refuse(self, subject: str | bytes) -> NoReturn:
-        self._outlet.stats.dropped += 1
+        self._sender.stats.dropped += 1
         has_waited = self._on_full == "block" and self._full_timeout is not None
         waited = f" for {self._full_timeout:g} s" if has_waited else ""
         raise WouldBlock(
@@ -417,7 +417,7 @@ class PublisherBase(RawSends, Leaving):
         self._check_open()
         with self._guard:
             # What was published before stays before.
-            self._outlet.window.flush(self)
+            self._sender.window.flush(self)
             self._dispatch.skip(count)
             self._dispatch.beats_at = 0.0
             self._dispatch.beat(self, time.monotonic())
@@ -456,7 +456,7 @@ class PublisherBase(RawSends, Leaving):
         with self._guard:
             if subject is None:
                 return self._router.count(None, None)
-            _, wire, raw = self._outlet.routes.find(self, subject)
+            _, wire, raw = self._sender.routes.find(self, subject)
             return self._router.count(raw, wire)
 
     def _too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:

@@ -13,7 +13,7 @@ from oz.protocol.plain import UNREACHABLE
 from oz.protocol.routing import Router
 from oz.transport.dispatch import Dispatch
 from oz.transport.frames import send_frames
-from oz.transport.outlet import LISTEN_EVERY, Outlet
+from oz.transport.sender import LISTEN_EVERY, Sender
 from oz.transport.socket import BaseSocket
 from oz.wire.keys import OWN as OWN_KEYS
 
@@ -31,7 +31,7 @@ class RawSends(BaseSocket):
     between, such as a heartbeat, would become a part of the message.
     """
 
-    _outlet: Outlet
+    _sender: Sender
     _router: Router
     _dispatch: Dispatch
     _delimiter: bytes
@@ -81,7 +81,7 @@ class RawSends(BaseSocket):
         """
         with self._guard:
             self._check_first(frames[0])
-            self._outlet.look(self)
+            self._sender.look(self)
             if self._dispatch.is_blocked:
                 self._dispatch.retry(self)
                 if self._dispatch.is_blocked:
@@ -139,7 +139,7 @@ class RawSends(BaseSocket):
             if self._delimiter:
                 first, _, start = first.partition(self._delimiter)
                 rest.insert(0, start)
-            self._outlet.route_raw(self, first, rest)
+            self._sender.route_raw(self, first, rest)
 
     def _check_first(self, frame: Any) -> None:
         """Refuse a first frame that would not arrive where it should.
@@ -160,8 +160,8 @@ class RawSends(BaseSocket):
         They cost what a PUB's do, or twice that: for each message the lock, the clock, a look at its first
         two bytes, and no look-up of an attribute of a ZeroMQ socket.
         """
-        guard, raw, streams, outlet = self._guard, self._raw, self._router.streams, self._outlet
-        look, make_lossy, route = outlet.look, self._dispatch.make_lossy, self._route_too
+        guard, raw, streams, sender = self._guard, self._raw, self._router.streams, self._sender
+        look, make_lossy, route = sender.look, self._dispatch.make_lossy, self._route_too
         slow_send, slow_multipart, check = self.send, self.send_multipart, self._check_first
 
         def send(
@@ -177,7 +177,7 @@ class RawSends(BaseSocket):
             with guard:
                 if data < _FIRST_FREE:
                     check(data)
-                if monotonic() - outlet.listened_at >= LISTEN_EVERY:
+                if monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(self)
                 make_lossy(self)
                 _send(self, data)
@@ -197,7 +197,7 @@ class RawSends(BaseSocket):
             with guard:
                 if frames[0] < _FIRST_FREE:
                     check(frames[0])
-                if monotonic() - outlet.listened_at >= LISTEN_EVERY:
+                if monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(self)
                 make_lossy(self)
                 send_frames(self, frames, 0)

@@ -60,7 +60,7 @@ class Replying(NodeOpening):
             self._parked.append((time.monotonic() + PARKED, subject, payload, headers))
 
     def _send_reply(self, publisher: Any, inbox: str, payload: Any, headers: Any) -> None:
-        if publisher._outlet.publish(publisher, inbox, payload, headers) is not None:
+        if publisher._sender.publish(publisher, inbox, payload, headers) is not None:
             self._stats.replies_dropped += 1
 
     def _send_parked(self, now: float) -> None:

@@ -30,7 +30,6 @@ from oz.transport.dropin import Doubts, check_conflated, has_wildcard
 from oz.transport.endpoints import Endpoints
 from oz.transport.frames import frame_reader
 from oz.transport.guard import StrictGuard
-from oz.transport.inlet import Inlet, RoutedInlet
 from oz.transport.links import CAN_TELL, Links
 from oz.transport.multicast_group import group_for
 from oz.transport.multicast_listening import Listening, OnAdvisory
@@ -44,6 +43,7 @@ from oz.transport.option_checks import (
     check_multicast,
     delivery_options,
 )
+from oz.transport.receive_path import ReceivePath, RoutedReceivePath
 from oz.transport.socket import check_delimiter, some
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import DeliveryOptions
@@ -71,7 +71,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     _subscription_class: type[AnySubscription]
     _kind = zmq.SUB
     _accepted_kinds = (zmq.SUB,)
-    _inlet: Inlet
+    _receive_path: ReceivePath
     _is_shared: bool
     _waiting: deque[Message]
     _doubts: Doubts | None = None
@@ -162,16 +162,16 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             self._receiver = decoder
             self._waiting = decoder.waiting
             self._links = Links(decoder) if self._watches_links and CAN_TELL else None
-            self._inlet = RoutedInlet(self._guard, frame_reader(self), decoder, self._links)
+            self._receive_path = RoutedReceivePath(self._guard, frame_reader(self), decoder, self._links)
         elif is_framed and group is not None:
             framed = MulticastReceiver(Streams(os.urandom, dedupe=dedupe), found, on_gap)
             self._receiver = framed
             self._waiting = framed.waiting
-            self._inlet = RoutedInlet(self._guard, frame_reader(self), framed)
+            self._receive_path = RoutedReceivePath(self._guard, frame_reader(self), framed)
             self._listening = Listening(group, framed, on_advisory)
         else:
             self._receiver = Receiver(found) if ends is None else SplittingReceiver(ends, found)
-            self._inlet = Inlet(self._guard, frame_reader(self), self._receiver)
+            self._receive_path = ReceivePath(self._guard, frame_reader(self), self._receiver)
             self._doubts = Doubts(self._receiver) if ends is None else None
             # Nothing is unpacked without batches.
             self._waiting = deque()
@@ -195,7 +195,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     @property
     def _has_duties(self) -> bool:
         """Whether something may be due while no message comes."""
-        return isinstance(self._inlet, RoutedInlet)
+        return isinstance(self._receive_path, RoutedReceivePath)
 
     @property
     def _keeps_rcvtimeo(self) -> bool:
@@ -397,7 +397,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             super().set(zmq.RCVTIMEO, milliseconds)
         elif milliseconds < -1:
             raise zmq.ZMQError(zmq.EINVAL)
-        self._inlet.limit = int(milliseconds)
+        self._receive_path.limit = int(milliseconds)
 
     def set_string(self, option: int, optval: str, encoding: str = "utf-8") -> None:
         """Set an option to text. For SUBSCRIBE: a text with wildcards is a pattern, any other a prefix."""
@@ -432,7 +432,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         if option == zmq.SNDHWM and not self.closed:
             return self._asked_sndhwm
         if option == zmq.RCVTIMEO and self._keeps_rcvtimeo:
-            return self._inlet.limit
+            return self._receive_path.limit
         value: Any = super().get(option)
         if option == zmq.EVENTS and self._has_some:
             return value | zmq.POLLIN

@@ -244,13 +244,13 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
 def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, place, monkeypatch):
     hub = make("hub", bind=f"ipc://{place}.hub")
     refused = []
-    publish = hub._main._outlet.publish
+    publish = hub._main._sender.publish
 
     class Full:
         """The outlet of a publisher with `on_full="raise"`, one of whose peers is full for a while."""
 
         def __getattr__(self, name):
-            return getattr(outlet, name)
+            return getattr(sender, name)
 
         def publish(self, socket, subject, payload, *rest):
             if subject.startswith("_OZ.NAMING.") and len(refused) < 4:
@@ -258,8 +258,8 @@ def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, pl
                 return (object(), payload, None)
             return publish(socket, subject, payload, *rest)
 
-    outlet = hub._main._outlet
-    monkeypatch.setattr(hub._main, "_outlet", Full())
+    sender = hub._main._sender
+    monkeypatch.setattr(hub._main, "_sender", Full())
     nodes = [make(name, peers=[hub.endpoint]) for name in "ab"]
     until(lambda: [names(node) for node in nodes] == [["b", "hub"], ["a", "hub"]])
     assert len(refused) == 4

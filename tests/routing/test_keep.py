@@ -85,7 +85,7 @@ def test_latest_gives_the_newest_of_each_subject_in_the_end_and_never_blocks(slo
 def test_latest_that_is_kept_here_counts_what_it_let_go(tight):
     pub, sub = tight(high_water_mark=100_000, keep="latest")
     publish(pub)
-    until(lambda: sub._inlet.unpack(sub) or sub.stats.received == SENT)
+    until(lambda: sub._receive_path.unpack(sub) or sub.stats.received == SENT)
     assert numbers(rest_of(sub)) == list(range(SENT - SUBJECTS, SENT))
     assert (sub.stats.received, sub.stats.delivered, sub.stats.dropped) == (SENT, SUBJECTS, SENT - SUBJECTS)
 
@@ -217,7 +217,7 @@ def test_asyncio_keeps_the_same(stage, keep, first):
             await sub.wait_ready(timeout=DEADLINE)
             publish(pub)
             while sub.stats.received < SENT:
-                sub._inlet.unpack(sub)
+                sub._receive_path.unpack(sub)
                 await asyncio.sleep(0.001)
             count = 10 if keep == "latest" else 50
             got = [await sub.receive(timeout=DEADLINE) for _ in range(count)]
@@ -236,10 +236,10 @@ def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, keep):
     with pub._engine._guard:
         sub._begin_drain()
         (stream,) = pub._engine._router.streams.values()
-        until(lambda: sub._inlet.unpack(sub) or pub._engine._listen() or stream.is_leaving)
+        until(lambda: sub._receive_path.unpack(sub) or pub._engine._listen() or stream.is_leaving)
         for _ in range(20):
-            sub._inlet.unpack(sub)
+            sub._receive_path.unpack(sub)
             pub._engine._listen()
         assert stream.held
         assert not sub._has_left()
-    until(lambda: sub._inlet.unpack(sub) or sub._has_left())
+    until(lambda: sub._receive_path.unpack(sub) or sub._has_left())

@@ -138,7 +138,7 @@ def test_draining_ends_in_time_and_says_so_when_a_publisher_does_not_answer(stag
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 3)
     first = sub.receive(timeout=DEADLINE)
-    until(lambda: sub._inlet.unpack(sub) or sub.stats.received == 3)
+    until(lambda: sub._receive_path.unpack(sub) or sub.stats.received == 3)
     # Nobody takes its subscriptions in any more, nor answers them.
     with pub._engine._guard:
         assert not subscription.drain(timeout=0.2)

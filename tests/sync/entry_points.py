@@ -128,12 +128,12 @@ def monitor(pub: oz.Publisher, is_over: IsOver) -> None:
 def _through(pub: oz.Publisher, is_over: IsOver, device: Callable[[zmq.Socket[bytes]], object]) -> None:
     """Have a device of libzmq send into the publisher; the end of its context ends it."""
     context = pub.context
-    source, inlet = context.socket(zmq.PUB), context.socket(zmq.SUB)
-    source.linger = inlet.linger = 0
+    source, incoming = context.socket(zmq.PUB), context.socket(zmq.SUB)
+    source.linger = incoming.linger = 0
     endpoint = f"inproc://source-{id(source)}"
     source.bind(endpoint)
-    inlet.subscribe(b"")
-    inlet.connect(endpoint)
+    incoming.subscribe(b"")
+    incoming.connect(endpoint)
 
     def feed() -> None:
         while not is_over():
@@ -145,23 +145,23 @@ def _through(pub: oz.Publisher, is_over: IsOver, device: Callable[[zmq.Socket[by
     feeding = threading.Thread(target=feed, daemon=True)
     feeding.start()
     with suppress(zmq.ContextTerminated):
-        device(inlet)
-    inlet.close()
+        device(incoming)
+    incoming.close()
     pub.close()
     feeding.join()
 
 
 def proxy(pub: oz.Publisher, is_over: IsOver) -> None:
     """`zmq.proxy` from a SUB to the publisher."""
-    _through(pub, is_over, lambda inlet: zmq.proxy(inlet, pub))
+    _through(pub, is_over, lambda incoming: zmq.proxy(incoming, pub))
 
 
 def queue(pub: oz.Publisher, is_over: IsOver) -> None:
     """`monitored_queue` from a SUB to the publisher."""
 
-    def device(inlet: zmq.Socket[bytes]) -> None:
+    def device(incoming: zmq.Socket[bytes]) -> None:
         with pub.context.socket(zmq.PUB) as side:
-            monitored_queue(inlet, pub, side)
+            monitored_queue(incoming, pub, side)
 
     _through(pub, is_over, device)
 

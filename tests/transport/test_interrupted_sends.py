@@ -4,7 +4,7 @@ import pytest
 import zmq
 
 import oz
-from oz.transport import frames, outlet
+from oz.transport import frames, sender
 from waiting import DEADLINE
 
 
@@ -18,7 +18,7 @@ def interrupted(monkeypatch):
         raise KeyboardInterrupt if len(calls) == 1 else zmq.Again
 
     monkeypatch.setattr(frames, "_send", send)
-    monkeypatch.setattr(outlet, "_send", send)
+    monkeypatch.setattr(sender, "_send", send)
     return calls
 
 

@@ -1,4 +1,4 @@
-"""The way in: what every message that arrives passes through, in one plain object.
+"""The receive path: what every message that arrives passes through, in one plain object.
 
 An attribute of a ZeroMQ socket costs 0.07 µs, because the class looks unknown ones up as socket options;
 a slot of this object costs a tenth of that.
@@ -38,7 +38,7 @@ _DRAIN_SECONDS = 0.05
 """Seconds spent at most on looking for newer messages before one that is held back is given."""
 
 
-class Inlet:
+class ReceivePath:
     """Takes messages from one subscriber's socket until one is wanted.
 
     Attributes:
@@ -170,7 +170,7 @@ class Inlet:
             left -= 1
 
 
-class RoutedInlet(Inlet):
+class RoutedReceivePath(ReceivePath):
     """The same for a subscriber that has its publishers filter: one read gives a batch of messages.
 
     Attributes:
@@ -190,7 +190,7 @@ class RoutedInlet(Inlet):
         self._look_at = 0
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
-        """Give the next message; see `Inlet.take`.
+        """Give the next message; see `ReceivePath.take`.
 
         A read that waits comes back every `PATIENCE_MS`, since declarations may have to be made again.
         """

@@ -1,4 +1,4 @@
-"""The way out: what every message that is published passes through, in one plain object; see `inlet`.
+"""The sender: what every published message passes through, in one plain object; see `receive_path`.
 
 A message for plain subscribers goes to ZeroMQ at once. One for subscribers that have this publisher filter
 joins the window, which becomes a batch; see `window`.
@@ -44,7 +44,7 @@ Refused = tuple[Route, Any, Any]
 and for the others. Nothing of it was sent, to nobody."""
 
 
-class Outlet:
+class Sender:
     """Encodes messages and hands them to one publisher's socket.
 
     Attributes:
