@@ -102,8 +102,8 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
 
     def _flush_turn(self) -> None:
         self._flushing = None
-        if not self.closed and not self._sender.window.is_held:
-            self._sender.window.flush(self)
+        if not self.closed and not self._sender.accumulator.is_held:
+            self._sender.accumulator.flush(self)
 
     def _take_shortcut(self) -> None:
         shortcut = self._sender.shortcut(self, Publisher.publish, looks=True)
@@ -162,7 +162,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             OwnershipError: it was made before a fork.
         """
         self._check_open()
-        self._flush_window()
+        self._flush_accumulator()
 
     async def publish_many(
         self, pairs: Iterable[tuple[str | bytes, Any]] | AsyncIterable[tuple[str | bytes, Any]]

@@ -11,7 +11,7 @@ from oz.protocol.recipients import Recipients
 from oz.wire.batch import array_header, pack_array, strip_header
 
 STEP = 3
-"""A window is a flat list: recipients, subject and payload of each message in turn. Flat, so that one
+"""A flat list is accumulated: recipients, subject and payload of each message in turn. Flat, so that one
 `list.extend` adds a message whole, whatever other threads do."""
 
 
@@ -22,7 +22,7 @@ class Batch:
         stream: the stream.
         count: how many messages.
         items: subjects and payloads in turn; only where the stream may have to hold them back.
-        places: of each message in its window; only for a member of a queue group.
+        places: of each message among those accumulated; only for a member of a queue group.
     """
 
     __slots__ = ("_body", "_parts", "count", "items", "places", "stream")
@@ -56,7 +56,7 @@ class Batch:
         return self
 
     def put(self, place: int, item: list[Any]) -> None:
-        """Put in a message where it belongs by its place in the window."""
+        """Put in a message where it belongs by its place among them."""
         assert self.items is not None
         at = bisect(self.places, place)
         self.places.insert(at, place)
@@ -73,28 +73,28 @@ class Batch:
         return self._body
 
 
-def split(window: list[Any]) -> list[Batch]:
-    """Make the batches of a window, in which every message has a recipient.
+def split(accumulated: list[Any]) -> list[Batch]:
+    """Make the batches of what was accumulated, in which every message has a recipient.
 
     Args:
-        window: see `STEP`; it is used up.
+        accumulated: see `STEP`; it is used up.
     """
-    recipient_sets = window[0::STEP]
+    recipient_sets = accumulated[0::STEP]
     first = recipient_sets[0]
     if first.is_simple and recipient_sets.count(first) == len(recipient_sets):
-        del window[0::STEP]
-        body = pack_array(window)
-        return [Batch(stream).whole(body, window) for stream in first.streams]
-    return list(_split_runs(recipient_sets, window).values())
+        del accumulated[0::STEP]
+        body = pack_array(accumulated)
+        return [Batch(stream).whole(body, accumulated) for stream in first.streams]
+    return list(_split_runs(recipient_sets, accumulated).values())
 
 
-def _split_runs(recipient_sets: list[Recipients], window: list[Any]) -> dict[OutStream, Batch]:
+def _split_runs(recipient_sets: list[Recipients], accumulated: list[Any]) -> dict[OutStream, Batch]:
     """Pack runs of messages with the same recipients, and give each stream its runs, in order."""
-    del window[0::STEP]
+    del accumulated[0::STEP]
     batches: dict[OutStream, Batch] = {}
     start = 0
     for end in chain(_ends(recipient_sets), (len(recipient_sets),)):
-        items = window[2 * start : 2 * end]
+        items = accumulated[2 * start : 2 * end]
         recipients = recipient_sets[start]
         if recipients.streams:
             packed = strip_header(pack_array(items), len(items))
@@ -115,7 +115,7 @@ def _ends(recipient_sets: list[Recipients]) -> Any:
 
 
 def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], start: int) -> None:
-    """Give each message to one member of a group; the first one's place in the window is `start`."""
+    """Give each message to one member of a group; the first one's place is `start`."""
     for at in range(0, len(items), 2):
         item = items[at : at + 2]
         batch = _batch(batches, choice.pick(sticky_key(*item)))

@@ -10,7 +10,7 @@ from oz.protocol.packing import Batch
 
 
 class Passing:
-    """The batches of one window that are for members of queue groups: those sent, and those still to come.
+    """The batches of one flush that are for members of queue groups: those sent, and those still to come.
 
     What one member refuses may be older than what another was sent already. Of one subject that would go back
     in the order at the other one.
@@ -19,7 +19,7 @@ class Passing:
     __slots__ = ("_pending", "_sent")
 
     def __init__(self, batches: Iterable[Batch] = ()) -> None:
-        """Start with the batches of a window, of which none was sent."""
+        """Start with the batches of one flush, of which none was sent."""
         self._pending = {one.stream: one for one in batches if one.stream.delivery.group}
         self._sent: dict[OutStream, list[Batch]] = {}
 

@@ -33,7 +33,7 @@ _engines: weakref.WeakSet[PublisherEngine] = weakref.WeakSet()
 
 @atexit.register
 def _close_all() -> None:
-    """Send what is still in the windows of publishers that nobody closed."""
+    """Send what is still in the accumulators of publishers that nobody closed."""
     for engine in list(_engines):
         if not engine.closed:
             engine.close()
@@ -173,7 +173,7 @@ class PublisherEngine(PublisherBase):
     def flush(self) -> None:
         """Send now what waits for others to make a batch; see `oz.Publisher.flush`."""
         self._check_open()
-        self._flush_window()
+        self._flush_accumulator()
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None

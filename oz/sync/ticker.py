@@ -130,7 +130,7 @@ class Ticker:
             if idle >= patience:
                 self.is_awake = False
                 # What was published until now relied on this thread being awake.
-                if not publisher._sender.window:
+                if not publisher._sender.accumulator:
                     return True
             del publisher
             self._stop.wait(self._delay)

@@ -14,7 +14,7 @@ import zmq
 from oz.protocol.holding import Held, hold
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Batch, sticky_key
-from oz.protocol.packing import split as split_window
+from oz.protocol.packing import split as split_accumulated
 from oz.protocol.passing import Passing
 from oz.protocol.recipients import Recipients
 from oz.protocol.routing import Router
@@ -43,13 +43,13 @@ connections before that one is left out."""
 
 
 class Batches:
-    """Sends windows of published messages to the streams of their recipients.
+    """Sends accumulated messages to the streams of their recipients.
 
     Attributes:
         full: streams for which something waits until there is room, and since when, in monotonic seconds.
         is_blocked: one of them holds up the publisher.
         left_out_at: when a connection was left out last, in monotonic seconds; see `_leave_out`.
-        size: bytes of the largest batch of the last window.
+        size: bytes of the largest batch of the last flush.
     """
 
     __slots__ = ("_drops", "_is_lossless", "_passing", "_router", "full", "is_blocked", "left_out_at", "size")
@@ -70,17 +70,17 @@ class Batches:
         self.left_out_at = -inf
         self.size = 0
 
-    def send(self, socket: Any, window: list[Any], *, is_rich: bool) -> None:
+    def send(self, socket: Any, accumulated: list[Any], *, is_rich: bool) -> None:
         """Send what was published; see `packing.STEP`.
 
         Args:
             socket: the publisher.
-            window: recipients, subject and payload in turn.
+            accumulated: recipients, subject and payload in turn.
             is_rich: whether some payload is not plain bytes.
         """
         self.make_lossless(socket)
         self.size = 0
-        batches = split_window(window)
+        batches = split_accumulated(accumulated)
         self._passing = Passing(batches)
         for batch in batches:
             self._send_batch(socket, batch, is_rich=is_rich)
@@ -130,9 +130,9 @@ class Batches:
                     continue
             self._send_batch(socket, Batch(stream).whole(body, items), is_rich=False)
 
-    def send_large(self, socket: Any, window: list[Any]) -> None:
+    def send_large(self, socket: Any, accumulated: list[Any]) -> None:
         """Send one message whose payload is large, as a frame of its own and without copying it."""
-        recipients, subject, payload = window
+        recipients, subject, payload = accumulated
         self._passing = Passing()
         self.make_lossless(socket)
         attached = payload[0] if isinstance(payload, list) else payload

@@ -62,9 +62,9 @@ class Leaving(BaseSocket):
         started = time.monotonic()
         # In one go: what others publish behind the goodbye would never come, and look like a loss.
         with self._guard:
-            self._sender.window.cut_short()
+            self._sender.accumulator.cut_short()
             self._send_rest(seconds)
-            self._sender.window.end()
+            self._sender.accumulator.end()
             if (linger is not None or timeout is not None) and seconds < inf:
                 # One time for both: what oz holds, and what ZeroMQ does.
                 linger, timeout = None, max(0.0, seconds - (time.monotonic() - started))
@@ -105,7 +105,7 @@ class Leaving(BaseSocket):
     def _leave(self, seconds: float) -> Iterator[float]:
         """Send what has not gone out yet, for so long at most, and say goodbye; give the seconds to wait."""
         deadline, waits = time.monotonic() + seconds, pauses()
-        self._sender.window.begin_end()
+        self._sender.accumulator.begin_end()
         while not self._send_what_fits() and time.monotonic() < deadline:
             yield next(waits)
         if not self._begin_goodbye():
@@ -142,7 +142,7 @@ class Leaving(BaseSocket):
             self._hear()
             try:
                 # Behind what others have added since; a raw send is behind no check.
-                self._sender.window.flush(self)
+                self._sender.accumulator.flush(self)
                 return self.closed or self._dispatch.say_goodbye(self)
             except zmq.ZMQError:
                 # The context was ended under the socket.
@@ -177,7 +177,7 @@ class Leaving(BaseSocket):
             if self.closed:
                 return True
             try:
-                self._sender.window.flush(self)
+                self._sender.accumulator.flush(self)
                 self._dispatch.retry(self)
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.

@@ -98,9 +98,9 @@ class MulticastDispatch(Dispatch):
 
     # messages --------------------------------------------------------------------------------------------
 
-    def send(self, socket: Any, window: list[Any], *, is_rich: bool) -> None:
+    def send(self, socket: Any, accumulated: list[Any], *, is_rich: bool) -> None:
         """Send what was published, in as few frames as packets can hold; see `Dispatch.send`."""
-        subjects, payloads = window[1::STEP], window[2::STEP]
+        subjects, payloads = accumulated[1::STEP], accumulated[2::STEP]
         start = size = 0
         for place, payload in enumerate(payloads):
             more = len(subjects[place]) + _ITEM_OVERHEAD
@@ -115,9 +115,9 @@ class MulticastDispatch(Dispatch):
         """Send one message."""
         self._send_some(socket, [subject], [payload])
 
-    def send_large(self, socket: Any, window: list[Any]) -> None:
+    def send_large(self, socket: Any, accumulated: list[Any]) -> None:
         """Send one message whose payload is large; PGM cuts it into packets."""
-        self._send_some(socket, window[1:2], window[2:3])
+        self._send_some(socket, accumulated[1:2], accumulated[2:3])
 
     def _send_some(self, socket: Any, subjects: list[bytes], payloads: list[Any]) -> None:
         """Send some messages in one frame."""

@@ -167,7 +167,7 @@ class NodePublishing(PublisherBase):
     def own_up(self, streams: Iterable[OutStream]) -> None:
         """Have streams find that they may have missed something, as nobody counted for them meanwhile."""
         with self._guard:
-            self._sender.window.flush(self)
+            self._sender.accumulator.flush(self)
             for stream in streams:
                 if not stream.is_gone:
                     self._router.renumber(stream)
@@ -199,7 +199,7 @@ class NodePublishing(PublisherBase):
                 # Dropped for whoever has no room: a node that passes on does not wait.
                 sender.hand_over(self, wire, payload, zmq.NOBLOCK)
             if scoped.kind & ROUTED:
-                sender.window.begin_rare(self, scoped, raw, Rich(as_item(payload), extras, None))
+                sender.accumulator.begin_rare(self, scoped, raw, Rich(as_item(payload), extras, None))
             elif scoped.kind:
                 sender.stats.sent += 1
             else:

@@ -284,7 +284,7 @@ class PublisherBase(RawSends, Leaving):
                 self._interest_changed()
             if (router.to_answer or router.to_serve) and not self._said_goodbye:
                 # What was published before goes out before.
-                self._sender.window.flush(self)
+                self._sender.accumulator.flush(self)
                 self._dispatch.answer(self)
             return has_changed
 
@@ -321,18 +321,18 @@ class PublisherBase(RawSends, Leaving):
         with self._guard:
             if self.closed or self._said_goodbye:
                 return False
-            window, dispatch = self._sender.window, self._dispatch
-            was_busy = bool(window or dispatch.full)
+            accumulator, dispatch = self._sender.accumulator, self._dispatch
+            was_busy = bool(accumulator or dispatch.full)
             dispatch.is_halfway = False
-            if not window.is_held:
-                window.flush(self)
+            if not accumulator.is_held:
+                accumulator.flush(self)
             self._listen()
             dispatch.retry(self)
             dispatch.beat(self, time.monotonic())
             return was_busy or dispatch.is_halfway
 
     def _expect_more(self) -> None:
-        """Called when a message waits for others in the window: see to it that they go out in time."""
+        """Called when a message waits for others in the accumulator: see to it that they go out in time."""
         raise NotImplementedError
 
     @contextmanager
@@ -341,26 +341,26 @@ class PublisherBase(RawSends, Leaving):
 
         Only subscribers that have the publisher filter get batches; others get their messages at once.
         """
-        window = self._sender.window
+        accumulator = self._sender.accumulator
         with self._guard:
-            window.is_held += 1
+            accumulator.is_held += 1
         try:
             yield
         finally:
             # Counted: two threads may each have one, and they end in any order.
             with self._guard:
-                window.is_held -= 1
-            if not window.is_held and not self.closed:
-                self._flush_window()
+                accumulator.is_held -= 1
+            if not accumulator.is_held and not self.closed:
+                self._flush_accumulator()
 
-    def _flush_window(self) -> None:
-        """Send what waits in the window.
+    def _flush_accumulator(self) -> None:
+        """Send what waits in the accumulator.
 
         Raises:
             ClosedError: the publisher was closed meanwhile, by another thread or a signal handler.
         """
         try:
-            self._sender.window.flush(self)
+            self._sender.accumulator.flush(self)
         except zmq.ZMQError:
             self._check_open()
             raise
@@ -417,7 +417,7 @@ class PublisherBase(RawSends, Leaving):
         self._check_open()
         with self._guard:
             # What was published before stays before.
-            self._sender.window.flush(self)
+            self._sender.accumulator.flush(self)
             self._dispatch.skip(count)
             self._dispatch.beats_at = 0.0
             self._dispatch.beat(self, time.monotonic())

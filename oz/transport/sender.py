@@ -1,7 +1,7 @@
 """The sender: what every published message passes through, in one plain object; see `receive_path`.
 
 A message for plain subscribers goes to ZeroMQ at once. One for subscribers that have this publisher filter
-joins the window, which becomes a batch; see `window`.
+joins the window, which becomes a batch; see `accumulator`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from oz.protocol.repeats import MessageId
 from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
+from oz.transport.accumulator import Accumulator
 from oz.transport.dispatch import Dispatch
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
 from oz.transport.payloads import as_item, as_key, as_sendable, extras_of
 from oz.transport.routes import Route, Routes
-from oz.transport.window import Window
 from oz.wire.batch import LARGE
 from oz.wire.codec import Codec
 
@@ -49,7 +49,7 @@ class Sender:
 
     Attributes:
         routes: what is known of subjects.
-        window: what waits for others to make a batch.
+        accumulator: what waits for others to make a batch.
         stats: what the publisher did; `count` brings it up to date.
         flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
         listened_at: when subscriptions were taken in last, in monotonic seconds.
@@ -60,11 +60,11 @@ class Sender:
         "_encode",
         "_guard",
         "_retained",
+        "accumulator",
         "flags",
         "listened_at",
         "routes",
         "stats",
-        "window",
     )
 
     def __init__(
@@ -84,7 +84,7 @@ class Sender:
         self.routes = Routes()
         guard.when_disowned = self.routes.forget
         self.stats: PublisherStats = router.stats
-        self.window = Window(guard, dispatch, router.stats, max_batch, self.look)
+        self.accumulator = Accumulator(guard, dispatch, router.stats, max_batch, self.look)
         self.flags = 0
         self.listened_at = 0.0
 
@@ -151,8 +151,8 @@ class Sender:
         """
         if self._encode is not None or self._retained is not None:
             return None
-        window = self.window
-        quick, waiting, add = self.routes.quick, window.messages, window.messages.extend
+        accumulator = self.accumulator
+        quick, waiting, add = self.routes.quick, accumulator.messages, accumulator.messages.extend
         find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
 
         def publish(
@@ -173,12 +173,12 @@ class Sender:
                         recipients, raw = way
                         try:
                             if not waiting:
-                                window.begin(find(), recipients, raw, payload)
+                                accumulator.begin(find(), recipients, raw, payload)
                                 return None
                             # One call, so that another thread sees all three or none.
                             add((recipients, raw, payload))
-                            if len(waiting) >= window.limit:
-                                window.flush(find())
+                            if len(waiting) >= accumulator.limit:
+                                accumulator.flush(find())
                         except zmq.ZMQError:
                             closed: Any = find()
                             closed._check_open()
@@ -247,7 +247,7 @@ class Sender:
             with self._guard:
                 self._keep_and_begin(socket, recipients, raw, item)
         else:
-            self.window.begin(socket, recipients, raw, item)
+            self.accumulator.begin(socket, recipients, raw, item)
         return None
 
     def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
@@ -255,27 +255,27 @@ class Sender:
         if self._retained is not None:
             self._retained.put(raw, item)
         if recipients.kind & ROUTED:
-            self.window.begin_rare(socket, recipients, raw, item)
+            self.accumulator.begin_rare(socket, recipients, raw, item)
         else:
             self.stats.sent += bool(recipients.kind)
             self.stats.unwanted += not recipients.kind
 
     def route_raw(self, socket: Any, subject: bytes, frames: list[bytes]) -> None:
-        """Put what was sent by the calls of pyzmq into the window too, for those who want it that way."""
+        """Put what was sent by the calls of pyzmq into the accumulator too, for those who filter here."""
         known = self.routes.known.get(subject)
         recipients = known[0] if known is not None else socket._route(subject, subject)[0]
         if not recipients.kind & ROUTED:
             return
         if len(frames) == 1 and len(frames[0]) < LARGE:
-            self.window.begin(socket, recipients, subject, frames[0])
+            self.accumulator.begin(socket, recipients, subject, frames[0])
         else:
             content = frames[0] if len(frames) == 1 else frames or b""
             with self._guard:
                 self._keep_and_begin(socket, recipients, subject, Rich(content, {}, None))
 
     def count(self) -> PublisherStats:
-        """Count what is in the window too; give all that was counted."""
-        self.window.count()
+        """Count what is in the accumulator too; give all that was counted."""
+        self.accumulator.count()
         return self.stats
 
     def _make_room(self, socket: Any) -> bool:

@@ -27,7 +27,7 @@ def recipients(*streams, choices=()):
     return Recipients(is_plain=False, streams=streams, choices=tuple(choices))
 
 
-def window(*triples):
+def accumulated(*triples):
     return [part for one in triples for part in one]
 
 
@@ -39,7 +39,7 @@ def bodies(batches):
 def test_one_set_of_recipients_is_packed_once_for_all_its_streams():
     streams = [Stream(), Stream()]
     everybody = recipients(*streams)
-    batches = split(window((everybody, b"a", b"1"), (everybody, b"b", b"2")))
+    batches = split(accumulated((everybody, b"a", b"1"), (everybody, b"b", b"2")))
     assert bodies(batches) == {one: [b"a", b"1", b"b", b"2"] for one in streams}
     assert batches[0].body is batches[1].body
     assert [batch.items for batch in batches] == [None, None]
@@ -50,7 +50,7 @@ def test_each_stream_gets_its_messages_in_the_order_of_publishing(count):
     one, two, both = Stream(), Stream(), Stream()
     recipient_sets = [recipients(one, both), recipients(two, both)]
     sent = [(recipient_sets[n // 3 % 2], b"%d" % n, b"p%d" % n) for n in range(count)]
-    got = bodies(split(window(*sent)))
+    got = bodies(split(accumulated(*sent)))
     for stream in (one, two, both):
         expected = [part for who, *pair in sent if stream in who.streams for part in pair]
         assert got.get(stream, []) == expected
@@ -61,7 +61,7 @@ def test_a_message_goes_to_one_member_of_each_group_and_to_all_streams():
     choices = [Picking(*members), Picking(Stream(group="h"))]
     everybody = recipients(alone, choices=choices)
     sent = [(everybody, b"%d" % n, b"p") for n in range(4)]
-    batches = split(window(*sent))
+    batches = split(accumulated(*sent))
     got = bodies(batches)
     assert got[alone] == [b"0", b"p", b"1", b"p", b"2", b"p", b"3", b"p"]
     assert got[members[0]] == [b"0", b"p", b"2", b"p"]
@@ -78,7 +78,7 @@ def test_sticky_goes_by_the_key_or_else_the_subject():
     assert sticky_key(b"a", Rich(b"p", {}, None)) == sticky_key(b"a", b"p") == b"a"
     choice = Picking(Stream(group="g"))
     batches = split(
-        window((recipients(choices=[choice]), b"a", rich), (recipients(choices=[choice]), b"b", b"q"))
+        accumulated((recipients(choices=[choice]), b"a", rich), (recipients(choices=[choice]), b"b", b"q"))
     )
     assert choice.keys == [b"key", b"b"]
     # The key stays here.
@@ -87,6 +87,8 @@ def test_sticky_goes_by_the_key_or_else_the_subject():
 
 def test_what_may_have_to_be_held_back_is_kept_as_it_was():
     held = Stream(keep="latest", limit=5)
-    (batch,) = split(window((recipients(held), b"a", b"1"), (recipients(held), b"b", Rich(b"2", {}, None))))
+    (batch,) = split(
+        accumulated((recipients(held), b"a", b"1"), (recipients(held), b"b", Rich(b"2", {}, None)))
+    )
     assert batch.items == [b"a", b"1", b"b", [b"2", {}]]
     assert batch.count == 2

@@ -30,7 +30,7 @@ class Recipients:
         self.choices = (Turns(*members),)
 
 
-def window(recipients, subjects):
+def accumulated(recipients, subjects):
     return [part for number, subject in enumerate(subjects) for part in (recipients, subject, b"%d" % number)]
 
 
@@ -40,7 +40,7 @@ def numbers(batch):
 
 def test_what_is_refused_joins_what_another_is_still_to_get_in_the_order_of_publishing():
     full, other = Member(), Member()
-    mine, others = split(window(Recipients(full, other), [b"a"] * 6))
+    mine, others = split(accumulated(Recipients(full, other), [b"a"] * 6))
     passing = Passing([mine, others])
     passing.begin(mine)
     follow, waits, rest = passing.share(mine, [other], must_go=False)
@@ -51,7 +51,7 @@ def test_what_is_refused_joins_what_another_is_still_to_get_in_the_order_of_publ
 
 def test_what_is_older_than_what_another_was_sent_waits_for_its_member():
     other, full = Member(), Member()
-    others, mine = split(window(Recipients(other, full), [b"a", b"a", b"a", b"b", b"a", b"a"]))
+    others, mine = split(accumulated(Recipients(other, full), [b"a", b"a", b"a", b"b", b"a", b"a"]))
     passing = Passing([others, mine])
     for one in (others, mine):
         passing.begin(one)
@@ -66,7 +66,7 @@ def test_what_is_older_than_what_another_was_sent_waits_for_its_member():
 
 def test_another_member_that_is_not_ahead_takes_what_one_that_is_may_not():
     ahead, full, idle = Member(), Member(), Member()
-    first, mine = split(window(Recipients(ahead, full), [b"a"] * 4))
+    first, mine = split(accumulated(Recipients(ahead, full), [b"a"] * 4))
     passing = Passing([first, mine])
     for one in (first, mine):
         passing.begin(one)
@@ -78,7 +78,7 @@ def test_another_member_that_is_not_ahead_takes_what_one_that_is_may_not():
 
 def test_what_nobody_else_wants_is_left():
     full, other = Member(), Member("x.*")
-    mine, others = split(window(Recipients(full, other), [b"a", b"x.1", b"x.2", b"x.3"]))
+    mine, others = split(accumulated(Recipients(full, other), [b"a", b"x.1", b"x.2", b"x.3"]))
     passing = Passing([mine, others])
     passing.begin(mine)
     _, waits, rest = passing.share(mine, [other], must_go=False)
@@ -89,7 +89,7 @@ def test_what_nobody_else_wants_is_left():
 @pytest.mark.parametrize("must_go", [False, True])
 def test_what_a_member_that_is_gone_leaves_goes_to_another_even_out_of_order(must_go):
     other, gone = Member(), Member()
-    others, mine = split(window(Recipients(other, gone), [b"a"] * 3))
+    others, mine = split(accumulated(Recipients(other, gone), [b"a"] * 3))
     passing = Passing([others, mine])
     for one in (others, mine):
         passing.begin(one)

@@ -1,7 +1,7 @@
 """Messages that wait for others to make a batch, on their way to subscribers that have a publisher filter.
 
 They are sent at once when the publisher has been quiet, and otherwise when there are `max_batch` of them or
-`max_delay` is over. Adding to the window takes no lock: one `list.extend` is whole whatever other threads do.
+`max_delay` is over. Adding a message takes no lock: one `list.extend` is whole whatever other threads do.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BATCH_BYTES = 65_536
 _MOST = STEP * MAX_COUNT
 
 
-class Window:
+class Accumulator:
     """What one publisher is to send in its next batches.
 
     Attributes:
@@ -157,7 +157,7 @@ class Window:
         """Have every thread that adds a message from now on send it too, or learn that it came too late.
 
         Adding takes no lock. Whoever has added before this is called finds the message sent by a flush that
-        follows it; whoever adds later sees that the window is full, and flushes.
+        follows it; whoever adds later sees that it is full, and flushes.
         """
         self.limit = self._whole_limit = 0
 
