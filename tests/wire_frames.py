@@ -6,7 +6,7 @@ import struct
 import msgpack
 
 from oz.protocol.declared import DIALECT_NUMBERS
-from oz.wire.batch import CONTROL, MESSAGES, RETAINED, RICH, VERSION
+from oz.wire.batch import CONTROL, LAST_VALUES, MESSAGES, RICH, VERSION
 from oz.wire.keys import (
     DECLARATION,
     PATTERN,
@@ -93,8 +93,8 @@ def batches(keys):
         yield [batch(key, [(b"a.b", [[b"one", b"two"], {}])], RICH)]
         yield [batch(key, [(b"a.b", None)], RICH), b"L" * 70_000]
         yield [batch(key, [(b"a.b", [None, {"headers": {}}])], RICH), b"L" * 70_000]
-        yield [batch(key, [(b"a.b", b"last")], RETAINED, chunk=1)]
-        yield [batch(key, [(b"a.b", [b"last", {}])], RETAINED | RICH, chunk=2**32 - 1)]
+        yield [batch(key, [(b"a.b", b"last")], LAST_VALUES, chunk=1)]
+        yield [batch(key, [(b"a.b", [b"last", {}])], LAST_VALUES | RICH, chunk=2**32 - 1)]
         yield [control(key)]
         yield [control(key, sequence=2**64 - 1, epoch=2**32 - 1)]
         yield [control(key, {"live": [1, 2], "refused": {3: "why"}, "paths": 1})]

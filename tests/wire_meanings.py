@@ -10,7 +10,7 @@ from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
     HEAD_SIZE,
-    RETAINED,
+    LAST_VALUES,
     key_size,
     parse_body,
     parse_chunk,
@@ -78,7 +78,7 @@ def of_downward(frames):
     if head.flags & CONTROL:
         return told | {"control": plain(parse_control(frames[0], size))}
     at = size + HEAD_SIZE
-    if head.flags & RETAINED:
+    if head.flags & LAST_VALUES:
         told["chunk"] = parse_chunk(frames[0], at)
         at += CHUNK_FIELD
     body = parse_body(frames[0], at, head.count)

@@ -16,7 +16,7 @@ from oz.cli.output import printable
 
 _DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
 
-_LOSSES = {"gap": "did not arrive", "slow_consumer": "let go: they come faster than they are read"}
+_LOSSES = {"gap": "did not arrive", "slow_consumer": "dropped: they come faster than they are read"}
 
 
 class BusPublisher:

@@ -45,7 +45,7 @@ class Reading:
         self._at = selection.first
         self._position = 0
         self._left: Segment | None = None
-        self._is_holding = False
+        self._keeps_place = False
         self._pause = _SHORTEST
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ class Reading:
         if now.present == self._history.present:
             return
         epoch = self._history.epoch_before(self._at)
-        if self._is_holding and now.agreed(epoch, self._at) != self._at:
+        if self._keeps_place and now.agreed(epoch, self._at) != self._at:
             raise renumbered(self._directory, now, epoch, self._at)
         self._history = now
 
@@ -131,7 +131,7 @@ class Reading:
             if known and not self._selection.wants_segment(known):
                 self._left, self._at = segment, known.end_offset
             elif opened := open_segment(self._directory, segment, self._journal):
-                self._left, self._at, self._is_holding = segment, segment.base, True
+                self._left, self._at, self._keeps_place = segment, segment.base, True
                 self._position = opened.first_batch
                 return opened
         return None
@@ -141,7 +141,7 @@ class Reading:
             return found
         present = own.segments(self._directory, self._known)
         # What was passed by is not held: until the first is, retention may overtake.
-        is_overtaken = not self._is_holding and bool(present) and present[0].base > self._at
+        is_overtaken = not self._keeps_place and bool(present) and present[0].base > self._at
         if self._left is not None and not is_overtaken:
             self._refuse_a_hole(present)
             return None

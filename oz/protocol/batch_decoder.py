@@ -20,9 +20,9 @@ from oz.wire.batch import (
     CONTROL,
     HEAD_SIZE,
     HEADERS,
+    LAST_VALUES,
     MESSAGE_ID,
     REPLY_TO,
-    RETAINED,
     SHORT,
     Head,
     check_extras,
@@ -74,7 +74,7 @@ class BatchDecoder(Receiver):
 
         Returns:
             The message, where it was the only one and the next in order; otherwise None: see `waiting`,
-            and the `kept` of the streams.
+            and the receive buffers of the streams.
         """
         frame = frames[0]
         if (
@@ -109,7 +109,7 @@ class BatchDecoder(Receiver):
             return None
         key, origin, epoch, sequence, subject, payload = lone
         stream = self.streams.by_key.get(key)
-        if stream is None or stream.kept is not None:
+        if stream is None or stream.receive_buffer is not None:
             return None
         source = stream.sources.get(origin)
         if source is None or source.epoch != epoch or source.expected != sequence or source.unreported:
@@ -128,9 +128,9 @@ class BatchDecoder(Receiver):
         """Give a message that is there, if any; one that a stream holds back comes after all others."""
         if self.waiting:
             return self.waiting.popleft()
-        for stream in self.streams.kept:
-            assert stream.kept is not None
-            message = stream.kept.pop()
+        for stream in self.streams.buffered:
+            assert stream.receive_buffer is not None
+            message = stream.receive_buffer.pop()
             if message is not None:
                 return message
         return None
@@ -139,7 +139,7 @@ class BatchDecoder(Receiver):
         """Give what is in line, and what a stream holds back."""
         while self.waiting:
             yield self.waiting.popleft()
-        while stream.kept is not None and (message := stream.kept.pop()) is not None:
+        while stream.receive_buffer is not None and (message := stream.receive_buffer.pop()) is not None:
             yield message
 
     def retain(self, is_wanted: Callable[[Message], bool]) -> None:
@@ -147,9 +147,9 @@ class BatchDecoder(Receiver):
         kept = [message for message in self.waiting if is_wanted(message)]
         self.waiting.clear()
         self.waiting.extend(kept)
-        for stream in self.streams.kept:
-            assert stream.kept is not None
-            stream.kept.retain([message for message in stream.kept if is_wanted(message)])
+        for stream in self.streams.buffered:
+            assert stream.receive_buffer is not None
+            stream.receive_buffer.retain([message for message in stream.receive_buffer if is_wanted(message)])
 
     # control ---------------------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class BatchDecoder(Receiver):
 
     def _take_messages(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
         number: int | None = None
-        if head.flags & RETAINED:
+        if head.flags & LAST_VALUES:
             number = parse_chunk(frames[0], at)
             at += CHUNK_FIELD
         body = parse_body(frames[0], at, head.count)
@@ -264,7 +264,7 @@ class BatchDecoder(Receiver):
             return
         arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen)
         if is_plain and is_clear and not seen and only is None:
-            if self.in_batches and stream.kept is None and stream.table.only_lists:
+            if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:
                 source.unreported = 0
                 self.stats.delivered += head.count
                 batch = MessageBatch(subjects, payloads, routes, arrival, is_text=is_text, size=size)
@@ -284,12 +284,12 @@ class BatchDecoder(Receiver):
         if messages:
             source.unreported = 0
         self.stats.delivered += len(messages)
-        if stream.kept is None:
+        if stream.receive_buffer is None:
             self.waiting.extend(messages)
         else:
-            let_go = stream.kept.put(messages)
-            self.stats.delivered -= let_go
-            self.stats.dropped += let_go
+            dropped = stream.receive_buffer.put(messages)
+            self.stats.delivered -= dropped
+            self.stats.dropped += dropped
 
     def _members(self, stream: Stream, source: Source, number: int) -> set[Subscription]:
         """Give the subscriptions that last values are for: nobody, if they were given them before."""

@@ -38,7 +38,7 @@ class Chunk:
     Attributes:
         key: its bytes.
         members: the subscriptions in it and their patterns.
-        wants_last_value: whether retained messages were asked for.
+        wants_last_value: whether last values were asked for.
         declared_at: when, in monotonic seconds; None until it is first looked at.
         patience: seconds to wait for answers.
         root: the number under which it was declared first.
@@ -142,7 +142,7 @@ class Declarations:
         """Declare what a subscription wants, now or with others."""
         members = [(subscription, one) for one in patterns]
         if last_value:
-            # By itself: the retained messages are for this subscription only.
+            # By itself: the last values are for this subscription only.
             return self._declare(members, last_value=True)
         if self._at_once > 0:
             self._at_once -= 1

@@ -46,7 +46,7 @@ class Partition:
         self.answered: Message | None = None
 
 
-class _NewestOfEach:
+class _ConflatingStore:
     """The newest message of each subject, in the order in which the subjects came up."""
 
     __slots__ = ("_messages",)
@@ -80,7 +80,7 @@ class HandlerQueue:
         lock: is held for every change. One that does nothing at first, which is enough for a single thread;
             those who have several give it a re-entrant one before they begin. `pop` of a partition takes it
             only with `keep="latest"`: otherwise it is a deque's, which threads may share.
-        dropped: messages that were let go so far.
+        dropped: messages that were dropped so far.
     """
 
     __slots__ = (
@@ -103,7 +103,7 @@ class HandlerQueue:
         """Start empty.
 
         Args:
-            keep: what is let go when `limit` messages wait: the new one with `"all"` and `"drop_newest"`,
+            keep: what is dropped when `limit` messages wait: the new one with `"all"` and `"drop_newest"`,
                 the oldest with `"drop_oldest"`. With `"latest"` a message takes the place of an older one
                 of its subject, and the subject that came up first goes.
             limit: messages that may wait, all partitions together; at least 1.
@@ -122,7 +122,7 @@ class HandlerQueue:
         self._makes_room = keep in ("latest", "drop_oldest")
         self._is_ordered = order_by is not None and concurrency > 1
         self._is_closed = False
-        make = _NewestOfEach if self._is_latest else deque
+        make = _ConflatingStore if self._is_latest else deque
         self._stores: list[Any] = [make() for _ in range(concurrency if self._is_ordered else 1)]
         self._only = None if self._is_latest or self._is_ordered else self._stores[0]
         self._partitions = tuple(self._partition(place) for place in range(concurrency))
@@ -142,7 +142,7 @@ class HandlerQueue:
 
         Returns:
             The partition to be worked off from now on, None when that is being done already; and how many
-            messages were let go.
+            messages were dropped.
         """
         with self.lock:
             store = self._only
@@ -210,7 +210,7 @@ class HandlerQueue:
             return message
 
     def _add(self, message: Message, store: Any) -> int:
-        """Put a message into a store; give how many were let go for it, itself among them."""
+        """Put a message into a store; give how many were dropped for it, itself among them."""
         if self._is_latest and store.replace(message):
             return 1
         dropped = 0
@@ -222,7 +222,7 @@ class HandlerQueue:
         return dropped
 
     def _make_room(self, store: Any) -> int:
-        """Let go the oldest of a store, or of the fullest one when there is none in it."""
+        """Drop the oldest of a store, or of the fullest one when there is none in it."""
         try:
             (store or max(self._stores, key=len)).popleft()
         except IndexError:

@@ -74,7 +74,7 @@ class Lifetimes(InterestTable):
         self._number += 1
         stream.number(self._origin, self._number)
         stream.unsent.clear()
-        stream.held = None
+        stream.send_buffer = None
         stream.is_full = False
         self.to_answer[stream] = None
 

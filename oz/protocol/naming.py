@@ -31,7 +31,7 @@ from oz.wire.naming import (
 )
 
 MAX_NEWS = 1_000
-"""Changes that wait to be told; the oldest are let go of."""
+"""Changes that wait to be told; the oldest are dropped."""
 
 Sends = list[tuple[bytes, bytes]]
 """What is to be sent: the connection that it is for, and the frame. In this order."""

@@ -24,7 +24,7 @@ class NodeStats:
     failed: int = 0
     """Messages at which a handler raised."""
     dropped: int = 0
-    """Messages let go because too many waited for a handler."""
+    """Messages dropped because too many waited for a handler."""
     waiting: int = 0
     """Messages that wait for a handler now."""
     requests: int = 0

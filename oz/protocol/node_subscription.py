@@ -51,5 +51,5 @@ class NodeSubscription(Subscription):
 
     @property
     def dropped(self) -> int:
-        """Messages that were let go because too many waited."""
+        """Messages that were dropped because too many waited."""
         return int(self.queue.dropped)

@@ -8,7 +8,7 @@ from typing import Any
 
 from oz.errors import PatternTimeout, SubjectError
 from oz.subjects.pattern import Pattern
-from oz.wire.batch import CONTROL, MESSAGES, RETAINED, RICH, head_start
+from oz.wire.batch import CONTROL, LAST_VALUES, MESSAGES, RICH, head_start
 from oz.wire.keys import DeliveryOptions
 
 
@@ -19,7 +19,7 @@ class Chunk:
         patterns: what it asks for.
         holders: the connections over which it was declared and not taken back.
         ends_at: monotonic seconds at which it ends, once nobody holds it.
-        wants_last_value: whether it asked for retained messages.
+        wants_last_value: whether it asked for last values.
         shared: the streams of its patterns, where those are shared.
     """
 
@@ -41,7 +41,7 @@ class OutStream:
         name: the id that its subscriber gave it; the key itself for a shared pattern.
         key: the ZeroMQ subscription.
         delivery: how its messages are to be treated.
-        heads: what frames begin with: plain, rich, control, retained and rich retained.
+        heads: what frames begin with: plain, rich, control, last values and rich last values.
         sequence: the number of the next message.
         joined: its place among all streams, by age.
         chunks: what is declared, by number.
@@ -57,7 +57,7 @@ class OutStream:
         left_out_at: when one of several connections was last left out of what was sent, in monotonic seconds.
         refused_at: since when a record of where it stands finds no room, in monotonic seconds.
         unsent: frames that are to be sent as soon as there is room.
-        held: the messages of a `keep` that found no room: subjects and payloads.
+        send_buffer: the messages of a `keep` that found no room: subjects and payloads.
         is_shared: whether it is that of a shared pattern.
     """
 
@@ -66,7 +66,6 @@ class OutStream:
         "delivery",
         "ending",
         "heads",
-        "held",
         "is_full",
         "is_gone",
         "is_leaving",
@@ -80,6 +79,7 @@ class OutStream:
         "patterns",
         "refused",
         "refused_at",
+        "send_buffer",
         "sequence",
         "unsent",
         "vanished_at",
@@ -117,7 +117,7 @@ class OutStream:
         self.left_out_at = -inf
         self.refused_at = inf
         self.unsent: deque[tuple[bytes, ...]] = deque()
-        self.held: Any = None
+        self.send_buffer: Any = None
 
     def still_wants(self, subject: bytes) -> bool:
         """Tell whether one of those patterns matches that were not taken back; some pattern of its does."""
@@ -131,7 +131,7 @@ class OutStream:
 
     def number(self, origin: bytes, number: int) -> None:
         """Count from 0, under another epoch."""
-        flags = (MESSAGES, RICH, CONTROL, RETAINED, RETAINED | RICH)
+        flags = (MESSAGES, RICH, CONTROL, LAST_VALUES, LAST_VALUES | RICH)
         self.heads = tuple(head_start(self.key, one, origin, number) for one in flags)
         self.sequence = 0
 

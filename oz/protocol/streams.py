@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
-from oz.protocol import keeping
+from oz.protocol import receive_buffer
 from oz.protocol.declarations import Chunk, Declarations, SubscriptionChanges
 from oz.protocol.declared import declare
 from oz.protocol.repeats import MessageId, Repeats
@@ -38,13 +38,22 @@ class Stream:
         key: the ZeroMQ subscription.
         table: the subscriptions behind it.
         sources: what is known of each publisher, by origin.
-        kept: what holds messages back, unless `keep` is `"all"`.
+        receive_buffer: what holds messages back, unless `keep` is `"all"`.
         is_shared: whether others read the same key.
         only_answers: whether publishers only say here what they serve, and messages come on other streams.
         repeats: the ids of what came, where repeats are dropped.
     """
 
-    __slots__ = ("_ended", "is_shared", "kept", "key", "only_answers", "repeats", "sources", "table")
+    __slots__ = (
+        "_ended",
+        "is_shared",
+        "key",
+        "only_answers",
+        "receive_buffer",
+        "repeats",
+        "sources",
+        "table",
+    )
 
     def __init__(
         self,
@@ -59,7 +68,7 @@ class Stream:
         self.key = key
         self.table = SubscriptionTable(index=index)
         self.sources: dict[bytes, Source] = {}
-        self.kept = keeping.make(delivery.keep, delivery.limit)
+        self.receive_buffer = receive_buffer.make(delivery.keep, delivery.limit)
         self.is_shared = is_shared
         self.only_answers = delivery.is_shared and not is_shared
         # For each stream: subscriptions with other delivery options get a message again, and are to.
@@ -98,7 +107,7 @@ class Streams:
 
     Attributes:
         by_key: each stream by the key that its messages come on.
-        kept: those that hold messages back.
+        buffered: those with a receive buffer.
         is_gathering: something is still to be declared.
         dedupe: messages with an id that was there before are dropped.
     """
@@ -112,10 +121,10 @@ class Streams:
         "_number",
         "_parting",
         "_renew_at",
+        "buffered",
         "by_key",
         "dedupe",
         "is_gathering",
-        "kept",
     )
 
     def __init__(
@@ -142,7 +151,7 @@ class Streams:
         self._interests: dict[DeliveryOptions, Interest] = {}
         self._homes: dict[Subscription, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
-        self.kept: list[Stream] = []
+        self.buffered: list[Stream] = []
         self.is_gathering = False
         self._renew_at = 0.0
         self._goodbyes: dict[Interest, int] = {}
@@ -164,8 +173,8 @@ class Streams:
             interest = Interest(self._next_name(), delivery, dedupe=self.dedupe, index=self._index)
             self._interests[delivery] = interest
             self.by_key[interest.stream.key] = interest.stream
-            if interest.stream.kept is not None:
-                self.kept.append(interest.stream)
+            if interest.stream.receive_buffer is not None:
+                self.buffered.append(interest.stream)
         self._homes[subscription] = interest
         interest.stream.table.add(subscription)
         changes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
@@ -255,7 +264,7 @@ class Streams:
             changes.add(interest.declarations.remove(subscription))
         else:
             del self._interests[interest.delivery], self.by_key[stream.key]
-            self.kept = [one for one in self.kept if one is not stream]
+            self.buffered = [one for one in self.buffered if one is not stream]
             goodbye = interest.declarations.leave()
             changes.add(goodbye)
             # The goodbye too: nobody waits for an answer, and it would be said again at each reconnect.

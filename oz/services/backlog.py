@@ -37,10 +37,10 @@ class Backlog:
         self.count = 0
         """Messages that wait."""
         self.discarded = 0
-        """Messages that were let go."""
+        """Messages that were dropped."""
 
     def has_room(self) -> bool:
-        """Wait for room; False when what comes is to be let go: see `discard`."""
+        """Wait for room; False when what comes is to be dropped: see `discard`."""
         with self._changed:
             self._changed.wait_for(self._takes)
             return self.bytes < self._most_bytes
@@ -119,7 +119,7 @@ class Backlog:
             return True
 
     def done(self, items: int) -> None:
-        """Let go of the first items, which have been written."""
+        """Drop the first items, which have been written."""
         with self._changed:
             for _ in range(items):
                 item = self._items.popleft()

@@ -28,7 +28,7 @@ MOST = (1 << 63) - 1
 """The largest number that a column takes."""
 
 _MEMORY = pa.system_memory_pool()
-"""For columns that one thread makes and another lets go of: Arrow's own pool gives their memory back to the
+"""For columns that one thread makes and another frees: Arrow's own pool gives their memory back to the
 system each time, and to have it anew costs more than to fill it."""
 
 _PAYLOAD, _FRAMES, _SUBJECT = attrgetter("payload"), attrgetter("frames"), attrgetter("subject")

@@ -45,7 +45,7 @@ ADVISORIES = "_OZ.gateway."
 """What subjects of advisories begin with; behind it `gap`, `down`, `up` or the kind of an `oz.Advisory`."""
 
 HOLDS = 5.0
-"""Seconds for which messages wait in their publishers while the sender is down; then they are let go."""
+"""Seconds for which messages wait in their publishers while the sender is down; then they are dropped."""
 
 _TURN = 0.05
 _LOCAL = b"_LOCAL."

@@ -90,7 +90,7 @@ class Recorder:
                 oz: what is lost on the way is known then.
             most_waiting: bytes received and not written yet that are held in memory, beside one Arrow batch.
                 Beyond it the recorder does not receive until it has written some; while the disk is full it
-                lets go of what comes, and counts it.
+                drops what comes, and counts it.
             commit_seconds: after one commit wait for so long before the next, or until an Arrow batch is
                 full: 8,192 messages or 4 MiB. A message after a silence of that length is written at once.
             subscriber: further options of `oz.Subscriber`, such as `high_water_mark`; with `dedupe` a repeat
@@ -333,7 +333,7 @@ class Recorder:
         self.stats.is_full = False
         self._backlog.discard_when_full(False)
         lost = self._backlog.discarded
-        _log.warning("there is room again; %s messages were let go of so far, and are recorded as gaps", lost)
+        _log.warning("there is room again; %s messages were dropped so far, and are recorded as gaps", lost)
 
     # the end ---------------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ class AnswerCache(Generic[_Key, _Answer]):
     """Remembers answers, and forgets those not asked for lately.
 
     There are two dicts. When the newer is half of the allowed size, it takes the place of the older, which is
-    let go; an answer found in the older one comes into the newer. A dict with one key taken out for each that
-    comes in would be slow: Python looks for its first key past all that were before it.
+    dropped; an answer found in the older one comes into the newer. A dict with one key taken out for each
+    that comes in would be slow: Python looks for its first key past all that were before it.
 
-    Dicts that were let go are emptied a few keys at a time, so that forgetting all of many thousand answers,
+    Dicts that were dropped are emptied a few keys at a time, so that forgetting all of many thousand answers,
     which happens whenever a pattern comes or goes, costs nothing just then.
     """
 

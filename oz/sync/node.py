@@ -284,7 +284,7 @@ class Node(Requesting):
             dialect: that of the pattern, if it is another than the node's.
             group: a queue group: of its members on the bus one gets each message.
             policy: which one: `"turn"`, `"sticky"` or `"first"`.
-            keep: what to let go when handlers are slower than messages come: `"all"` the newest, once
+            keep: what to drop when handlers are slower than messages come: `"all"` the newest, once
                 `max_waiting` wait; `"latest"` keeps the newest of each subject; `"drop_oldest"`,
                 `"drop_newest"`.
             max_waiting: messages that may wait for the handler; default 65,536.

@@ -44,7 +44,7 @@ class Relay:
         # Otherwise it drops in silence what there is no room for.
         back.set(front, zmq.XPUB_NODROP, 1)
         back.set(front, zmq.SNDHWM, _MARK)
-        # What has been sent before it closes is passed on; the end of the pipe lets go of it in any case.
+        # What has been sent before it closes is passed on; the end of the pipe drops it in any case.
         back.set(front, zmq.LINGER, -1)
         self._incoming = incoming = zmq.Socket(front.context, zmq.SUB)
         try:

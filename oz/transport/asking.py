@@ -173,7 +173,7 @@ class Asking(BaseSocket):
             return True
         decoder = self._receiver
         return isinstance(decoder, BatchDecoder) and (
-            bool(decoder.waiting) or any(stream.kept for stream in decoder.streams.kept)
+            bool(decoder.waiting) or any(stream.receive_buffer for stream in decoder.streams.buffered)
         )
 
     # closing ---------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.holding import Held, hold
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Batch, sticky_key
 from oz.protocol.packing import split as split_accumulated
 from oz.protocol.passing import Passing
 from oz.protocol.recipients import Recipients
 from oz.protocol.routing import Router
+from oz.protocol.send_buffer import SendBuffer, send_buffer_of
 from oz.transport.frames import send_frames
 from oz.wire.batch import LARGE, head_end, pack_array
 
@@ -31,10 +31,10 @@ _NODROP = int(zmq.XPUB_NODROP)
 MAX_BATCH = 256
 """Messages in one batch, unless said otherwise."""
 
-PLAIN, RICH, CONTROL, RETAINED, RETAINED_RICH = range(5)
+PLAIN, RICH, CONTROL, LAST_VALUES, LAST_VALUES_RICH = range(5)
 """Places in `OutStream.heads`."""
 
-_HELD_KEEPS = ("latest", "drop_oldest")
+_BUFFERED = ("latest", "drop_oldest")
 """What a publisher holds messages back for; the others are dropped, or wait in the way of everybody."""
 
 PATIENCE = 1.0
@@ -148,7 +148,7 @@ class Batches:
             frames = (self._head(stream, RICH, stream.sequence, 1) + body, attached)
             if not stream.is_full and self._try(socket, stream, frames):
                 stream.sequence += 1
-            elif stream.delivery.group or stream.delivery.keep in _HELD_KEEPS:
+            elif stream.delivery.group or stream.delivery.keep in _BUFFERED:
                 # Within a batch, which can be held back or passed on.
                 whole = [subject, payload]
                 self._send_batch(socket, Batch(stream).whole(pack_array(whole), whole), is_rich=True)
@@ -178,10 +178,10 @@ class Batches:
             self._passing.begin(batch)
         if stream.is_full:
             self._retry(socket, stream)
-        if batch.items is not None and stream.is_full and self._hold(stream, batch.items):
+        if batch.items is not None and stream.is_full and self._buffer(stream, batch.items):
             return
-        if stream.delivery.keep in _HELD_KEEPS:
-            self._send_or_hold(socket, batch, is_rich=is_rich)
+        if stream.delivery.keep in _BUFFERED:
+            self._send_or_buffer(socket, batch, is_rich=is_rich)
             if stream.delivery.group:
                 self._passing.note(batch)
             return
@@ -196,7 +196,7 @@ class Batches:
         if stream.delivery.group:
             self._passing.note(batch)
 
-    def _send_or_hold(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
+    def _send_or_buffer(self, socket: Any, batch: Batch, *, is_rich: bool) -> None:
         stream = batch.stream
         if stream.vanished_at is not None:
             stream.sequence += batch.count
@@ -206,17 +206,17 @@ class Batches:
             send_if_it_fits(socket, (frame,))
         except zmq.Again:
             assert batch.items is not None
-            self._hold(stream, batch.items)
+            self._buffer(stream, batch.items)
             self._fill(stream)
         else:
             stream.sequence += batch.count
 
-    def _hold(self, stream: OutStream, items: list[Any]) -> bool:
+    def _buffer(self, stream: OutStream, items: list[Any]) -> bool:
         """Hold messages back, if the stream's delivery options say so."""
-        held: Held | None = hold(stream)
-        if held is None:
+        send_buffer: SendBuffer | None = send_buffer_of(stream)
+        if send_buffer is None:
             return False
-        self._router.stats.missed += held.put(stream, items)
+        self._router.stats.missed += send_buffer.put(stream, items)
         return True
 
     def _try(self, socket: Any, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
@@ -329,8 +329,8 @@ class Batches:
             while stream.unsent:
                 self._send_waiting(socket, stream, stream.unsent[0])
                 stream.unsent.popleft()
-            while stream.held and not stream.is_gone:
-                self._send_held(socket, stream)
+            while stream.send_buffer and not stream.is_gone:
+                self._send_buffered(socket, stream)
         except zmq.Again:
             pass
         else:
@@ -351,8 +351,8 @@ class Batches:
             if monotonic() - since < PATIENCE or not self._leave_out(socket, stream, frames):
                 raise
 
-    def _send_held(self, socket: Any, stream: OutStream) -> None:
-        sequence, items = stream.held.take(stream, MAX_BATCH)
+    def _send_buffered(self, socket: Any, stream: OutStream) -> None:
+        sequence, items = stream.send_buffer.take(stream, MAX_BATCH)
         count = len(items) // 2
         is_rich = any(type(payload) is not bytes for payload in items[1::2])
         if stream.vanished_at is None:
@@ -360,7 +360,7 @@ class Batches:
             self._send_waiting(socket, stream, (frame,))
         if stream.delivery.keep == "latest":
             stream.sequence += count
-        stream.held.drop(count)
+        stream.send_buffer.drop(count)
 
 
 def _blocks(stream: OutStream) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 
 import zmq
 
+from oz.protocol.last_value_cache import LastValueCache
 from oz.protocol.outgoing import OutStream
-from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
-from oz.transport.batches import CONTROL, MAX_BATCH, RETAINED, RETAINED_RICH, Batches, send_if_it_fits
+from oz.transport.batches import CONTROL, LAST_VALUES, LAST_VALUES_RICH, MAX_BATCH, Batches, send_if_it_fits
 from oz.wire.batch import pack_array, pack_chunk, pack_control
 
 HEARTBEAT = 1.0
@@ -35,18 +35,18 @@ class Dispatch(Batches):
         is_halfway: some streams were told where they stand and others found no room: worth trying again soon.
     """
 
-    __slots__ = ("_parting", "_retained", "_telling", "beats_at", "is_halfway")
+    __slots__ = ("_last_values", "_parting", "_telling", "beats_at", "is_halfway")
 
-    def __init__(self, router: Router, retained: Retained | None, *, drops: bool) -> None:
+    def __init__(self, router: Router, last_values: LastValueCache | None, *, drops: bool) -> None:
         """Start with nothing to send.
 
         Args:
             router: the interests.
-            retained: the last values, if they are kept.
+            last_values: the last values, if they are kept.
             drops: whether a full subscriber is passed over; otherwise it holds up the publisher.
         """
         super().__init__(router, drops=drops)
-        self._retained = retained
+        self._last_values = last_values
         self._telling: OrderedDict[OutStream, None] = OrderedDict()
         self._parting: dict[OutStream, None] | None = None
         self.beats_at = 0.0
@@ -65,7 +65,7 @@ class Dispatch(Batches):
                     router.to_answer.pop(stream, None)
         waiting, router.to_serve = router.to_serve, []
         for stream, number in waiting:
-            if stream.delivery.keep == "drop_oldest" and stream.held and number in stream.chunks:
+            if stream.delivery.keep == "drop_oldest" and stream.send_buffer and number in stream.chunks:
                 # What is held is numbered already, and must go first.
                 router.to_serve.append((stream, number))
             else:
@@ -142,9 +142,9 @@ class Dispatch(Batches):
     def _standing(self, stream: OutStream, body: bytes) -> tuple[bytes, ...]:
         """Make a record of where a stream stands."""
         sequence = stream.sequence
-        if stream.held and stream.delivery.keep == "drop_oldest":
+        if stream.send_buffer and stream.delivery.keep == "drop_oldest":
             # What is held is numbered already but not lost.
-            sequence = stream.held.take(stream, 0)[0]
+            sequence = stream.send_buffer.take(stream, 0)[0]
         return (self._head(stream, CONTROL, sequence, 0) + body,)
 
     @staticmethod
@@ -158,14 +158,14 @@ class Dispatch(Batches):
 
     def _serve(self, socket: Any, stream: OutStream, number: int) -> None:
         chunk = stream.chunks.get(number)
-        if chunk is None or self._retained is None:
+        if chunk is None or self._last_values is None:
             return
-        items = self._retained.match(chunk.patterns)
+        items = self._last_values.match(chunk.patterns)
         for at in range(0, len(items), 2 * MAX_BATCH):
             part = items[at : at + 2 * MAX_BATCH]
             count, sequence = len(part) // 2, stream.sequence
             is_rich = any(type(payload) is not bytes for payload in part[1::2])
-            kind = RETAINED_RICH if is_rich else RETAINED
+            kind = LAST_VALUES_RICH if is_rich else LAST_VALUES
             stream.sequence += count
             frame = self._head(stream, kind, sequence, count) + pack_chunk(number) + pack_array(part)
             self.make_lossless(socket)
@@ -189,4 +189,4 @@ def _can_be_told(stream: OutStream) -> bool:
     if stream.vanished_at is not None or stream.unsent:
         return False
     # Whoever takes its leave is given what is still held before it is answered.
-    return not (stream.is_leaving and stream.held)
+    return not (stream.is_leaving and stream.send_buffer)

@@ -91,7 +91,7 @@ class HandlerRunnerBase(ABC):
             handler_queue: its own, which is empty; it is given a lock here.
             handler: is called with each message.
             failed: is called where the handler was, with a message and what the handler raised at it.
-            dropped: is called where `put` is, with how many messages were let go and the message that was
+            dropped: is called where `put` is, with how many messages were dropped and the message that was
                 put. What these two raise is logged.
         """
         self._handler_queue = handler_queue
@@ -120,7 +120,7 @@ class HandlerRunnerBase(ABC):
 
     @property
     def dropped(self) -> int:
-        """Messages that were let go because too many waited."""
+        """Messages that were dropped because too many waited."""
         return self._handler_queue.dropped
 
     @property

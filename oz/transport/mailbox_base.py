@@ -23,7 +23,7 @@ class MailboxBase(ABC):
 
         Args:
             handler_queue: its own, with one partition.
-            dropped: is called with how many messages were let go, and the message that came.
+            dropped: is called with how many messages were dropped, and the message that came.
         """
         self._handler_queue = handler_queue
         self._partition = handler_queue.partitions[0]
@@ -37,7 +37,7 @@ class MailboxBase(ABC):
 
     @property
     def dropped(self) -> int:
-        """Messages that were let go because too many waited."""
+        """Messages that were dropped because too many waited."""
         return self._handler_queue.dropped
 
     @property

@@ -97,7 +97,7 @@ class NodeBase(Interested):
         before, self._counted = self._counted, (missed, timed_out, dropped)
         if dropped > before[2] and self._sub.may_drop:
             count = dropped - before[2]
-            text = f"{count:,} messages were let go that came at once with others: see max_waiting"
+            text = f"{count:,} messages were dropped that came at once with others: see max_waiting"
             self._advise(advise("slow_consumer", text, about="subscriptions", count=count))
         if missed > before[0]:
             count = missed - before[0]
@@ -159,7 +159,7 @@ class NodeBase(Interested):
 
     def _on_dropped(self, count: int, message: Any) -> None:
         subject = getattr(message, "subject", "on_peer")
-        text = f"{count:,} messages like {subject!r} were let go: their handler is too slow"
+        text = f"{count:,} messages like {subject!r} were dropped: their handler is too slow"
         self._advise(advise("slow_consumer", text, about=str(subject), count=count))
 
     def _peer_of(self, origin: bytes | None) -> Announcement | None:

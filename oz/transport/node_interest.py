@@ -133,17 +133,17 @@ class Interested(Replying):
         self._end(subscription)
 
     def _close_queues(self) -> None:
-        """Have all subscriptions end: what waits in a mailbox can still be received, the rest is let go."""
+        """Have all subscriptions end: what waits in a mailbox can still be received, the rest is dropped."""
         for subscription in list(self._subscriptions):
             subscription.active = False
-        let_go = 0
+        dropped = 0
         for queue in self._queues():
             if hasattr(queue, "end"):
                 queue.end()
             else:
-                let_go += queue.close()
-        if let_go:
-            _log.warning("%s closed before its handlers had handled %d messages", self.name, let_go)
+                dropped += queue.close()
+        if dropped:
+            _log.warning("%s closed before its handlers had handled %d messages", self.name, dropped)
 
     def _begin(
         self,

@@ -12,13 +12,13 @@ import zmq
 from oz.message import Message
 from oz.protocol.batch_decoder import BatchDecoder
 from oz.protocol.crossing import Ledger
-from oz.protocol.keeping import Newest
+from oz.protocol.last_value_cache import LastValueCache, NodeLastValueCache
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Rich
 from oz.protocol.presence import NodeRouter
+from oz.protocol.receive_buffer import DropOldestBuffer
 from oz.protocol.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.reserved import ReservedIndex
-from oz.protocol.retained import NodeRetained, Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.streams import Stream, Streams
@@ -114,8 +114,8 @@ class NodePublishing(PublisherBase):
         return self._origin
 
     @staticmethod
-    def _make_retained() -> Retained:
-        return NodeRetained()
+    def _make_last_values() -> LastValueCache:
+        return NodeLastValueCache()
 
     def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
         return NodeRouter(origin, stats, self._bus)
@@ -294,7 +294,7 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
     def may_drop(self) -> bool:
         """Whether any subscription lets messages go otherwise than for newer ones of the same subject."""
         assert self._streams is not None
-        return any(isinstance(one.kept, Newest) for one in self._streams.kept)
+        return any(isinstance(one.receive_buffer, DropOldestBuffer) for one in self._streams.buffered)
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from oz.protocol import keeping
+from oz.protocol import receive_buffer
 from oz.transport.payloads import is_utf8
 from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES, DeliveryOptions
 
@@ -127,7 +127,7 @@ def delivery_options(
     if policy != "turn" and not group:
         raise ValueError(f"policy={policy!r} is for members of a group; give group= too")
     if max_waiting is None:
-        max_waiting = keeping.LIMIT
+        max_waiting = receive_buffer.LIMIT
     elif keep == "all":
         raise ValueError('max_waiting is for keep="latest", "drop_oldest" or "drop_newest"')
     check_count("max_waiting", max_waiting, 1, 2**32 - 1)

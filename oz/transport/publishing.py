@@ -12,9 +12,9 @@ from typing import Any, Literal, NoReturn
 import zmq
 
 from oz.errors import WouldBlock
+from oz.protocol.last_value_cache import LastValueCache
 from oz.protocol.multicast import Multicast
 from oz.protocol.multicast_router import MulticastRouter
-from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.subjects.pattern import DEFAULT_DIALECT
@@ -132,10 +132,12 @@ class PublisherBase(RawSends, Leaving):
             raise ValueError("multicast has no last_value, and a delimiter only with plain=True")
         self._create(context, kind, dialect, Guard())
         self._group = group
-        retained = self._make_retained() if last_value else None
-        self._send_to(group, retained, drops=on_full == "drop")
+        last_values = self._make_last_values() if last_value else None
+        self._send_to(group, last_values, drops=on_full == "drop")
         kind_of_sender = Sender if ends is None else JoiningSender
-        self._sender = kind_of_sender(self._guard, found, self._router, self._dispatch, retained, max_batch)
+        self._sender = kind_of_sender(
+            self._guard, found, self._router, self._dispatch, last_values, max_batch
+        )
         self._delimiter = ends or b""
         self._on_full = on_full
         self._full_timeout = full_timeout
@@ -147,15 +149,15 @@ class PublisherBase(RawSends, Leaving):
         self._take_shortcut()
 
     @staticmethod
-    def _make_retained() -> Retained:
-        return Retained()
+    def _make_last_values() -> LastValueCache:
+        return LastValueCache()
 
-    def _send_to(self, group: Group | None, retained: Retained | None, *, drops: bool) -> None:
+    def _send_to(self, group: Group | None, last_values: LastValueCache | None, *, drops: bool) -> None:
         """Have messages go to those who ask for them, or to a multicast group."""
         origin, stats = self._make_origin(), PublisherStats()
         if group is None or group.is_plain:
             self._router = self._make_router(origin, stats)
-            self._dispatch = Dispatch(self._router, retained, drops=drops)
+            self._dispatch = Dispatch(self._router, last_values, drops=drops)
             if group is not None:
                 # Nobody can ask, so that everybody gets everything.
                 self._router.plain.learn(b"\x01")

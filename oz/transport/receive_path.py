@@ -201,7 +201,7 @@ class RoutedReceivePath(ReceivePath):
         ends = None if flags & _NOBLOCK or limit < 0 else monotonic() + limit / 1000
         streams = self._decoder.streams
         while True:
-            if (streams.is_gathering or streams.kept) and (message := self._at_hand(socket)) is not None:
+            if (streams.is_gathering or streams.buffered) and (message := self._at_hand(socket)) is not None:
                 return message
             try:
                 lone = self._read_one(socket, flags)
@@ -247,7 +247,7 @@ class RoutedReceivePath(ReceivePath):
         streams = self._decoder.streams
         if streams.is_gathering:
             socket._declare_gathered()
-        if not streams.kept:
+        if not streams.buffered:
             return None
         ends = monotonic() + _DRAIN_SECONDS
         try:

@@ -14,10 +14,10 @@ from typing import Any
 
 import zmq
 
+from oz.protocol.last_value_cache import LastValueCache
 from oz.protocol.packing import Rich
 from oz.protocol.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.repeats import MessageId
-from oz.protocol.retained import Retained
 from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.transport.accumulator import Accumulator
@@ -59,7 +59,7 @@ class Sender:
         "_dispatch",
         "_encode",
         "_guard",
-        "_retained",
+        "_last_values",
         "accumulator",
         "flags",
         "listened_at",
@@ -73,14 +73,14 @@ class Sender:
         codec: Codec | None,
         router: Router,
         dispatch: Dispatch,
-        retained: Retained | None,
+        last_values: LastValueCache | None,
         max_batch: int,
     ) -> None:
         """Put together what a publisher has."""
         self._guard = guard
         self._encode = codec.encode if codec is not None else None
         self._dispatch = dispatch
-        self._retained = retained
+        self._last_values = last_values
         self.routes = Routes()
         guard.when_disowned = self.routes.forget
         self.stats: PublisherStats = router.stats
@@ -126,7 +126,7 @@ class Sender:
             payload = as_sendable(payload)
         item = None if extras is None else Rich(as_item(payload), extras, key)
         try:
-            if self._retained is None:
+            if self._last_values is None:
                 return self.publish_any(socket, self.routes.find(socket, subject), payload, item)
             # Whoever joins meanwhile is given either the last value or the message.
             with self._guard:
@@ -149,7 +149,7 @@ class Sender:
             A function with the arguments of `publish`, which gives None or what the long way gives. None
             instead of it for a publisher with a codec or last values.
         """
-        if self._encode is not None or self._retained is not None:
+        if self._encode is not None or self._last_values is not None:
             return None
         accumulator = self.accumulator
         quick, waiting, add = self.routes.quick, accumulator.messages, accumulator.messages.extend
@@ -229,7 +229,7 @@ class Sender:
         if route[0].kind != ROUTED and self.look(socket):
             route = socket._route(route[1], route[2])
         recipients, wire, raw = route
-        if not recipients.kind and self._retained is None:
+        if not recipients.kind and self._last_values is None:
             self.stats.unwanted += 1
             return None
         if item is None:
@@ -241,9 +241,9 @@ class Sender:
                 self.hand_over(socket, wire, payload, self.flags)
             except zmq.Again:
                 return route, payload, item
-        if not recipients.kind & ROUTED and self._retained is None:
+        if not recipients.kind & ROUTED and self._last_values is None:
             self.stats.sent += 1
-        elif type(item) is not bytes or len(item) >= LARGE or self._retained is not None:
+        elif type(item) is not bytes or len(item) >= LARGE or self._last_values is not None:
             with self._guard:
                 self._keep_and_begin(socket, recipients, raw, item)
         else:
@@ -252,8 +252,8 @@ class Sender:
 
     def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """Keep a message as the last value, if that is wanted, and send what is not the common case."""
-        if self._retained is not None:
-            self._retained.put(raw, item)
+        if self._last_values is not None:
+            self._last_values.put(raw, item)
         if recipients.kind & ROUTED:
             self.accumulator.begin_rare(socket, recipients, raw, item)
         else:

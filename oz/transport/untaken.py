@@ -66,7 +66,7 @@ class Untaken:
         self._ends = list(_find(near, far)) if near or far else []
 
     def is_over(self) -> bool:
-        """Let go of those that need it no more; tell whether that is all of them."""
+        """Drop those that need it no more; tell whether that is all of them."""
         left = []
         for end in self._ends:
             if end.is_taken():
@@ -77,13 +77,13 @@ class Untaken:
         return not left
 
     def close(self) -> None:
-        """Let go of all."""
+        """Drop all."""
         for end in self._ends:
             end.close()
         self._ends = []
 
     def wait(self, seconds: float, given_up: threading.Event | None = None) -> None:
-        """Wait until all is taken, for so long at most, and let go.
+        """Wait until all is taken, for so long at most, and dropped.
 
         Args:
             seconds: how long; may be infinite.

@@ -21,9 +21,9 @@ MESSAGES = 0x00
 CONTROL = 0x01
 RICH = 0x02
 """Some payload is not plain bytes but an array: payload and extras."""
-RETAINED = 0x04
+LAST_VALUES = 0x04
 """These are last values, for one chunk only, whose number stands between head and body."""
-_KNOWN_FLAGS = CONTROL | RICH | RETAINED
+_KNOWN_FLAGS = CONTROL | RICH | LAST_VALUES
 
 HEADERS, REPLY_TO, MESSAGE_ID = "headers", "reply_to", "id"
 """The keys of the extras of a message."""
@@ -159,7 +159,7 @@ def parse_body(frame: bytes, at: int, count: int) -> list[Any]:
 
 
 def parse_chunk(frame: bytes, at: int) -> int:
-    """Read the number of the chunk that retained messages are for.
+    """Read the number of the chunk that last values are for.
 
     Raises:
         ProtocolError: it is cut short.

@@ -90,7 +90,7 @@ class Declaration:
         stream: the 16 bytes that name the stream.
         chunk: its number, not used again by this stream.
         delivery: those of the stream.
-        wants_last_value: whether the newest retained messages are asked for first.
+        wants_last_value: whether the last values are asked for first.
         is_leaving: the stream wants nothing more: a goodbye.
         patterns: what it wants.
     """

@@ -167,7 +167,7 @@ def test_a_signal_ends_the_publisher_with_a_goodbye(node, oz_start, directory):
         ("gap", "pricing", 1, "1 message of pricing did not arrive"),
         ("gap", "pricing", 12, "12 messages of pricing did not arrive"),
         ("gap", "pricing", None, "messages of pricing, nobody knows how many, did not arrive"),
-        ("slow_consumer", "a", 3, "3 messages let go: they come faster than they are read"),
+        ("slow_consumer", "a", 3, "3 messages dropped: they come faster than they are read"),
     ],
 )
 def test_losses_in_words(capsys, kind, about, count, said):

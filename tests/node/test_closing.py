@@ -124,7 +124,7 @@ def test_a_peer_that_closes_in_order_leaves_no_doubt(make, met, gathered):
     assert gaps == []
 
 
-def test_closing_does_not_wait_longer_than_it_may_for_a_handler_and_says_what_it_let_go(make, caplog):
+def test_closing_does_not_wait_longer_than_it_may_for_a_handler_and_says_what_it_dropped(make, caplog):
     node = make("node")
     go, begun = threading.Event(), threading.Event()
     node.subscribe("a", handler=lambda _: (begun.set(), go.wait(DEADLINE)))

@@ -14,7 +14,7 @@ MANY = 200
 
 
 class Held:
-    """Keeps what a node asks for from leaving, as a slow network does, until it is let go."""
+    """Keeps what a node asks for from leaving, as a slow network does, until it is dropped."""
 
     def __init__(self, node):
         self._node = node
@@ -22,7 +22,7 @@ class Held:
         self._wishes = []
         node._sub._ask = self._wishes.append
 
-    def let_go(self):
+    def dropped(self):
         def send():
             del self._node._sub._ask
             for changes in self._wishes:
@@ -49,7 +49,7 @@ def test_a_node_is_ready_once_it_knows_what_peers_had_subscribed_to(make, met, o
     asks.subscribe("b", group="workers")
     give_up_soon(node)
     waiting = Thread(lambda: node.wait_ready(DEADLINE))
-    held.let_go()
+    held.dropped()
     waiting.outcome()
     assert knows(node, "a.1", "b")
     assert node.request("a.1", timeout=DEADLINE).payload == 1
@@ -67,7 +67,7 @@ def test_a_node_of_asyncio_is_ready_once_it_knows_what_peers_had_subscribed_to(m
             with pytest.raises(oz.Timeout, match="what asks has subscribed to has not arrived"):
                 await node.wait_ready(0.3)
             waiting = asyncio.create_task(node.wait_ready(DEADLINE))
-            held.let_go()
+            held.dropped()
             await waiting
             assert knows(node, "a.1")
 
@@ -85,7 +85,7 @@ def test_a_node_of_asyncio_tells_what_it_had_subscribed_to(make, place):
             asks.subscribe("a.*")
             await asyncio.to_thread(give_up_soon, node)
             waiting = asyncio.create_task(asyncio.to_thread(node.wait_ready, DEADLINE))
-            held.let_go()
+            held.dropped()
             await waiting
             assert knows(node, "a.1")
 

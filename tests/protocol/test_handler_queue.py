@@ -16,7 +16,7 @@ def message(text):
 
 
 def filled(handler_queue, *texts):
-    """Put messages in; the partitions that were named, and how many messages were let go."""
+    """Put messages in; the partitions that were named, and how many messages were dropped."""
     named, dropped = zip(*(handler_queue.put(message(text)) for text in texts), strict=True)
     return [partition for partition in named if partition is not None], sum(dropped)
 
@@ -76,8 +76,8 @@ def test_the_short_way_of_taking_gives_the_same_messages_and_then_raises():
 )
 def test_what_is_left_when_too_many_wait(keep, limit, left, dropped):
     handler_queue = HandlerQueue(keep, limit)
-    (partition,), let_go = filled(handler_queue, "a1", "b1", "a2", "b2", "a3")
-    assert (let_go, handler_queue.dropped) == (dropped, dropped)
+    (partition,), dropped = filled(handler_queue, "a1", "b1", "a2", "b2", "a3")
+    assert (dropped, handler_queue.dropped) == (dropped, dropped)
     assert emptied(handler_queue, partition) == left
 
 
@@ -105,7 +105,7 @@ def test_by_subject_the_messages_of_one_subject_stay_in_one_partition():
 def test_the_limit_is_for_all_partitions_together(keep):
     handler_queue = HandlerQueue(keep, 2, concurrency=4, order_by="subject")
     one, other = two_subjects_apart(4)
-    # The newer message of a subject takes no room with "latest", and the older one is let go all the same.
+    # The newer message of a subject takes no room with "latest", and the older one is dropped all the same.
     _, dropped = filled(handler_queue, one + "1", one + "2", other + "1")
     assert (len(handler_queue), dropped, handler_queue.dropped) == (2, 1, 1)
 

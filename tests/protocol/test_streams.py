@@ -51,7 +51,7 @@ def test_subscriptions_on_other_terms_have_a_stream_of_their_own(streams):
     add(streams, "a", keep="latest", limit=5)
     add(streams, "b", group="g")
     assert len(streams.by_key) == 3
-    assert len(streams.kept) == 1
+    assert len(streams.buffered) == 1
 
 
 def test_ready_when_every_known_publisher_has_answered_everything(streams):

@@ -1,4 +1,4 @@
-"""Whatever the network does: what was published was delivered, or reported lost, or let go by a `keep`."""
+"""Whatever the network does: what was published was delivered, or reported lost, or dropped by a `keep`."""
 
 import time
 from contextlib import suppress
@@ -85,7 +85,7 @@ def test_all_is_delivered_or_reported_whatever_the_network_does(patterns, seed, 
 
 
 @pytest.mark.parametrize("keep", ["drop_oldest", "drop_newest"])
-def test_what_a_keep_lets_go_is_counted_whatever_the_network_does(keep):
+def test_what_a_keep_drops_is_counted_whatever_the_network_does(keep):
     with (
         oz.Publisher("tcp://127.0.0.1:*", high_water_mark=10) as pub,
         FaultProxy(pub.endpoint, 2) as proxy,

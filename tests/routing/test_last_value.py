@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 import oz.asyncio
-from oz.protocol import retained
+from oz.protocol import last_value_cache
 from ports import lasting_endpoint
 from routed import Stage, finish, mark, rest_of, taken_until
 from waiting import DEADLINE, Thread, until
@@ -134,7 +134,7 @@ def test_a_publisher_that_keeps_none_gives_none(stage):
 
 
 def test_there_is_a_bound_beyond_which_the_oldest_go(stage, pub, monkeypatch):
-    monkeypatch.setattr(retained, "LIMIT", 100)
+    monkeypatch.setattr(last_value_cache, "LIMIT", 100)
     publish(pub, 1_000, subjects=1_000)
     pub.publish("a.950", b"950")
     sub = stage.sub(pub)

@@ -87,7 +87,7 @@ def test_the_same_holds_in_a_context_of_yours_and_for_asyncio(endpoint):
         assert asyncio.run(close_one(context)) == SENT
 
 
-def test_a_connection_is_let_go_once_all_is_taken(endpoint):
+def test_a_connection_is_dropped_once_all_is_taken(endpoint):
     pub = oz.Publisher(endpoint)
     with watch(endpoint, []) as sub:
         publish(pub)

@@ -233,7 +233,7 @@ def test_a_gap_is_recorded_before_the_first_message_behind_it(gap, sequences, pl
     assert _place_of(loss, [Received(name.encode(), number) for name, number in sequences]) == place
 
 
-def test_what_was_let_go_is_recorded_before_what_is_taken_in_after_it():
+def test_what_was_dropped_is_recorded_before_what_is_taken_in_after_it():
     backlog = Backlog(1000)
     backlog.discard([Received(b"a", 5), Received(b"b", 1), Received(b"a", 6)])
     backlog.put(Loss(None, 1))

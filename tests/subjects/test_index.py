@@ -35,7 +35,7 @@ def test_a_literal_that_comes_or_goes_leaves_other_answers_alone():
     assert len(index.match("a.1")) == 1
 
 
-def test_a_value_taken_out_is_let_go_as_messages_go_by():
+def test_a_value_taken_out_is_dropped_as_messages_go_by():
     class Value:
         pass
 
@@ -65,7 +65,7 @@ def test_a_memory_holds_no_more_than_its_size_and_keeps_what_is_asked_for():
     assert memory.find(0) is None
 
 
-def test_what_a_memory_let_go_is_emptied_bit_by_bit():
+def test_what_a_memory_dropped_is_emptied_bit_by_bit():
     memory = AnswerCache(100)
     for turn in range(50):
         for number in range(turn):

@@ -228,7 +228,7 @@ def test_a_context_knows_of_one_socket_and_destroys_all_of_them():
         pub.publish("a")
 
 
-def test_a_publisher_that_is_let_go_of_closes_all_that_it_has():
+def test_a_publisher_that_is_dropped_of_closes_all_that_it_has():
     context = zmq.Context()
     pub = oz.Publisher(LOOPBACK, context=context)
     with pytest.warns(ResourceWarning, match="Publisher"):

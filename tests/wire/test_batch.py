@@ -13,9 +13,9 @@ from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
     HEAD_SIZE,
+    LAST_VALUES,
     MAX_COUNT,
     MESSAGES,
-    RETAINED,
     RICH,
     array_header,
     check_extras,
@@ -87,7 +87,7 @@ def test_a_head_means_what_its_vector_says(row):
     assert (head.flags, head.origin.hex(), head.epoch, head.sequence, head.count) == tuple(
         value[name] for name in ("flags", "origin", "epoch", "sequence", "count")
     )
-    if head.flags & RETAINED:
+    if head.flags & LAST_VALUES:
         assert parse_chunk(frame, size + HEAD_SIZE) == value["chunk"]
     if head.flags & CONTROL:
         answer = value["control"]
@@ -146,7 +146,7 @@ def test_of_a_lone_message_each_byte_counts_in_the_short_way_too():
 
 def test_the_vectors_have_each_flag_and_names_of_their_own():
     flags = {row["value"]["flags"] for row in GOOD}
-    assert flags >= {MESSAGES, CONTROL, RICH, RETAINED, RETAINED | RICH}
+    assert flags >= {MESSAGES, CONTROL, RICH, LAST_VALUES, LAST_VALUES | RICH}
     assert len({row["name"] for row in ROWS}) == len(ROWS)
     assert len(ROWS) + len(rows("keys")) >= 60
 
@@ -202,7 +202,7 @@ def test_an_answer_comes_back_as_it_was(live, refused, paths, sequence):
 
 @given(st.integers(0, 2**32 - 1), messages)
 def test_last_values_carry_their_chunk(chunk, sent):
-    frame = batch(KEY, sent, RETAINED, chunk)
+    frame = batch(KEY, sent, LAST_VALUES, chunk)
     at = key_size(frame) + HEAD_SIZE
     assert parse_chunk(frame, at) == chunk
     assert pack_chunk(chunk) == frame[at : at + CHUNK_FIELD]

@@ -28,8 +28,8 @@ from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
     HEAD_SIZE,
+    LAST_VALUES,
     MESSAGES,
-    RETAINED,
     key_size,
     parse_body,
     parse_chunk,
@@ -76,7 +76,7 @@ def decode(frame):
     if head.flags & CONTROL:
         return parse_control(frame, size)
     at = size + HEAD_SIZE
-    if head.flags & RETAINED:
+    if head.flags & LAST_VALUES:
         parse_chunk(frame, at)
         at += CHUNK_FIELD
     return parse_body(frame, at, head.count)
@@ -212,8 +212,8 @@ def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, 
             assert all(message.subscriptions for message in decoder.waiting)
             decoder.waiting.clear()
             gaps.clear()
-            for stream in decoder.streams.kept:
-                while stream.kept.pop() is not None:
+            for stream in decoder.streams.buffered:
+                while stream.receive_buffer.pop() is not None:
                     pass
         if number == ROUNDS // 2:
             tracemalloc.start()

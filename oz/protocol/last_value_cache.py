@@ -1,4 +1,4 @@
-"""The newest message of each subject, for subscribers that ask for it when they join."""
+"""The last-value cache: the newest message of each subject, for subscribers that join later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIMIT = 65_536
 """Subjects whose newest message a publisher keeps; those published longest ago go first."""
 
 
-class Retained:
+class LastValueCache:
     """Subjects and the payloads last published on them."""
 
     __slots__ = ("_newest",)
@@ -42,8 +42,8 @@ class Retained:
         return items
 
 
-class NodeRetained(Retained):
-    """As `Retained`, but only what nodes say to all: no reserved subject, and no request."""
+class NodeLastValueCache(LastValueCache):
+    """As `LastValueCache`, but only what nodes say to all: no reserved subject, and no request."""
 
     __slots__ = ()
 

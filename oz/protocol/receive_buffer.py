@@ -1,4 +1,4 @@
-"""What a subscription keeps of its messages while the application is busy elsewhere."""
+"""The receive buffer: messages of a subscription that wait while the application is busy elsewhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LIMIT = 10_000
 """Messages, or subjects with `keep="latest"`, that are kept unless said otherwise."""
 
 
-class Kept(Protocol):
-    """Messages that wait, of which some may be let go."""
+class ReceiveBuffer(Protocol):
+    """Messages that wait, of which some may be dropped."""
 
     def put(self, messages: list[Message]) -> int:
-        """Take messages in; give how many, of these or older ones, were let go."""
+        """Take messages in; give how many, of these or older ones, were dropped."""
         ...
 
     def pop(self) -> Message | None:
@@ -36,7 +36,7 @@ class Kept(Protocol):
         ...
 
 
-class Latest:
+class ConflatingBuffer:
     """The newest message of each subject, in the order in which the subjects came up."""
 
     __slots__ = ("_limit", "_messages")
@@ -55,7 +55,7 @@ class Latest:
         return bool(self._messages)
 
     def put(self, messages: list[Message]) -> int:
-        """Take messages in; give how many were let go."""
+        """Take messages in; give how many were dropped."""
         kept = self._messages
         before = len(kept) + len(messages)
         for message in messages:
@@ -73,7 +73,7 @@ class Latest:
         self._messages = OrderedDict((message.subject, message) for message in wanted)
 
 
-class Newest:
+class DropOldestBuffer:
     """The newest so many messages."""
 
     __slots__ = ("_limit", "_messages")
@@ -92,7 +92,7 @@ class Newest:
         return bool(self._messages)
 
     def put(self, messages: list[Message]) -> int:
-        """Take messages in; give how many were let go."""
+        """Take messages in; give how many were dropped."""
         before = len(self._messages) + len(messages)
         self._messages.extend(messages)
         return before - len(self._messages)
@@ -106,22 +106,22 @@ class Newest:
         self._messages = deque(wanted, maxlen=self._limit)
 
 
-class Oldest(Newest):
-    """The first so many messages; while they wait, what comes after them is let go."""
+class DropNewestBuffer(DropOldestBuffer):
+    """The first so many messages; while they wait, what comes after them is dropped."""
 
     __slots__ = ()
 
     def put(self, messages: list[Message]) -> int:
-        """Take messages in; give how many were let go."""
+        """Take messages in; give how many were dropped."""
         room = max(0, self._limit - len(self._messages))
         self._messages.extend(messages[:room])
         return max(0, len(messages) - room)
 
 
-def make(keep: str, limit: int) -> Kept | None:
-    """Make what a `keep` asks for; None for `"all"`, which lets nothing go."""
+def make(keep: str, limit: int) -> ReceiveBuffer | None:
+    """Make what a `keep` asks for; None for `"all"`, which drops nothing."""
     if keep == "latest":
-        return Latest(limit)
+        return ConflatingBuffer(limit)
     if keep == "drop_oldest":
-        return Newest(limit)
-    return Oldest(limit) if keep == "drop_newest" else None
+        return DropOldestBuffer(limit)
+    return DropNewestBuffer(limit) if keep == "drop_newest" else None

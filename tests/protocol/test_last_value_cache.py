@@ -1,10 +1,10 @@
 import oz
-from oz.protocol import retained
-from oz.protocol.retained import Retained
+from oz.protocol import last_value_cache
+from oz.protocol.last_value_cache import LastValueCache
 
 
 def kept(*texts, patterns=(">",), dialect="nats"):
-    all_of_it = Retained()
+    all_of_it = LastValueCache()
     for text in texts:
         all_of_it.put(text[:-1].encode(), text[-1])
     found = all_of_it.match([oz.compile(pattern, dialect) for pattern in patterns])
@@ -22,7 +22,7 @@ def test_those_that_any_pattern_matches_are_given_once():
 
 
 def test_a_subject_that_a_dialect_cannot_read_is_none_of_its_own():
-    all_of_it = Retained()
+    all_of_it = LastValueCache()
     all_of_it.put(b"\xff", 1)
     all_of_it.put(b"a", 2)
     assert all_of_it.match([oz.compile(">", "nats")]) == [b"a", 2]
@@ -30,9 +30,9 @@ def test_a_subject_that_a_dialect_cannot_read_is_none_of_its_own():
 
 
 def test_beyond_the_bound_those_published_longest_ago_go(monkeypatch):
-    assert retained.LIMIT == 65_536
-    monkeypatch.setattr(retained, "LIMIT", 20)
-    all_of_it = Retained()
+    assert last_value_cache.LIMIT == 65_536
+    monkeypatch.setattr(last_value_cache, "LIMIT", 20)
+    all_of_it = LastValueCache()
     for number in range(100):
         all_of_it.put(b"%d" % number, number)
         all_of_it.put(b"0", number)

@@ -1,4 +1,4 @@
-"""What a publisher holds back for a stream that is full, as its subscriber chose."""
+"""The send buffer: what waits at a publisher for a stream that is full, as its subscriber chose."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections import deque
 from itertools import islice
 from typing import Any, Protocol
 
-from oz.protocol import keeping
+from oz.protocol import receive_buffer
 from oz.protocol.outgoing import OutStream
 
 
-class Held(Protocol):
+class SendBuffer(Protocol):
     """Messages of one stream that found no room."""
 
     def put(self, stream: OutStream, items: list[Any]) -> int:
@@ -30,8 +30,8 @@ class Held(Protocol):
         ...
 
 
-class Newest:
-    """The newest so many messages; each has its sequence, so that those let go show as a gap."""
+class DropOldestSendBuffer:
+    """The newest so many messages; each has its sequence, so that those dropped show as a gap."""
 
     __slots__ = ("_items",)
 
@@ -62,7 +62,7 @@ class Newest:
             self._items.popleft()
 
 
-class Latest:
+class ConflatingSendBuffer:
     """The newest message of each subject. Those that it stands for were never numbered: they are no gap."""
 
     __slots__ = ("_limit", "_newest")
@@ -100,13 +100,13 @@ class Latest:
             del self._newest[subject]
 
 
-def hold(stream: OutStream) -> Held | None:
-    """Give what holds the messages of a stream back; None when its `keep` holds nothing."""
-    if stream.held is None:
-        limit = stream.delivery.limit or keeping.LIMIT
+def send_buffer_of(stream: OutStream) -> SendBuffer | None:
+    """Give the send buffer of a stream; None when its `keep` needs none."""
+    if stream.send_buffer is None:
+        limit = stream.delivery.limit or receive_buffer.LIMIT
         if stream.delivery.keep == "latest":
-            stream.held = Latest(limit)
+            stream.send_buffer = ConflatingSendBuffer(limit)
         elif stream.delivery.keep == "drop_oldest":
-            stream.held = Newest(limit)
-    held: Held | None = stream.held
-    return held
+            stream.send_buffer = DropOldestSendBuffer(limit)
+    send_buffer: SendBuffer | None = stream.send_buffer
+    return send_buffer
