@@ -26,10 +26,10 @@ class Buses(ExitStack):
         return node
 
     def forwarder(self, *buses, settled=True, **options):
-        """Join buses, by name or as the arguments of a side; give the forwarder, at work in a thread."""
-        sides = [{"bus": one} if isinstance(one, str) else one for one in buses]
+        """Join buses, by name or as the arguments of a leg; give the forwarder, at work in a thread."""
+        legs = [{"bus": one} if isinstance(one, str) else one for one in buses]
         made = self.enter_context(
-            Forwarder([{"directory": self.directory, **one} for one in sides], **options)
+            Forwarder([{"directory": self.directory, **one} for one in legs], **options)
         )
         running = Thread(made.run)
 
@@ -45,8 +45,8 @@ class Buses(ExitStack):
     @contextmanager
     def process(self, *buses):
         """The same as a process; gives it once it is ready."""
-        sides = [f"--side=bus={one},directory={self.directory}" for one in buses]
-        with started("-c", COMMAND, "forwarder", *sides) as process:
+        legs = [f"--leg=bus={one},directory={self.directory}" for one in buses]
+        with started("-c", COMMAND, "forwarder", *legs) as process:
             line = process.stderr.readline()
             assert line.startswith("oz forwarder: ready, "), line + process.stderr.read()
             process.said = line

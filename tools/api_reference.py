@@ -86,7 +86,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
     "Naming": ("oz.services.nameserver.NameServer", "oz.protocol.naming.RegistryStats"),
     "Forwarders": (
         "oz.services.forwarder.Forwarder",
-        "oz.services.side.ForwarderStats",
+        "oz.services.leg.ForwarderStats",
         "oz.services.proxy.Proxy",
         "oz.services.proxy.ProxyStats",
     ),

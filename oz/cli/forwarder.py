@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oz.cli.exits import say
+from oz.cli.leg_options import parse_leg, read_legs
 from oz.cli.log_lines import log_in_lines
 from oz.cli.options import Number, endpoints_option
-from oz.cli.side_options import parse_side, read_sides
 from oz.cli.signals import ended_by_signals
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _HELP = """Pass messages on between buses, or between publishers and subscribers that do not reach each other.
 
-With --side for each bus it is a node on every one of them: what peers on one ask for it asks for on the
-others, and passes on what comes, requests and replies too. Nodes need not know of it. A side says how to join
+With --leg for each bus it is a node on every one of them: what peers on one ask for it asks for on the
+others, and passes on what comes, requests and replies too. Nodes need not know of it. A leg says how to join
 its bus, as KEY=VALUE with commas between: bus, nameserver, bind, peers, advertise, directory, name,
 join_timeout, lost_after, high_water_mark; and allow, a pattern of what may come onto that bus from others.
 Without a name server and peers it finds the nodes of this host. Several forwarders may join the same buses,
@@ -35,8 +35,8 @@ It prints one line when it is ready. It ends with Ctrl-C or SIGTERM, says what i
 
 \b
 Examples:
-  oz forwarder --side bus=lan,nameserver=tcp://ns:5756 --side bus=wan,peers=tcp://192.0.2.7:5760
-  oz forwarder --side bus=feed --side 'bus=desk,allow=md.>,allow=news.*'
+  oz forwarder --leg bus=lan,nameserver=tcp://ns:5756 --leg bus=wan,peers=tcp://192.0.2.7:5760
+  oz forwarder --leg bus=feed --leg 'bus=desk,allow=md.>,allow=news.*'
   oz forwarder --config forwarder.toml
   oz forwarder --frontend 'tcp://*:5601' --backend 'tcp://*:5602'
   oz forwarder --connect tcp://feed:5550 --backend 'tcp://*:5602'
@@ -44,17 +44,17 @@ Examples:
 
 
 def _parsed(_ctx: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> list[dict[str, Any]]:
-    return [parse_side(one) for one in given]
+    return [parse_leg(one) for one in given]
 
 
 def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> list[dict[str, Any]]:
-    return [] if path is None else read_sides(path)
+    return [] if path is None else read_legs(path)
 
 
 @click.command(help=_HELP, short_help="Joins buses, or publishers and subscribers.")
 @click.option(
-    "--side",
-    "sides",
+    "--leg",
+    "legs",
     multiple=True,
     metavar="KEY=VALUE,…",
     callback=_parsed,
@@ -65,7 +65,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
     "read",
     type=click.Path(path_type=Path),
     callback=_read,
-    help="A TOML file with a table [[forwarder.side]] for each bus.",
+    help="A TOML file with a table [[forwarder.leg]] for each bus.",
 )
 @click.option("--name", help="What its nodes are called.  [default: forwarder and its process id]")
 @click.option(
@@ -81,7 +81,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
 def forwarder(
     ctx: click.Context,
     /,
-    sides: list[dict[str, Any]],
+    legs: list[dict[str, Any]],
     read: list[dict[str, Any]],
     name: str | None,
     progress: float | None,
@@ -91,11 +91,11 @@ def forwarder(
 ) -> None:
     """Pass on; the text of the help is `_HELP`."""
     is_plain = bool(frontend or backend or connect)
-    if is_plain and (sides or read or name):
-        raise click.UsageError("--side and --config join buses; --frontend, --backend and --connect sockets")
-    if not is_plain and len(sides) + len(read) < 2:
+    if is_plain and (legs or read or name):
+        raise click.UsageError("--leg and --config join buses; --frontend, --backend and --connect sockets")
+    if not is_plain and len(legs) + len(read) < 2:
         raise click.UsageError(
-            "give --side twice or more, once for each bus to join; or --frontend or --connect, and --backend"
+            "give --leg twice or more, once for each bus to join; or --frontend or --connect, and --backend"
         )
     # Both start threads, which the other commands have no use for.
     from oz.services.forwarder import Forwarder
@@ -107,7 +107,7 @@ def forwarder(
             if is_plain:
                 made = Proxy(frontend=frontend, backend=backend, connect=connect)
             else:
-                made = Forwarder([*read, *sides], name=name)
+                made = Forwarder([*read, *legs], name=name)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         with made as running, ended_by_signals(running.stop):
@@ -150,8 +150,7 @@ class _Shown:
         if not running.is_settled:
             return []
         return [
-            f"{state} on bus {side.node.bus}"
-            for side, state in zip(running.sides, running.states, strict=True)
+            f"{state} on bus {leg.node.bus}" for leg, state in zip(running.legs, running.states, strict=True)
         ]
 
     def summary(self) -> str:

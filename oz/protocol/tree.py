@@ -1,4 +1,4 @@
-"""Which sides of forwarders are open, so that between any two buses there is one way and no more.
+"""Which legs of forwarders are open, so that between any two buses there is one way and no more.
 
 Forwarders agree on a tree of buses as bridges do of networks: each tells, on every bus it is on, over which
 forwarders it reaches the root, the senior of them all. Each forwarder is open towards the root, and to each
@@ -42,12 +42,12 @@ class Offer(NamedTuple):
 
     Attributes:
         path: the ranks of forwarders, from the root to whoever tells it.
-        side: which of its sides this is, from 0.
+        leg: which of its legs this is, from 0.
         serial: counts what it told before.
     """
 
     path: tuple[bytes, ...]
-    side: int
+    leg: int
     serial: int
 
 
@@ -56,7 +56,7 @@ class Settled(NamedTuple):
 
     Attributes:
         path: how it reaches the root; its own rank is the last.
-        is_open: for each side, whether messages pass it.
+        is_open: for each leg, whether messages pass it.
     """
 
     path: tuple[bytes, ...]
@@ -64,40 +64,40 @@ class Settled(NamedTuple):
 
 
 def settle(rank: bytes, heard: Sequence[Iterable[Offer]]) -> Settled:
-    """Find the way to the root, and which sides are open.
+    """Find the way to the root, and which legs are open.
 
     Args:
         rank: that of this forwarder.
-        heard: for each side, the offers of other forwarders there, and of other sides of this one.
+        heard: for each leg, the offers of other forwarders there, and of other legs of this one.
     """
     offers = [list(several) for several in heard]
     best: tuple[tuple[bytes, int, bytes, int], int, tuple[bytes, ...]] | None = None
-    for side, several in enumerate(offers):
+    for leg, several in enumerate(offers):
         for offer in several:
             if rank in offer.path or offer.path[0] > rank or len(offer.path) >= MAX_PATH:
                 continue
-            found = _order(offer.path, offer.side), side, offer.path
+            found = _order(offer.path, offer.leg), leg, offer.path
             best = found if best is None else min(best, found)
     path = (rank,) if best is None else (*best[2], rank)
     towards_root = None if best is None else best[1]
     return Settled(
         path,
         tuple(
-            side == towards_root or all(_order(path, side) < _order(one.path, one.side) for one in several)
-            for side, several in enumerate(offers)
+            leg == towards_root or all(_order(path, leg) < _order(one.path, one.leg) for one in several)
+            for leg, several in enumerate(offers)
         ),
     )
 
 
-def _order(path: tuple[bytes, ...], side: int) -> tuple[bytes, int, bytes, int]:
-    return path[0], len(path), path[-1], side
+def _order(path: tuple[bytes, ...], leg: int) -> tuple[bytes, int, bytes, int]:
+    return path[0], len(path), path[-1], leg
 
 
 def newest(offers: Iterable[Offer]) -> list[Offer]:
-    """Keep of each side of each forwarder the offer that it told last; its rank may have changed."""
+    """Keep of each leg of each forwarder the offer that it told last; its rank may have changed."""
     kept: dict[tuple[bytes, int], Offer] = {}
     for offer in offers:
-        place = offer.path[-1][TIME_SIZE:], offer.side
+        place = offer.path[-1][TIME_SIZE:], offer.leg
         if place not in kept or kept[place].serial < offer.serial:
             kept[place] = offer
     return list(kept.values())
@@ -105,7 +105,7 @@ def newest(offers: Iterable[Offer]) -> list[Offer]:
 
 def to_text(offer: Offer) -> str:
     """Write an offer as one token of a subject."""
-    packed: bytes = msgpack.packb([_VERSION, offer.side, offer.serial, *offer.path])
+    packed: bytes = msgpack.packb([_VERSION, offer.leg, offer.serial, *offer.path])
     return base64.urlsafe_b64encode(packed).rstrip(b"=").decode()
 
 
@@ -121,11 +121,9 @@ def from_text(token: str) -> Offer:
         raise ProtocolError(f"an offer of a forwarder is no MessagePack in base64: {error}") from None
     if not isinstance(parts, list) or not 4 <= len(parts) <= 3 + MAX_PATH or parts[0] != _VERSION:
         raise ProtocolError(f"this is no offer of a forwarder of version {_VERSION}: {token[:100]!r}")
-    _, side, serial, *path = parts
-    if any(type(one) is not int or not 0 <= one <= _MOST for one in (side, serial)):
-        raise ProtocolError(
-            f"an offer of a forwarder has a side and a serial number, not {parts[1:3]!r:.100}"
-        )
+    _, leg, serial, *path = parts
+    if any(type(one) is not int or not 0 <= one <= _MOST for one in (leg, serial)):
+        raise ProtocolError(f"an offer of a forwarder has a leg and a serial number, not {parts[1:3]!r:.100}")
     if any(type(one) is not bytes or len(one) != RANK_SIZE for one in path) or len(set(path)) < len(path):
         raise ProtocolError(f"the path of a forwarder is different ranks of {RANK_SIZE} bytes")
-    return Offer(tuple(path), side, serial)
+    return Offer(tuple(path), leg, serial)

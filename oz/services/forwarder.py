@@ -15,14 +15,14 @@ from typing import Any, Self
 from oz.errors import ClosedError, ConfigurationError, OzError
 from oz.message import Message
 from oz.protocol import tree
-from oz.protocol.crossing import VIA, VIA_SIZE, has_passed
-from oz.services.side import ForwarderStats, Side
+from oz.protocol.bridge import VIA, VIA_SIZE, has_passed
+from oz.services.leg import ForwarderStats, Leg
 from oz.wire.batch import HEADERS, MESSAGE_ID, REPLY_TO
 
 _log = logging.getLogger("oz.forwarder")
 
 SETTLE = 0.3
-"""Seconds for which a side must have been free to open before it opens: others may be about to tell."""
+"""Seconds for which a leg must have been free to open before it opens: others may be about to tell."""
 
 PATIENCE = 3.0
 """Seconds at the start for which peers are waited for, that they may tell of other forwarders."""
@@ -44,35 +44,35 @@ class Forwarder:
     others stand by.
 
     Attributes:
-        sides: its nodes, in the order in which they were given.
+        legs: its nodes, in the order in which they were given.
     """
 
-    def __init__(self, sides: Iterable[Mapping[str, Any]], *, name: str | None = None) -> None:
+    def __init__(self, legs: Iterable[Mapping[str, Any]], *, name: str | None = None) -> None:
         """Join the buses; `run` begins to pass messages on.
 
         Args:
-            sides: for each bus the arguments of `oz.Node` that say how to join it, `bus` at least; and
+            legs: for each bus the arguments of `oz.Node` that say how to join it, `bus` at least; and
                 `allow`, a pattern or several of what may come onto it from the others, as of `oz.parse`.
             name: what its nodes are called; default "forwarder" and the process id.
 
         Raises:
-            ConfigurationError: fewer than two sides, or something in one makes no sense.
+            ConfigurationError: fewer than two legs, or something in one makes no sense.
             PatternError: a pattern of `allow` is not valid.
             NameserverUnavailable, ValueError, TransportUnavailable, zmq.ZMQError: as of `oz.Node`.
         """
-        given = [dict(one) for one in sides]
+        given = [dict(one) for one in legs]
         if len(given) < 2:
-            raise ConfigurationError("sides", given, "argument", "a forwarder joins two buses or more")
+            raise ConfigurationError("legs", given, "argument", "a forwarder joins two buses or more")
         self._stopping = Event()
         # Not an Event: a signal handler that sets one may block itself.
         self._news: SimpleQueue[None] = SimpleQueue()
         self._takeovers = 0
         self._is_over = self._is_replaced = False
         self._ending = Lock()
-        self.sides: list[Side] = []
+        self.legs: list[Leg] = []
         try:
             for number, one in enumerate(given):
-                self.sides.append(self._join(number, one, name or f"forwarder-{os.getpid()}"))
+                self.legs.append(self._join(number, one, name or f"forwarder-{os.getpid()}"))
         except BaseException:
             self.close()
             raise
@@ -87,18 +87,18 @@ class Forwarder:
         self._is_settled = False
         self._alive_at = self._began_at
         self._has_stand_by = False
-        for side in self.sides:
-            side.begin(self._cross, self._lose, [one for one in self.sides if one is not side])
+        for leg in self.legs:
+            leg.begin(self._pass_between, self._lose, [one for one in self.legs if one is not leg])
 
-    def _join(self, number: int, given: dict[str, Any], name: str) -> Side:
+    def _join(self, number: int, given: dict[str, Any], name: str) -> Leg:
         if not given.get("bus"):
             raise ConfigurationError(
                 "bus", given.get("bus"), f"side {number + 1}", "which bus is it to join?"
             )
         try:
-            return Side(number, self._stir, **{"name": name, **given})
+            return Leg(number, self._stir, **{"name": name, **given})
         except TypeError as error:
-            raise ConfigurationError("sides", given, f"side {number + 1}", str(error)) from None
+            raise ConfigurationError("legs", given, f"side {number + 1}", str(error)) from None
 
     # the tree of buses -----------------------------------------------------------------------------------
 
@@ -109,8 +109,8 @@ class Forwarder:
 
     @property
     def states(self) -> list[str]:
-        """For each side "open", or "standing by" while another forwarder passes messages there."""
-        return ["open" if one.is_open else "standing by" for one in self.sides]
+        """For each leg "open", or "standing by" while another forwarder passes messages there."""
+        return ["open" if one.is_open else "standing by" for one in self.legs]
 
     def _stir(self) -> None:
         """Have it look again; any thread may ask for it."""
@@ -118,26 +118,26 @@ class Forwarder:
             self._news.put(None)
 
     def _settle(self, now: float) -> None:
-        """Find out which sides are open, and tell the other forwarders."""
+        """Find out which legs are open, and tell the other forwarders."""
         names = Counter(
             name
-            for side in self.sides
-            for name in {offer.path[-1][tree.TIME_SIZE :] for offer in side.ledger.offers}
+            for leg in self.legs
+            for name in {offer.path[-1][tree.TIME_SIZE :] for offer in leg.ledger.offers}
         )
         self._has_stand_by = any(count > 1 for count in names.values())
-        settled = tree.settle(self._rank, [one.ledger.offers for one in self.sides])
+        settled = tree.settle(self._rank, [one.ledger.offers for one in self.legs])
         if settled.path != self._path:
             self._path, self._serial = settled.path, self._serial + 1
-            for side in self.sides:
-                side.tell(tree.Offer(self._path, side.number, self._serial))
-                side.free_since = None
+            for leg in self.legs:
+                leg.tell(tree.Offer(self._path, leg.number, self._serial))
+                leg.free_since = None
         may_open = self._is_settled or self._may_begin(now)
-        for side, is_free in zip(self.sides, settled.is_open, strict=True):
+        for leg, is_free in zip(self.legs, settled.is_open, strict=True):
             if not is_free:
-                side.free_since, side.is_open = None, False
-            elif side.free_since is None:
-                side.free_since = now
-        if may_open and all(one.free_since is None or now - one.free_since >= SETTLE for one in self.sides):
+                leg.free_since, leg.is_open = None, False
+            elif leg.free_since is None:
+                leg.free_since = now
+        if may_open and all(one.free_since is None or now - one.free_since >= SETTLE for one in self.legs):
             self._open()
 
     def _has_stood_still(self) -> bool:
@@ -151,58 +151,58 @@ class Forwarder:
         """
         if self._has_stood_still():
             _log.warning("this process stood still for seconds; others may have gone on, and it stands by")
-            for side in self.sides:
-                side.is_open, side.free_since = False, None
+            for leg in self.legs:
+                leg.is_open, leg.free_since = False, None
             # As one that is started now.
             self._rank = time.time_ns().to_bytes(tree.TIME_SIZE, "big") + self._name
             self._path = ()
         self._alive_at = time.monotonic()
 
     def _may_begin(self, now: float) -> bool:
-        return now - self._began_at >= PATIENCE or not any(one.unready() for one in self.sides)
+        return now - self._began_at >= PATIENCE or not any(one.unready() for one in self.legs)
 
     def _open(self) -> None:
-        opened = [one for one in self.sides if one.free_since is not None and not one.is_open]
-        for side in opened:
-            side.is_open = True
+        opened = [one for one in self.legs if one.free_since is not None and not one.is_open]
+        for leg in opened:
+            leg.is_open = True
         has_taken_over = self._is_settled and bool(opened)
         self._is_settled = True
         self._ask()
         if has_taken_over:
             self._takeovers += 1
-            for side in self.sides:
+            for leg in self.legs:
                 # What came while nobody passed it on is lost, and nobody knows how much that was.
-                if side.is_open:
-                    side.report_loss(None)
+                if leg.is_open:
+                    leg.report_loss(None)
 
     # what crosses ----------------------------------------------------------------------------------------
 
     def _ask(self) -> None:
         """Ask on each bus for what the others want."""
-        asked_for = [(one.is_open, one.ledger.policies) for one in self.sides]
-        changes = {one: one.ledger.take_changes() for one in self.sides}
+        asked_for = [(one.is_open, one.ledger.policies) for one in self.legs]
+        changes = {one: one.ledger.take_changes() for one in self.legs}
         is_new = asked_for != self._asked_for
         self._asked_for = asked_for
         policies: dict[str, str] = {}
-        for _, of_side in asked_for:
+        for _, of_leg in asked_for:
             # The buses may differ in how a group is picked from; two ways would be two members.
-            policies = {**of_side, **policies}
-        for side in self.sides:
+            policies = {**of_leg, **policies}
+        for leg in self.legs:
             if is_new:
-                side.forget()
-            for other, border in side.borders:
-                if not (side.is_open and other.is_open):
+                leg.forget()
+            for other, import_filter in leg.import_filters:
+                if not (leg.is_open and other.is_open):
                     continue
                 if is_new:
-                    side.want(other.ledger.interests, border)
+                    leg.want(other.ledger.interests, import_filter)
                     continue
                 for interest, has_come in changes[other].items():
-                    side.want([interest], border, 1 if has_come else -1)
-            side.ask(policies)
+                    leg.want([interest], import_filter, 1 if has_come else -1)
+            leg.ask(policies)
 
-    def _cross(self, side: Side, group: str, message: Message) -> None:
-        """Publish a message on the other buses; called by the thread of the side that it came to."""
-        stats, headers = side.stats, message.headers
+    def _pass_between(self, leg: Leg, group: str, message: Message) -> None:
+        """Publish a message on the other buses; called by the thread of the leg that it came to."""
+        stats, headers = leg.stats, message.headers
         stats.received += 1
         subject, via = message.subject, headers.get(VIA, b"")
         content = message.body if hasattr(message, "body") else message.payload
@@ -211,8 +211,10 @@ class Forwarder:
             stats.looped += 1
             return
         raw = message.subject_bytes
-        ways = [other for other, border in side.borders if other.is_open and border.lets(raw)]
-        if not side.is_open or not ways or self._has_stood_still():
+        ways = [
+            other for other, import_filter in leg.import_filters if other.is_open and import_filter.lets(raw)
+        ]
+        if not leg.is_open or not ways or self._has_stood_still():
             stats.unwanted += 1
             return
         passed = via + self._name if type(via) is bytes else self._name
@@ -222,19 +224,19 @@ class Forwarder:
         if message.message_id is not None:
             extras[MESSAGE_ID] = message.message_id
         if group and len(ways) > 1:
-            ways = self._in_turn(group, side, raw, ways)
+            ways = self._in_turn(group, leg, raw, ways)
         is_wanted = False
         for other in ways:
-            if self._pass_on(side, other, subject, content, extras, group):
+            if self._pass_on(leg, other, subject, content, extras, group):
                 is_wanted = True
                 stats.passed += 1
                 if group:
                     break
         stats.unwanted += not is_wanted
 
-    def _in_turn(self, group: str, side: Side, raw: bytes, ways: list[Side]) -> list[Side]:
+    def _in_turn(self, group: str, leg: Leg, raw: bytes, ways: list[Leg]) -> list[Leg]:
         """Put the buses in the order in which they are offered a message of a group, of which one gets it."""
-        policy = side.policies.get(group, "turn")
+        policy = leg.policies.get(group, "turn")
         if policy == "first":
             return ways
         if policy == "sticky":
@@ -244,24 +246,24 @@ class Forwarder:
         return ways[at:] + ways[:at]
 
     def _pass_on(
-        self, side: Side, other: Side, subject: Any, content: Any, extras: dict[str, Any], group: str
+        self, leg: Leg, other: Leg, subject: Any, content: Any, extras: dict[str, Any], group: str
     ) -> bool:
         try:
             return other.pass_on(subject, content, extras, group)
         except ClosedError:
             return False
         except OzError as error:
-            side.stats.refused += 1
+            leg.stats.refused += 1
             _log.warning("a message on %r does not cross to bus %r: %s", subject, other.node.bus, error)
             other.report_loss(1)
             return False
 
-    def _lose(self, side: Side, count: int | None) -> None:
+    def _lose(self, leg: Leg, count: int | None) -> None:
         """Tell the other buses that messages were lost on one."""
-        side.stats.lost += count or 0
+        leg.stats.lost += count or 0
         # Whoever goes on for this one says that some may be lost, and must not be told so in its turn.
-        if side.is_open and not (count is None and self._is_replaced):
-            for other, _ in side.borders:
+        if leg.is_open and not (count is None and self._is_replaced):
+            for other, _ in leg.import_filters:
                 if other.is_open:
                     other.report_loss(count)
 
@@ -271,9 +273,9 @@ class Forwarder:
     def stats(self) -> ForwarderStats:
         """What it did so far."""
         total = ForwarderStats(takeovers=self._takeovers)
-        for side in self.sides:
-            total.add(side.stats)
-        total.interests = sum(len(side.asked) for side in self.sides)
+        for leg in self.legs:
+            total.add(leg.stats)
+        total.interests = sum(len(leg.asked) for leg in self.legs)
         return total
 
     def run(self, look: Callable[[], object] | None = None) -> None:
@@ -303,19 +305,19 @@ class Forwarder:
                 self._news.get_nowait()
         self._note_alive()
         now = time.monotonic()
-        for side in self.sides:
-            side.tell_losses()
+        for leg in self.legs:
+            leg.tell_losses()
         if has_news or not self._is_settled or now - self._looked_at >= 1.0 or self._is_opening():
             self._looked_at = now
-            for side in self.sides:
-                side.look()
+            for leg in self.legs:
+                leg.look()
                 self._note_alive()
             self._settle(now)
             self._ask()
             self._note_alive()
 
     def _is_opening(self) -> bool:
-        return any(one.free_since is not None and not one.is_open for one in self.sides)
+        return any(one.free_since is not None and not one.is_open for one in self.legs)
 
     def stop(self) -> None:
         """Have `run` pass on what was taken in, and return; any thread or signal handler may call it."""
@@ -326,10 +328,10 @@ class Forwarder:
         """Pass on what was taken in, and leave the buses. A second call does nothing."""
         ends = time.monotonic() + _CLOSING
         self._hand_over(ends)
-        for side in self.sides:
-            side.is_open = False
-        for side in self.sides:
-            side.close(max(0.0, ends - time.monotonic()))
+        for leg in self.legs:
+            leg.is_open = False
+        for leg in self.legs:
+            leg.close(max(0.0, ends - time.monotonic()))
 
     def _hand_over(self, ends: float) -> None:
         """Let another forwarder go on, if there is one, and pass on what is on its way until then."""
@@ -337,17 +339,17 @@ class Forwarder:
             if not self._is_over:
                 self._is_over = True
                 self._let_others_go_on()
-                for side in self.sides:
+                for leg in self.legs:
                     # All before any is closed: what comes to one goes out on others.
-                    side.node.hand_over(ends)
-                for side in self.sides:
-                    side.tell_losses()
+                    leg.node.hand_over(ends)
+                for leg in self.legs:
+                    leg.tell_losses()
 
     def _let_others_go_on(self) -> None:
-        if any(side.is_open and side.ledger.offers for side in self.sides):
+        if any(leg.is_open and leg.ledger.offers for leg in self.legs):
             # Whoever is to go on opens in a moment.
-            for side in self.sides:
-                side.tell(tree.Offer((tree.LAST, self._rank), side.number, self._serial + 1))
+            for leg in self.legs:
+                leg.tell(tree.Offer((tree.LAST, self._rank), leg.number, self._serial + 1))
             time.sleep(SETTLE)
             self._is_replaced = True
 

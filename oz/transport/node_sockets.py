@@ -11,7 +11,7 @@ import zmq
 
 from oz.message import Message
 from oz.protocol.batch_decoder import BatchDecoder
-from oz.protocol.crossing import Ledger
+from oz.protocol.bridge import Ledger
 from oz.protocol.last_value_cache import LastValueCache, NodeLastValueCache
 from oz.protocol.outgoing import OutStream
 from oz.protocol.packing import Rich

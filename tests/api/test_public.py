@@ -24,7 +24,7 @@ DEEPER = {
         "oz.services.replayer.Control",
         "oz.services.replayer.ReplayStats",
     ),
-    *("oz.services.replayer.replay", "oz.services.side.ForwarderStats"),
+    *("oz.services.replayer.replay", "oz.services.leg.ForwarderStats"),
 }
 """What docs/api.md still names deeper than in a package of `PACKAGES`. The list only gets shorter."""
 

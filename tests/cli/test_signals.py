@@ -238,7 +238,7 @@ def test_who_was_not_ended_has_their_handlers_again():
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
-        ("forwarder --side bus=a,directory={0} --side bus=b,directory={0}", 0, "messages of"),
+        ("forwarder --leg bus=a,directory={0} --leg bus=b,directory={0}", 0, "messages of"),
         ("nameserver --bind tcp://127.0.0.1:*", 0, "nodes joined"),
         ("reply a.> --echo --directory {0}", 0, "requests answered"),
         ("sub a.> --bus --directory {0}", 143, ""),

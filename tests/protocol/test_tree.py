@@ -23,10 +23,10 @@ class Forwarder:
     def look(self, others):
         heard = [
             [
-                Offer(one.settled.path, side, 0)
+                Offer(one.settled.path, leg, 0)
                 for one in others
-                for side, other_bus in enumerate(one.buses)
-                if other_bus == bus and (one is not self or side != own_side)
+                for leg, other_bus in enumerate(one.buses)
+                if other_bus == bus and (one is not self or leg != own_side)
             ]
             for own_side, bus in enumerate(self.buses)
         ]
@@ -108,7 +108,7 @@ def test_a_lone_forwarder_is_open():
     assert settle(rank(7), [[], []]) == ((rank(7),), (True, True))
 
 
-def test_of_two_sides_on_one_bus_one_is_open():
+def test_of_two_legs_on_one_bus_one_is_open():
     lone = Forwarder(1, "aa")
     come_to_rest([lone])
     assert lone.settled.is_open == (True, False)
@@ -119,7 +119,7 @@ def test_a_path_that_leads_back_here_leads_nowhere():
     assert settle(rank(5), [[stale], []]).path == (rank(5),)
 
 
-def test_only_the_newest_offer_of_a_side_counts():
+def test_only_the_newest_offer_of_a_legs_counts():
     old, new = Offer((rank(1),), 0, 3), Offer((rank(0), rank(1)), 0, 4)
     other = Offer((rank(1),), 1, 1)
     assert set(newest([old, new, other])) == {new, other}

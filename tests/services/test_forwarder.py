@@ -147,7 +147,7 @@ def test_several_replies_cross(joined, buses):
         node.subscribe("who", handler=lambda message, name=name: message.reply(name))
         node.wait_ready(DEADLINE)
     far.subscribe("who", handler=lambda message: message.reply(b"far"))
-    until(lambda: forwarder.sides[1].ledger.interests.get((oz.compile("who"), "")) == 3)
+    until(lambda: forwarder.legs[1].ledger.interests.get((oz.compile("who"), "")) == 3)
     wait_for_interest(near, "who")
     near.subscribe("who", handler=lambda message: message.reply(b"near"))
     until(lambda: near._main._count("who") == 2)
@@ -249,7 +249,7 @@ def test_who_was_cut_off_is_told_that_something_may_be_missing(joined):
     wait_for_interest(near, "a.b")
     near.publish("a.b", b"one")
     assert payloads(wanted, 1) == [b"one"]
-    endpoint = forwarder.sides[1].node.announcement.near
+    endpoint = forwarder.legs[1].node.announcement.near
     far._call(lambda: far._sub.disconnect(endpoint))
     wait_for_interest(near, "a.b", gone=True)
     near.publish("a.b", b"missed")

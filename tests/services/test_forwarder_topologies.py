@@ -76,8 +76,8 @@ def test_one_forwarder_for_three_buses(buses):
     first, second, third = (buses.node(bus) for bus in ("one", "two", "three"))
     wanted = [node.subscribe("*.b") for node in (second, third)]
     wait_for_interest(first, "a.b")
-    until(lambda: wants(second, "a.b") and len(forwarder.sides[1].ledger.interests) > 1)
-    until(lambda: all(len(side.ledger.interests) > 1 for side in forwarder.sides[1:]))
+    until(lambda: wants(second, "a.b") and len(forwarder.legs[1].ledger.interests) > 1)
+    until(lambda: all(len(leg.ledger.interests) > 1 for leg in forwarder.legs[1:]))
     publish_numbers(first, "a.b")
     for one in wanted:
         assert payloads(one, MANY) == numbers()
@@ -122,7 +122,7 @@ def test_a_ring_of_three_buses(buses):
     wanted = [node.subscribe(f"to.{bus}.>") for bus, node in zip(ring, nodes, strict=True)]
     # Of a ring of three one link is closed: what would go over it takes the long way.
     closed = next(one for one in forwarders if "standing by" in one.states)
-    far_apart = {side.node.bus for side in closed.sides}
+    far_apart = {leg.node.bus for leg in closed.legs}
     for bus, subscription in zip(ring, wanted, strict=True):
         for other, node in zip(ring, nodes, strict=True):
             wait_for_interest(node, f"to.{bus}.x")
@@ -157,7 +157,7 @@ def test_a_message_does_not_go_round_while_forwarders_disagree(buses, monkeypatc
     far.subscribe("ask", handler=lambda message: message.reply(b"done"))
     wait_for_interest(near, "ask")
     near.request("ask", timeout=DEADLINE)
-    assert sum(side.stats.received for one in forwarders for side in one.sides) <= most + 16
+    assert sum(leg.stats.received for one in forwarders for leg in one.legs) <= most + 16
 
 
 def test_a_group_on_both_buses_handles_each_message_once(buses):
@@ -173,8 +173,8 @@ def test_a_group_on_both_buses_handles_each_message_once(buses):
             handled[message.payload] += 1
 
         member.subscribe("job.*", handler=handle, group="workers")
-    for side in forwarder.sides:
-        until(lambda side=side: any(group for _, group in side.ledger.interests))
+    for leg in forwarder.legs:
+        until(lambda leg=leg: any(group for _, group in leg.ledger.interests))
     for node in (near, far):
         node.wait_ready(DEADLINE)
         until(lambda node=node: wants(node, "job.x"))
@@ -196,7 +196,7 @@ def test_a_group_on_both_buses_handles_each_message_once(buses):
     assert all(handled[payload] == 2 for payload in numbers())
 
 
-def test_a_group_behind_three_sides_handles_each_message_once(buses):
+def test_a_group_behind_three_legs_handles_each_message_once(buses):
     first = buses.node("one")
     forwarder = buses.forwarder("one", "two", "three")
     handled = Counter()
@@ -208,7 +208,7 @@ def test_a_group_behind_three_sides_handles_each_message_once(buses):
             handler=lambda message, bus=bus: (handled.update([message.payload]), places.append(bus)),
             group="workers",
         )
-    until(lambda: all(any(group for _, group in side.ledger.interests) for side in forwarder.sides[1:]))
+    until(lambda: all(any(group for _, group in leg.ledger.interests) for leg in forwarder.legs[1:]))
     wait_for_interest(first, "job")
     publish_numbers(first, "job")
     until(lambda: sum(handled.values()) >= MANY)
@@ -316,7 +316,7 @@ def test_a_forwarder_that_stands_still_is_replaced_while_it_does(buses):
             until(lambda: second.states == ["open", "open"])
             until_told(gaps)
             far.subscribe("probe")
-            until(lambda: any(str(one.text) == "probe" for one, _ in second.sides[1].ledger.interests))
+            until(lambda: any(str(one.text) == "probe" for one, _ in second.legs[1].ledger.interests))
             near.wait_ready(DEADLINE)
 
             def passes():
@@ -329,7 +329,7 @@ def test_a_forwarder_that_stands_still_is_replaced_while_it_does(buses):
             process.send_signal(signal.SIGCONT)
         # What had come to it meanwhile would come twice: now it is the one that stands by.
         assert "stood still" in process.stderr.readline()
-        until(lambda: all(side.ledger.offers for side in second.sides))
+        until(lambda: all(leg.ledger.offers for leg in second.legs))
         until(lambda: second.states == ["open", "open"])
         wanted.unsubscribe()
         again = far.subscribe("a.*")
@@ -339,13 +339,13 @@ def test_a_forwarder_that_stands_still_is_replaced_while_it_does(buses):
 
 def test_forwarders_side_by_side_do_not_tell_each_other_of_losses_without_end(buses):
     forwarder = buses.forwarder("lan", "wan")
-    side = forwarder.sides[0]
+    leg = forwarder.legs[0]
     told = []
-    side.node._main.report_loss = told.append
-    until(lambda: time.monotonic() - side._told_at >= 1.0)
+    leg.node._main.report_loss = told.append
+    until(lambda: time.monotonic() - leg._told_at >= 1.0)
     for _ in range(100):
-        side.report_loss(None)
-    side.report_loss(3)
+        leg.report_loss(None)
+    leg.report_loss(3)
     until(lambda: len(told) == 3)
     assert told == [None, 3, None]
 

@@ -8,11 +8,11 @@ import oz
 import oz.configuration
 import oz.services.asking
 import oz.services.forwarder
+import oz.services.leg
 import oz.services.nameserver
 import oz.services.proxy
 import oz.services.recorder
 import oz.services.replayer
-import oz.services.side
 from oz.journal import Journal
 
 
@@ -102,5 +102,5 @@ def controls(control: oz.services.replayer.Control) -> None:
     assert_type(oz.services.replayer.Control(), oz.services.replayer.Control)
 
 
-def forwarder_statss(forwarder_stats: oz.services.side.ForwarderStats) -> None:
+def forwarder_statss(forwarder_stats: oz.services.leg.ForwarderStats) -> None:
     forwarder_stats.add(forwarder_stats)

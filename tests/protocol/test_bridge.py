@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.crossing import Border, Ledger, has_passed, narrowed
+from oz.protocol.bridge import ImportFilter, Ledger, has_passed, narrowed
 from oz.protocol.outgoing import OutStream
 from oz.protocol.tree import Offer, to_text
 from oz.wire.keys import DeliveryOptions
@@ -27,10 +27,10 @@ def stream(*patterns, group="", policy="turn", joined=1):
 
 @given(st.sampled_from(PATTERNS), st.lists(st.sampled_from(PATTERNS), min_size=1).map(tuple))
 def test_what_is_asked_for_is_all_that_is_wanted_and_allowed(wanted, allowed):
-    border = Border(allowed)
-    asked = border.narrow(wanted)
+    import_filter = ImportFilter(allowed)
+    asked = import_filter.narrow(wanted)
     for subject in SUBJECTS:
-        if wanted.matches(subject) and border.lets(subject.encode()):
+        if wanted.matches(subject) and import_filter.lets(subject.encode()):
             assert any(one.matches(subject) for one in asked) or subject.startswith("_INBOX.")
 
 
@@ -46,11 +46,11 @@ def test_no_more_is_asked_for_than_is_allowed():
 
 @pytest.mark.parametrize("allowed", [(), (oz.compile(">"),), (oz.compile(b"", "zmq"),)])
 def test_what_is_of_its_bus_alone_stays(allowed):
-    border = Border(allowed)
-    assert not border.lets(b"_LOCAL.a")
-    assert not border.lets(b"_OZ.NAMING.a")
-    assert border.lets(b"_INBOX.a.1")
-    assert border.lets(b"a.b")
+    import_filter = ImportFilter(allowed)
+    assert not import_filter.lets(b"_LOCAL.a")
+    assert not import_filter.lets(b"_OZ.NAMING.a")
+    assert import_filter.lets(b"_INBOX.a.1")
+    assert import_filter.lets(b"a.b")
 
 
 def ledger_of(*streams):

@@ -1,4 +1,4 @@
-"""What is to cross from one bus to another: what peers there ask for, as far as it may cross."""
+"""The bridge: what passes from one bus to another is what peers there ask for, as far as it may."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def _is_private(pattern: Pattern) -> bool:
     return all(prefix.startswith((_OWN, _LOCAL)) for prefix in pattern.prefixes)
 
 
-class Border:
+class ImportFilter:
     """What may come onto one bus from another. It belongs to one thread."""
 
     __slots__ = ("_allowed", "_index")

@@ -1,4 +1,4 @@
-"""One side of a forwarder: its node on one bus, and what it asks for there on behalf of the others."""
+"""One leg of a forwarder: its node on one bus, and what it asks for there on behalf of the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from oz.errors import ClosedError
 from oz.message import Gap, Message
 from oz.protocol import tree
-from oz.protocol.crossing import Border, Interest, Ledger
+from oz.protocol.bridge import ImportFilter, Interest, Ledger
 from oz.protocol.outgoing import OutStream
 from oz.protocol.tree import Offer
 from oz.subjects.pattern import Pattern, compile, parse
@@ -27,8 +27,8 @@ side by side, as they do while they disagree, hear each other's, and would tell 
 _AFTER_SILENCE = 0.5
 """Seconds for which offers of one that is heard again do not count: it takes them back if it stood still."""
 
-Cross = Callable[["Side", str, Message], None]
-Lose = Callable[["Side", int | None], None]
+PassOn = Callable[["Leg", str, Message], None]
+Lose = Callable[["Leg", int | None], None]
 
 
 @dataclass
@@ -72,8 +72,8 @@ class _Bytes:
         return payload
 
 
-class SideNode(Node):
-    """The node of one side."""
+class LegNode(Node):
+    """The node of one leg."""
 
     def __init__(self, on_news: Callable[[], None], on_loss: Callable[[Gap], None], **options: Any) -> None:
         """Join a bus.
@@ -113,8 +113,8 @@ class SideNode(Node):
         self._on_loss(gap)
 
 
-class Side:
-    """One side of a forwarder.
+class Leg:
+    """One leg of a forwarder.
 
     Attributes:
         number: which it is, from 0.
@@ -125,7 +125,7 @@ class Side:
         asked: what is asked for on behalf of other buses, with how members are picked, and the subscription.
         policies: of each queue group there, how its members are picked.
         allowed: patterns of what may come onto its bus; none allows everything.
-        borders: the other sides, each with what may go there from here.
+        import_filters: the other legs, each with what may go there from here.
         stats: what came here.
     """
 
@@ -133,7 +133,7 @@ class Side:
         """Join a bus.
 
         Args:
-            number: which side it is.
+            number: which leg it is.
             on_news: called, by any thread, when peers may ask for something else.
             allow: patterns of what may come onto this bus.
             options: of `oz.Node`.
@@ -151,10 +151,10 @@ class Side:
         self._wanted: dict[Interest, int] = {}
         self._stale: set[Interest] = set()
         self.allowed = _patterns(allow)
-        self.borders: list[tuple[Side, Border]] = []
+        self.import_filters: list[tuple[Leg, ImportFilter]] = []
         self.stats = ForwarderStats()
         self._on_news = on_news
-        self._cross: Cross | None = None
+        self._pass_between: PassOn | None = None
         self._lose: Lose | None = None
         self._passed: Message | None = None
         self._offer: Any = None
@@ -162,18 +162,18 @@ class Side:
         self._silent_at: dict[bytes, float] = {}
         self._told_at = -_REPORT_EVERY
         self._is_owed = False
-        self.node = SideNode(on_news, self._note_loss, **options)
+        self.node = LegNode(on_news, self._note_loss, **options)
 
-    def begin(self, cross: Cross, lose: Lose, others: Iterable[Side]) -> None:
+    def begin(self, pass_on: PassOn, lose: Lose, others: Iterable[Leg]) -> None:
         """Begin to hand on what comes.
 
         Args:
-            cross: called, by the node's thread, with each message and the queue group that it came for.
+            pass_on: called, by the node's thread, with each message and the queue group that it came for.
             lose: called by it when messages were lost, with how many; None when nobody knows.
-            others: the other sides of the forwarder.
+            others: the other legs of the forwarder.
         """
-        self._cross, self._lose = cross, lose
-        self.borders = [(other, Border(other.allowed)) for other in others]
+        self._pass_between, self._lose = pass_on, lose
+        self.import_filters = [(other, ImportFilter(other.allowed)) for other in others]
 
     # what peers ask for ----------------------------------------------------------------------------------
 
@@ -220,16 +220,16 @@ class Side:
         self._stale |= self._wanted.keys()
         self._wanted = {}
 
-    def want(self, interests: Iterable[Interest], border: Border, change: int = 1) -> None:
+    def want(self, interests: Iterable[Interest], import_filter: ImportFilter, change: int = 1) -> None:
         """Take note that another bus wants something, or no longer.
 
         Args:
             interests: what.
-            border: says what may go there.
+            import_filter: says what may go there.
             change: 1, or -1.
         """
         for pattern, group in interests:
-            for narrowed in border.narrow(pattern):
+            for narrowed in import_filter.narrow(pattern):
                 interest = narrowed, group
                 self._wanted[interest] = self._wanted.get(interest, 0) + change
                 self._stale.add(interest)
@@ -275,9 +275,9 @@ class Side:
 
     def _take(self, group: str, message: Message) -> None:
         # Each subscription that matches is given the same message.
-        if message is not self._passed and self._cross is not None:
+        if message is not self._passed and self._pass_between is not None:
             self._passed = message
-            self._cross(self, group, message)
+            self._pass_between(self, group, message)
 
     def _note_loss(self, gap: Gap) -> None:
         if self._lose is not None:

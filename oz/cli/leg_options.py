@@ -1,4 +1,4 @@
-"""How the sides of a forwarder are given: `--side bus=lan,…`, or a TOML file."""
+"""How the legs of a forwarder are given: `--leg bus=lan,…`, or a TOML file."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ ONE: dict[str, Callable[[str], Any]] = {
     "lost_after": float,
     "high_water_mark": int,
 }
-"""What a side may say: more than once, and once."""
+"""What a leg may say: more than once, and once."""
 
 TABLE = "forwarder"
 
 
-def parse_side(text: str) -> dict[str, Any]:
-    """Read what `--side` was given.
+def parse_leg(text: str) -> dict[str, Any]:
+    """Read what `--leg` was given.
 
     Raises:
         click.BadParameter: it means nothing; says what.
     """
-    side: dict[str, Any] = {}
+    leg: dict[str, Any] = {}
     for part in text.split(","):
         key, sign, value = part.partition("=")
         _check_key(key, text)
         if not sign or not value:
             raise click.BadParameter(f"{part!r} in {text!r}: write {key}=VALUE")
         if key in SEVERAL:
-            side.setdefault(key, []).append(value)
-        elif key in side:
-            raise click.BadParameter(f"{key!r} stands twice in {text!r}, and a side has one")
+            leg.setdefault(key, []).append(value)
+        elif key in leg:
+            raise click.BadParameter(f"{key!r} stands twice in {text!r}, and a leg has one")
         else:
             try:
-                side[key] = ONE[key](value)
+                leg[key] = ONE[key](value)
             except ValueError:
                 raise click.BadParameter(f"{key!r} is a number, not {value!r}, in {text!r}") from None
-    return side
+    return leg
 
 
-def read_sides(path: Path) -> list[dict[str, Any]]:
-    """Read the sides from a file: tables `[[forwarder.side]]`.
+def read_legs(path: Path) -> list[dict[str, Any]]:
+    """Read the legs from a file: tables `[[forwarder.leg]]`.
 
     Raises:
         click.BadParameter: it cannot be read, or means nothing; says what.
@@ -63,16 +63,16 @@ def read_sides(path: Path) -> list[dict[str, Any]]:
     except (ValueError, RecursionError) as error:
         raise click.BadParameter(f"{path} is no TOML: {error}") from None
     table = whole.get(TABLE)
-    sides = table.get("side") if isinstance(table, dict) else None
-    if not isinstance(sides, list) or not all(isinstance(one, dict) for one in sides):
-        raise click.BadParameter(f"{path} has no sides: write a table [[{TABLE}.side]] for each bus")
-    for side in sides:
-        for key in side:
+    legs = table.get("leg") if isinstance(table, dict) else None
+    if not isinstance(legs, list) or not all(isinstance(one, dict) for one in legs):
+        raise click.BadParameter(f"{path} has no legs: write a table [[{TABLE}.side]] for each bus")
+    for leg in legs:
+        for key in leg:
             _check_key(key, str(path))
-    return sides
+    return legs
 
 
 def _check_key(key: str, where: str) -> None:
     if key not in ONE and key not in SEVERAL:
         known = ", ".join([*ONE, *SEVERAL])
-        raise click.BadParameter(f"{key!r} in {where!r} is nothing that a side has; there are {known}")
+        raise click.BadParameter(f"{key!r} in {where!r} is nothing that a leg has; there are {known}")
