@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import zmq
 
-from oz.protocol.enrolment import Enrolment
-from oz.wire.naming import Announcement, unpack_reply
+from oz.protocol.discovery_client import DiscoveryClient
+from oz.wire.discovery import Announcement, unpack_reply
 from waiting import DEADLINE
 
 PRICING = Announcement(
@@ -30,7 +30,7 @@ def announcement(number=0, **changes):
 
 
 class Dealer:
-    """A node as its name server sees it: a DEALER and an enrolment."""
+    """A node as its name server sees it: a DEALER and a discovery client."""
 
     def __init__(self, context, endpoint, announced):
         self.socket = context.socket(zmq.DEALER)
@@ -38,13 +38,13 @@ class Dealer:
         self.socket.setsockopt(zmq.SNDHWM, 4)
         self.socket.setsockopt(zmq.RECONNECT_IVL, 50)
         self.socket.connect(endpoint)
-        self.enrolment = Enrolment(announced, endpoint)
+        self.discovery_client = DiscoveryClient(announced, endpoint)
         self.events = []
         self.frames = []
 
     def turn(self):
         now = time.monotonic()
-        for frame in self.enrolment.tick(now):
+        for frame in self.discovery_client.tick(now):
             self.send(frame)
         # Not all at once: others in this thread have beacons to send meanwhile.
         for _ in range(50):
@@ -52,15 +52,15 @@ class Dealer:
                 break
             frame = self.socket.recv()
             self.frames.append(frame)
-            self.events += self.enrolment.receive(frame, now)
+            self.events += self.discovery_client.receive(frame, now)
 
     def send(self, frame):
         with suppress(zmq.Again):  # it is said again
             self.socket.send(frame, zmq.NOBLOCK)
 
     @property
-    def is_enrolled(self):
-        return self.enrolment.is_enrolled(time.monotonic())
+    def is_registered(self):
+        return self.discovery_client.is_registered(time.monotonic())
 
     @property
     def replies(self):
@@ -83,5 +83,5 @@ def turn_until(condition, dealers, timeout=DEADLINE):
     return value
 
 
-def all_enrolled(dealers, timeout=DEADLINE):
-    turn_until(lambda: all(dealer.is_enrolled for dealer in dealers), dealers, timeout)
+def all_registered(dealers, timeout=DEADLINE):
+    turn_until(lambda: all(dealer.is_registered for dealer in dealers), dealers, timeout)

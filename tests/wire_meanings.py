@@ -18,8 +18,8 @@ from oz.wire.batch import (
     parse_head,
 )
 from oz.wire.codec import MsgpackCodec
+from oz.wire.discovery import unpack_reply, unpack_request
 from oz.wire.keys import KEEPS, POLICIES, DeliveryOptions, parse_declaration, parse_pattern, parse_stream
-from oz.wire.naming import unpack_reply, unpack_request
 from oz.wire.node_codec import NodeCodec
 
 KEYS = {b"\x001S": parse_stream, b"\x001P": parse_pattern, b"\x001D": parse_declaration}

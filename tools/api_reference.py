@@ -83,7 +83,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "oz.configuration.Setting",
         "oz.configuration.Candidate",
     ),
-    "Naming": ("oz.services.nameserver.NameServer", "oz.protocol.naming.RegistryStats"),
+    "Discovery": ("oz.services.nameserver.NameServer", "oz.protocol.registry.RegistryStats"),
     "Forwarders": (
         "oz.services.forwarder.Forwarder",
         "oz.services.leg.ForwarderStats",

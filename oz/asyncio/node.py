@@ -28,7 +28,7 @@ from oz.transport.node_base import TICK
 from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
 from oz.transport.option_checks import Keep, Policy, closing_time
-from oz.wire.naming import Announcement
+from oz.wire.discovery import Announcement
 
 _SLICE = 0.05
 
@@ -126,7 +126,7 @@ class Node(Requesting):
     async def _join(self, timeout: float) -> None:
         ends = time.monotonic() + timeout
         try:
-            await self._wait(lambda: None if self._mesh.is_enrolled else "no name server", timeout)
+            await self._wait(lambda: None if self._mesh.is_registered else "no name server", timeout)
             with suppress(Timeout):
                 left = max(0.0, min(1.0, ends - time.monotonic()))
                 await self._wait(lambda: "looking around" if self._mesh.unsettled() else None, left)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from oz.wire.naming import Announcement
+from oz.wire.discovery import Announcement
 
 MOST = 65_536
 """Peers that one node knows at most."""

@@ -21,8 +21,8 @@ from oz.protocol.routing import Router
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern, compile
+from oz.wire.discovery import Announcement, pack_announcement, unpack_announcement
 from oz.wire.keys import Declaration
-from oz.wire.naming import Announcement, pack_announcement, unpack_announcement
 
 _log = logging.getLogger("oz.node")
 

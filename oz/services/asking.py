@@ -12,7 +12,7 @@ from oz.errors import NameserverUnavailable, ProtocolError
 from oz.transport import descriptors, endpoints
 from oz.transport.socket import keep_tcp_alive
 from oz.wire.announcement import Announcement
-from oz.wire.naming import MAX_REPLY, Ask, Roster, pack, unpack_reply
+from oz.wire.discovery import MAX_REPLY, Ask, Roster, pack, unpack_reply
 
 
 def ask(

@@ -13,11 +13,11 @@ from typing import Any, Self
 
 import zmq
 
-from oz.protocol.enrolment import BEACON, EXPIRY
-from oz.protocol.naming import News, Registry, RegistryStats, Sends
+from oz.protocol.discovery_client import BEACON, EXPIRY
+from oz.protocol.registry import News, Registry, RegistryStats, Sends
 from oz.transport import descriptors, endpoints
 from oz.transport.node_sockets import KEEPALIVE
-from oz.wire.naming import MAX_REQUEST, Announcement
+from oz.wire.discovery import MAX_REQUEST, Announcement
 
 _log = logging.getLogger("oz.nameserver")
 

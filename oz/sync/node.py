@@ -29,7 +29,7 @@ from oz.transport.node_base import TICK
 from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
 from oz.transport.option_checks import Keep, Policy, closing_time
-from oz.wire.naming import Announcement
+from oz.wire.discovery import Announcement
 
 OnPeer = Callable[[Announcement, str], Any]
 
@@ -119,7 +119,7 @@ class Node(Requesting):
     def _join(self, timeout: float) -> None:
         ends = time.monotonic() + timeout
         try:
-            self._wait(lambda: None if self._mesh.is_enrolled else "no name server", timeout)
+            self._wait(lambda: None if self._mesh.is_registered else "no name server", timeout)
             # Nodes of this host are found at once, if they are there.
             with suppress(Timeout):
                 left = max(0.0, min(1.0, ends - time.monotonic()))

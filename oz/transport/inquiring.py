@@ -16,7 +16,7 @@ from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.inquiry import Inquiry
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing, uuid_of
-from oz.wire.naming import Announcement
+from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Asked, Question
 
 _PREFIX = "_OZ.INTEREST."

@@ -13,7 +13,7 @@ from typing import Protocol
 import zmq
 
 from oz.errors import ProtocolError
-from oz.protocol.enrolment import Enrolment, Heard
+from oz.protocol.discovery_client import DiscoveryClient, Heard
 from oz.protocol.membership import Act, Membership, Step
 from oz.protocol.presence import from_text, to_text
 from oz.transport.nearby import Nearby
@@ -26,7 +26,7 @@ from oz.transport.node_sockets import (
     wide_origin,
 )
 from oz.transport.parting import Parting
-from oz.wire.naming import Announcement, Left
+from oz.wire.discovery import Announcement, Left
 
 _log = logging.getLogger("oz.node")
 
@@ -70,7 +70,7 @@ class Mesh:
     Attributes:
         own: the node's announcement.
         membership: its peers.
-        enrolments: what it does with each name server, by endpoint.
+        discovery_clients: what it does with each name server, by endpoint.
         silent: the uuids of peers that are connected and say nothing any more.
     """
 
@@ -96,7 +96,7 @@ class Mesh:
         "_sub",
         "_told",
         "_wide",
-        "enrolments",
+        "discovery_clients",
         "membership",
         "own",
         "silent",
@@ -130,7 +130,7 @@ class Mesh:
         self.membership = membership
         self._sub, self._near, self._wide = sockets
         self._told = told
-        self.enrolments = {endpoint: Enrolment(own, endpoint) for endpoint in servers}
+        self.discovery_clients = {endpoint: DiscoveryClient(own, endpoint) for endpoint in servers}
         self._is_there = dict.fromkeys(servers, False)
         self._seeds = tuple(seeds)
         self._nearby = nearby
@@ -166,7 +166,7 @@ class Mesh:
 
     def receive(self, endpoint: str, frame: bytes, now: float) -> None:
         """Take a frame from a name server."""
-        for event in self.enrolments[endpoint].receive(frame, now):
+        for event in self.discovery_clients[endpoint].receive(frame, now):
             if isinstance(event, Heard):
                 self._do(self.membership.hear(event.announcement, now, by=endpoint), now)
             elif isinstance(event, Left):
@@ -199,7 +199,9 @@ class Mesh:
             self._sub.forget(origin)
         self._look_who_is_silent(now)
         self._look_at_servers(now)
-        return [(endpoint, frame) for endpoint, one in self.enrolments.items() for frame in one.tick(now)]
+        return [
+            (endpoint, frame) for endpoint, one in self.discovery_clients.items() for frame in one.tick(now)
+        ]
 
     def look_at_links(self, now: float) -> None:
         """See which links stand, if any may have come or gone since this was asked last."""
@@ -265,8 +267,8 @@ class Mesh:
         return self.own.near is not None and peer.near is not None and peer.host_id == self.own.host_id
 
     def _look_at_servers(self, now: float) -> None:
-        for endpoint, enrolment in self.enrolments.items():
-            is_there = enrolment.is_enrolled(now)
+        for endpoint, discovery_client in self.discovery_clients.items():
+            is_there = discovery_client.is_registered(now)
             if is_there != self._is_there[endpoint]:
                 self._is_there[endpoint] = is_there
                 if not is_there:
@@ -282,7 +284,7 @@ class Mesh:
             elif act is Act.DISCONNECT:
                 self._disconnect(peer, now)
             else:
-                if act is Act.UP and not self.enrolments:
+                if act is Act.UP and not self.discovery_clients:
                     self._told._introduce(peer, " ".join(to_text(one) for one in self.membership.known))
                 self._told._peer_changed(act, peer)
 
@@ -435,13 +437,15 @@ class Mesh:
     # readiness -------------------------------------------------------------------------------------------
 
     @property
-    def is_enrolled(self) -> bool:
+    def is_registered(self) -> bool:
         """Whether some name server is live, or none is needed."""
-        return not self.enrolments or any(self._is_there.values())
+        return not self.discovery_clients or any(self._is_there.values())
 
     def unready(self) -> list[str]:
         """Say what is not there yet: empty when every peer that is known can be spoken with both ways."""
-        missing = [] if self.is_enrolled else [f"no name server answers at {', '.join(self.enrolments)}"]
+        missing = (
+            [] if self.is_registered else [f"no name server answers at {', '.join(self.discovery_clients)}"]
+        )
         missing += [f"whether anybody listens on {one} is not known yet" for one in self.unsettled()]
         if not all(map(self._sub.has_answer, self._echoes)):
             missing.append("this node has not answered its own subscriptions")

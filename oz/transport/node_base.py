@@ -24,7 +24,7 @@ from oz.protocol.node_subscription import NodeSubscription
 from oz.transport.node_interest import Interested
 from oz.transport.node_sockets import near_origin, wide_origin
 from oz.transport.socket import end_context
-from oz.wire.naming import Announcement
+from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Introduction
 
 _log = logging.getLogger("oz.node")
@@ -311,7 +311,7 @@ class NodeBase(Interested):
 
     def _say_goodbye(self) -> Iterable[tuple[str, bytes]]:
         """Give the frames that take leave of name servers."""
-        return [(endpoint, one.goodbye()) for endpoint, one in self._mesh.enrolments.items()]
+        return [(endpoint, one.goodbye()) for endpoint, one in self._mesh.discovery_clients.items()]
 
     def _still_leaving(self) -> str | None:
         """Say whose answer to this node's leaving is still to come; None when nothing is on its way."""

@@ -44,7 +44,7 @@ from oz.transport.publishing import OnFull
 from oz.transport.socket import HIGH_WATER_MARK
 from oz.version import VERSION
 from oz.wire.codec import find_codec
-from oz.wire.naming import Announcement
+from oz.wire.discovery import Announcement
 from oz.wire.node_codec import NodeCodec
 
 _log = logging.getLogger("oz.node")

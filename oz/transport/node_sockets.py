@@ -28,8 +28,8 @@ from oz.transport import endpoints
 from oz.transport.payloads import as_item, as_sendable
 from oz.transport.publishing import PublisherBase
 from oz.transport.subscribing import SubscriberBase
+from oz.wire.discovery import Announcement
 from oz.wire.keys import DeliveryOptions
-from oz.wire.naming import Announcement
 
 KEEPALIVE = (
     (zmq.TCP_KEEPALIVE, 1),

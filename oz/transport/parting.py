@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oz.wire.naming import Announcement
+from oz.wire.discovery import Announcement
 
 LOOK_EVERY = 0.5
 """Seconds between two looks at whether anything has come."""

@@ -193,7 +193,7 @@ def as_protocol_error(read: Callable[[], _Told]) -> _Told:
     except ProtocolError:
         raise
     except ValueError as error:
-        raise ProtocolError(f"a naming message that means nothing: {error}") from None
+        raise ProtocolError(f"a discovery message that means nothing: {error}") from None
 
 
 def unpack_array(data: bytes, most: int) -> list[Any]:
@@ -203,11 +203,11 @@ def unpack_array(data: bytes, most: int) -> list[Any]:
         ProtocolError: the bytes are none, more than `most`, or of a version that is not known here.
     """
     if len(data) > most:
-        raise ProtocolError(f"a naming message of {len(data)} bytes; at most {most} are allowed")
+        raise ProtocolError(f"a discovery message of {len(data)} bytes; at most {most} are allowed")
     try:
         array = msgpack.unpackb(data, raw=False, strict_map_key=False)
     except Exception as error:
-        raise ProtocolError(f"a naming message is not MessagePack: {type(error).__name__}") from None
+        raise ProtocolError(f"a discovery message is not MessagePack: {type(error).__name__}") from None
     return after_version(array)
 
 
@@ -218,7 +218,9 @@ def after_version(array: Any) -> list[Any]:
         ProtocolError: it is no array, or of a version that is not known here.
     """
     if type(array) is not list or not array:
-        raise ProtocolError("a naming message is no array with a version")
+        raise ProtocolError("a discovery message is no array with a version")
     if type(array[0]) is not int or array[0] != VERSION:
-        raise ProtocolError(f"a naming message of version {shown(array[0])}; this oz reads version {VERSION}")
+        raise ProtocolError(
+            f"a discovery message of version {shown(array[0])}; this oz reads version {VERSION}"
+        )
     return array[1:]

@@ -6,23 +6,23 @@ import signal
 import pytest
 import zmq
 
-from announcing import PRICING, Dealer, all_enrolled
+from announcing import PRICING, Dealer, all_registered
 
 ANY = "tcp://127.0.0.1:*"
 
 
 @pytest.fixture
-def enrolled():
-    """Enrol a node at an endpoint."""
+def registered():
+    """Register a node at an endpoint."""
     with zmq.Context() as context:
         made = []
 
-        def enrol(endpoint):
+        def register(endpoint):
             made.append(Dealer(context, endpoint, PRICING))
-            all_enrolled(made[-1:])
+            all_registered(made[-1:])
             return made[-1]
 
-        yield enrol
+        yield register
         for dealer in made:
             dealer.socket.close()
 
@@ -31,12 +31,12 @@ def endpoints_in(line):
     return re.findall(r"bound to (\S+?)(?:,|$)", line)
 
 
-def test_a_node_enrols_after_the_ready_line_and_sigterm_ends_it_cleanly(oz_start, enrolled):
+def test_a_node_registers_after_the_ready_line_and_sigterm_ends_it_cleanly(oz_start, registered):
     running = oz_start("nameserver", "--bind", ANY, "--name", "ns1")
     line = running.ready_line()
     assert line.startswith("oz nameserver: ready, bound to tcp://127.0.0.1:")
-    node = enrolled(endpoints_in(line)[0])
-    assert node.enrolment.server_name == "ns1"
+    node = registered(endpoints_in(line)[0])
+    assert node.discovery_client.server_name == "ns1"
     running.process.send_signal(signal.SIGTERM)
     ended = running.end()
     assert ended.code == 0
@@ -53,17 +53,17 @@ def test_it_ends_with_ctrl_c_too(oz_start):
     assert running.end().code == 0
 
 
-def test_verbose_says_who_comes_and_goes(oz_start, enrolled, tmp_path):
+def test_verbose_says_who_comes_and_goes(oz_start, registered, tmp_path):
     running = oz_start("nameserver", "--bind", ANY, "--bind", f"ipc://{tmp_path}/ns", "--verbose")
     tcp, ipc = endpoints_in(running.ready_line())
     assert ipc == f"ipc://{tmp_path}/ns"
-    node = enrolled(ipc)
+    node = registered(ipc)
     assert tcp.startswith("tcp://")
     said = running._line_with(running.process.stderr, b"joined")
     assert said.startswith(
         "oz nameserver: joined: pricing of bus md (host lab1, pid 4711) at tcp://192.0.2.7:5757"
     )
-    node.send(node.enrolment.goodbye())
+    node.send(node.discovery_client.goodbye())
     # Lost, if that took more than its expiry.
     assert re.search("left|lost: pricing", running._line_with(running.process.stderr, b"nameserver: l"))
 

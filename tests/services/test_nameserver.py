@@ -11,10 +11,21 @@ from dataclasses import replace
 import pytest
 import zmq
 
-from announcing import PRICING, Dealer, all_enrolled, announcement, turn_until
+from announcing import PRICING, Dealer, all_registered, announcement, turn_until
 from oz.services import nameserver as module
 from oz.services.nameserver import NameServer
-from oz.wire.naming import MAX_REQUEST, Announce, Ask, Joined, Left, Lost, Roster, Welcome, pack, unpack_reply
+from oz.wire.discovery import (
+    MAX_REQUEST,
+    Announce,
+    Ask,
+    Joined,
+    Left,
+    Lost,
+    Roster,
+    Welcome,
+    pack,
+    unpack_reply,
+)
 from ports import lasting_endpoint
 from scripts import started
 from waiting import DEADLINE, Thread, until
@@ -62,13 +73,15 @@ def make(context):
 
 
 def announced(dealers):
-    return {dealer.enrolment.announcement for dealer in dealers}
+    return {dealer.discovery_client.announcement for dealer in dealers}
 
 
 def all_heard(dealers):
     """Wait until each has heard of all others."""
     everybody = announced(dealers)
-    turn_until(lambda: all(one.heard | {one.enrolment.announcement} >= everybody for one in dealers), dealers)
+    turn_until(
+        lambda: all(one.heard | {one.discovery_client.announcement} >= everybody for one in dealers), dealers
+    )
 
 
 # nodes -----------------------------------------------------------------------------------------------------
@@ -76,27 +89,27 @@ def all_heard(dealers):
 
 def test_nodes_enrol_and_hear_of_each_other(server, make):
     nodes = make(server, 3)
-    all_enrolled(nodes)
+    all_registered(nodes)
     all_heard(nodes)
     assert set(server.nodes) == announced(nodes)
-    assert {node.enrolment.server_name for node in nodes} == {"ns1"}
+    assert {node.discovery_client.server_name for node in nodes} == {"ns1"}
 
 
 def test_nodes_of_other_buses_are_not_heard_of(server, make):
     here, there = make(server, 2), make(server, 2, bus="orders")
-    all_enrolled(here + there)
+    all_registered(here + there)
     all_heard(here)
     all_heard(there)
     for node in here + there:
-        assert {one.bus for one in node.heard} == {node.enrolment.announcement.bus}
+        assert {one.bus for one in node.heard} == {node.discovery_client.announcement.bus}
 
 
 def test_a_goodbye_is_heard_by_the_others(server, make):
     stays, leaves = nodes = make(server, 2)
-    all_enrolled(nodes)
+    all_registered(nodes)
     all_heard(nodes)
-    leaves.send(leaves.enrolment.goodbye())
-    turn_until(lambda: Left(leaves.enrolment.announcement.uuid) in stays.events, [stays])
+    leaves.send(leaves.discovery_client.goodbye())
+    turn_until(lambda: Left(leaves.discovery_client.announcement.uuid) in stays.events, [stays])
     assert announced([stays]) == set(server.nodes)
     assert (server.stats.left, server.stats.lost) == (1, 0)
 
@@ -104,17 +117,17 @@ def test_a_goodbye_is_heard_by_the_others(server, make):
 def test_a_node_that_ends_without_a_goodbye_is_lost(make):
     with serving(beacon=0.1, expiry=4.0) as server:
         stays, dies = nodes = make(server, 2)
-        all_enrolled(nodes)
+        all_registered(nodes)
         all_heard(nodes)
         dies.socket.close()
         turn_until(lambda: set(server.nodes) == announced([stays]), [stays])
-        turn_until(lambda: Lost(dies.enrolment.announcement.uuid) in stays.events, [stays])
+        turn_until(lambda: Lost(dies.discovery_client.announcement.uuid) in stays.events, [stays])
         assert server.stats.left == 0
 
 
 def test_whoever_asks_is_told_and_is_no_node(server, make, context):
     nodes = make(server, 2)
-    all_enrolled(nodes)
+    all_registered(nodes)
     with context.socket(zmq.DEALER) as asking:
         asking.connect(server.endpoint)
         asking.send(pack(Ask("md")))
@@ -129,7 +142,7 @@ def test_whoever_asks_is_told_and_is_no_node(server, make, context):
 
 def test_a_node_that_connects_again_is_told_what_comes_over_its_new_connection(server, make):
     node, other = nodes = make(server, 2)
-    all_enrolled(nodes)
+    all_registered(nodes)
     node.socket.disconnect(server.endpoint)
     node.socket.connect(server.endpoint)
     late = make(server, 1)
@@ -141,7 +154,7 @@ def test_a_node_that_connects_again_is_told_what_comes_over_its_new_connection(s
 
 def test_two_hundred_nodes_hear_of_each_other(server, make):
     nodes = make(server, 200)
-    all_enrolled(nodes, 3 * DEADLINE)
+    all_registered(nodes, 3 * DEADLINE)
     all_heard(nodes)
     assert len(server.nodes) == 200
     assert server.stats.lost == server.stats.malformed == server.stats.refused == 0
@@ -157,8 +170,8 @@ def test_a_name_server_at_several_endpoints_is_one(tmp_path, make):
 def test_two_name_servers_need_not_know_of_each_other(make):
     with serving() as one, serving() as two:
         first = make(one, 2)
-        second = make(two, announcing=[node.enrolment.announcement for node in first])
-        all_enrolled(first + second)
+        second = make(two, announcing=[node.discovery_client.announcement for node in first])
+        all_registered(first + second)
         assert set(one.nodes) == set(two.nodes) == announced(first)
 
 
@@ -174,28 +187,28 @@ def test_a_node_that_does_not_read_holds_up_nobody_and_is_told_later(make, monke
         stuck.socket.disconnect(server.endpoint)
         stuck.socket.setsockopt(zmq.RCVBUF, 4096)
         stuck.socket.connect(server.endpoint)
-        all_enrolled([stuck])
+        all_registered([stuck])
         long = {"endpoints": tuple(f"tcp://{'a' * 230}{number}:1" for number in range(16))}
         others = make(server, 30, **long)
-        all_enrolled(others)
+        all_registered(others)
         busy, pids = others[0], itertools.count(1)
 
         def is_full():
-            busy.enrolment.announcement = replace(busy.enrolment.announcement, pid=next(pids))
-            busy.send(pack(Announce(busy.enrolment.announcement, True)))
-            return server._registry._nodes[stuck.enrolment.announcement.uuid].is_behind
+            busy.discovery_client.announcement = replace(busy.discovery_client.announcement, pid=next(pids))
+            busy.send(pack(Announce(busy.discovery_client.announcement, True)))
+            return server._registry._nodes[stuck.discovery_client.announcement.uuid].is_behind
 
         turn_until(is_full, others)
         (late,) = make(server)
-        all_enrolled([late])
+        all_registered([late])
         turn_until(lambda: announced([late]) <= stuck.heard, [stuck, late, *others])
-        assert stuck.is_enrolled
+        assert stuck.is_registered
 
 
 def test_random_bytes_from_raw_sockets_harm_nobody(server, make, context):
     seed = os.urandom(8).hex()
     nodes = make(server, 2)
-    all_enrolled(nodes)
+    all_registered(nodes)
     host, port = server.endpoint.removeprefix("tcp://").split(":")
     greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL" + bytes(48)
     for number in range(60):
@@ -216,13 +229,13 @@ def test_random_bytes_from_raw_sockets_harm_nobody(server, make, context):
     turn_until(
         lambda: all(len(node.frames) > count for node, count in zip(nodes, before, strict=True)), nodes
     )
-    assert all(node.is_enrolled for node in nodes), seed
+    assert all(node.is_registered for node in nodes), seed
     assert server.stats.lost == 0
 
 
 def test_what_is_too_long_for_any_message_ends_that_connection_only(server, make, context):
     nodes = make(server, 1)
-    all_enrolled(nodes)
+    all_registered(nodes)
     with context.socket(zmq.DEALER) as peer, peer.get_monitor_socket(zmq.EVENT_DISCONNECTED) as monitor:
         peer.setsockopt(zmq.LINGER, 0)
         peer.connect(server.endpoint)
@@ -264,7 +277,7 @@ def process(endpoint, name):
 def test_nodes_enrol_again_with_a_name_server_that_was_killed_and_started_again(make):
     with process(lasting_endpoint(), "first") as (running, endpoint):
         nodes = make(endpoint, 5)
-        all_enrolled(nodes)
+        all_registered(nodes)
         all_heard(nodes)
         running.kill()
         running.wait(DEADLINE)
@@ -272,8 +285,8 @@ def test_nodes_enrol_again_with_a_name_server_that_was_killed_and_started_again(
         node.events.clear()
     with process(endpoint, "second") as (running, again):
         assert again == endpoint
-        turn_until(lambda: {node.enrolment.server_name for node in nodes} == {"second"}, nodes)
-        all_enrolled(nodes)
+        turn_until(lambda: {node.discovery_client.server_name for node in nodes} == {"second"}, nodes)
+        all_registered(nodes)
         all_heard(nodes)
         assert not any(isinstance(event, Lost) for node in nodes for event in node.events)
 
@@ -310,7 +323,7 @@ def test_it_is_closed_twice_and_ends_with_its_context(make):
     server = NameServer("inproc://names", context=context)
     running = Thread(server.run)
     node = Dealer(context, "inproc://names", PRICING)
-    all_enrolled([node])
+    all_registered([node])
     assert Joined(PRICING) in node.replies
     node.socket.close()
     ending = Thread(context.term)
@@ -322,8 +335,8 @@ def test_it_is_closed_twice_and_ends_with_its_context(make):
 def test_it_says_who_comes_and_goes(server, make, caplog):
     with caplog.at_level(logging.INFO, "oz.nameserver"):
         (node,) = make(server)
-        all_enrolled([node])
-        node.send(node.enrolment.goodbye())
+        all_registered([node])
+        node.send(node.discovery_client.goodbye())
         until(lambda: server.stats.left)
         until(lambda: "left: node 0" in caplog.text)
     assert "joined: node 0 of bus md (host lab1, pid 4711) at tcp://192.0.2.7:5757, ipc:///run/oz/a0" in (
@@ -336,7 +349,7 @@ def test_connections_that_end_leave_no_open_files(server, make):
     def open_files():
         return len(os.listdir("/proc/self/fd"))
 
-    all_enrolled(make(server, 1))
+    all_registered(make(server, 1))
     host, port = server.endpoint.removeprefix("tcp://").split(":")
     before = open_files()
     for _ in range(50):

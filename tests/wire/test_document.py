@@ -60,7 +60,7 @@ def test_a_limit_is_what_the_page_says(value, module, name):
 
 def test_every_limit_of_the_wire_is_on_the_page():
     named = {(module, name) for _, module, name in LIMITS}
-    for module in ("oz.wire.keys", "oz.wire.batch", "oz.wire.announcement", "oz.wire.naming"):
+    for module in ("oz.wire.keys", "oz.wire.batch", "oz.wire.announcement", "oz.wire.discovery"):
         own = {name for name in vars(import_module(module)) if name.startswith("MAX_")}
         assert own <= {name for where, name in named if where == module} | {"MAX_PATTERN"}
     assert len(LIMITS) >= 14

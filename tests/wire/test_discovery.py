@@ -12,8 +12,7 @@ import oz
 from announcing import PRICING, announcement
 from oz.errors import ProtocolError
 from oz.wire.announcement import MAX_ENDPOINTS, MAX_HOST_ID, MAX_TEXT
-from oz.wire.keys import MAX_PATTERN
-from oz.wire.naming import (
+from oz.wire.discovery import (
     MAX_REPLY,
     MAX_REQUEST,
     MAX_ROSTER,
@@ -34,6 +33,7 @@ from oz.wire.naming import (
     unpack_reply,
     unpack_request,
 )
+from oz.wire.keys import MAX_PATTERN
 from wire_frames import spoil
 from wire_vectors import name_of, rows
 
@@ -97,7 +97,7 @@ def plain(value):
     return [plain(one) for one in value] if isinstance(value, tuple) else value
 
 
-@pytest.mark.parametrize("row", rows("naming"), ids=name_of)
+@pytest.mark.parametrize("row", rows("discovery"), ids=name_of)
 def test_vectors(row):
     frame, unpack = bytes.fromhex(row["hex"]), UNPACK[row["to"]]
     if "value" not in row:
@@ -238,7 +238,7 @@ def test_an_announcement_with_any_value_in_it_is_read_or_is_a_protocol_error(pla
 
 def test_spoiled_messages_are_read_or_are_a_protocol_error():
     rng = random.Random(8)
-    frames = [bytes.fromhex(row["hex"]) for row in rows("naming") if "value" in row]
+    frames = [bytes.fromhex(row["hex"]) for row in rows("discovery") if "value" in row]
     errors = 0
     for number in range(20_000):
         try:

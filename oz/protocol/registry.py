@@ -1,4 +1,4 @@
-"""Who is on which bus: what a name server keeps, says and forgets. It reads no clock and sends nothing.
+"""The registry: who is on which bus, as a name server knows it. It reads no clock and sends nothing.
 
 Nothing here matters for long. A name server that begins again with nothing knows every node after one beacon.
 """
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from oz.errors import ProtocolError
-from oz.protocol.enrolment import BEACON, EXPIRY, MAX_NODES
-from oz.wire.naming import (
+from oz.protocol.discovery_client import BEACON, EXPIRY, MAX_NODES
+from oz.wire.discovery import (
     Alive,
     Announce,
     Announcement,

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 import oz
 from announcing import PRICING, announcement
-from oz.protocol import enrolment as module
-from oz.protocol.enrolment import EXPIRY, LONGEST_RETRY, RETRY, Enrolment, Heard
-from oz.protocol.naming import Registry
-from oz.wire.naming import (
+from oz.protocol import discovery_client as module
+from oz.protocol.discovery_client import EXPIRY, LONGEST_RETRY, RETRY, DiscoveryClient, Heard
+from oz.protocol.registry import Registry
+from oz.wire.discovery import (
     Alive,
     Announce,
     Goodbye,
@@ -32,7 +32,7 @@ A, B, C = (announcement(number) for number in range(3))
 
 @pytest.fixture
 def node():
-    return Enrolment(PRICING, ENDPOINT)
+    return DiscoveryClient(PRICING, ENDPOINT)
 
 
 def take(node, *replies, now=0.0):
@@ -49,7 +49,7 @@ def announcing_times(node, start, end):
     return times
 
 
-def enrol(node, now=0.0):
+def register(node, now=0.0):
     node.tick(now)
     take(node, WELCOME, Roster((PRICING,), 0, 1), Joined(PRICING), now=now)
 
@@ -69,29 +69,29 @@ def test_announcements_that_nobody_answers_become_fewer_until_there_is_one_a_sec
     assert len(times) < 40
 
 
-def test_it_is_enrolled_when_it_has_heard_itself(node):
+def test_it_is_registered_when_it_has_heard_itself(node):
     node.tick(0.0)
-    assert not node.is_enrolled(0.0)
+    assert not node.is_registered(0.0)
     take(node, WELCOME, now=0.1)
-    assert not node.is_enrolled(0.1)
+    assert not node.is_registered(0.1)
     take(node, Joined(A), now=0.1)
-    assert not node.is_enrolled(0.1)
+    assert not node.is_registered(0.1)
     take(node, Joined(PRICING), now=0.2)
-    assert node.is_enrolled(0.2)
+    assert node.is_registered(0.2)
     assert (node.server_id, node.server_name, node.heard_at) == (b"s" * 16, "ns1", 0.2)
 
 
 def test_to_hear_an_earlier_announcement_of_itself_is_not_enough(node):
     take(node, WELCOME, Joined(replace(PRICING, pid=1)))
-    assert not node.is_enrolled(0.0)
+    assert not node.is_registered(0.0)
 
 
 def test_it_hears_itself_in_a_roster_too(node):
     take(node, WELCOME, Roster((PRICING,), 0, 1))
-    assert node.is_enrolled(0.0)
+    assert node.is_registered(0.0)
 
 
-def test_once_enrolled_it_announces_itself_as_often_as_the_name_server_says(node):
+def test_once_registered_it_announces_itself_as_often_as_the_name_server_says(node):
     node.tick(0.0)
     take(node, WELCOME._replace(beacon=0.5, expiry=2.0), Joined(PRICING))
     assert announcing_times(node, 0.0, 1.9) == [0.25, 0.75, 1.25, 1.75]
@@ -100,22 +100,22 @@ def test_once_enrolled_it_announces_itself_as_often_as_the_name_server_says(node
 
 
 def test_a_beacon_says_that_it_has_heard_itself(node):
-    enrol(node)
+    register(node)
     (frame,) = node.tick(1.0)
     assert unpack_request(frame) == Announce(PRICING, True)
 
 
 def test_a_name_server_that_falls_silent_is_gone_after_the_expiry_and_back_when_it_is_heard(node):
-    enrol(node)
+    register(node)
     take(node, Alive(), now=1.0)
-    assert node.is_enrolled(1.0 + EXPIRY - 0.01)
-    assert not node.is_enrolled(1.0 + EXPIRY)
+    assert node.is_registered(1.0 + EXPIRY - 0.01)
+    assert not node.is_registered(1.0 + EXPIRY)
     (frame,) = node.tick(5.0)
     assert unpack_request(frame) == Announce(PRICING, False)
     take(node, Alive(), now=5.1)
-    assert not node.is_enrolled(5.1), "it has to hear itself anew"
-    enrol(node, 5.5)
-    assert node.is_enrolled(5.5)
+    assert not node.is_registered(5.1), "it has to hear itself anew"
+    register(node, 5.5)
+    assert node.is_registered(5.5)
 
 
 def test_it_says_who_is_there_who_joined_left_and_was_lost_and_never_itself(node):
@@ -150,32 +150,32 @@ def test_who_joins_between_two_parts_of_a_roster_is_not_lost(node):
 
 
 def test_a_name_server_that_begins_again_loses_nobody(node):
-    enrol(node)
+    register(node)
     take(node, Joined(A), Joined(B))
     again = WELCOME._replace(server_id=b"t" * 16)
     assert take(node, again, now=2.0) == []
-    assert not node.is_enrolled(2.0)
+    assert not node.is_registered(2.0)
     assert take(node, Roster((PRICING,), 0, 1), Joined(PRICING), now=2.0) == []
-    assert node.is_enrolled(2.0)
+    assert node.is_registered(2.0)
     assert take(node, Joined(A), now=2.1) == [Heard(A)]
 
 
 def test_a_node_that_was_taken_for_lost_announces_itself_at_once(node):
-    enrol(node)
+    register(node)
     assert take(node, Lost(PRICING.uuid), now=0.1) == []
-    assert not node.is_enrolled(0.1)
+    assert not node.is_registered(0.1)
     (frame,) = node.tick(0.1)
     assert unpack_request(frame) == Announce(PRICING, False)
 
 
 def test_after_the_goodbye_there_is_nothing_more_to_say(node):
-    enrol(node)
+    register(node)
     assert unpack_request(node.goodbye()) == Goodbye(PRICING.uuid)
-    assert not node.is_enrolled(0.1)
+    assert not node.is_registered(0.1)
     take(node, Lost(PRICING.uuid), Joined(PRICING), now=0.2)
     assert announcing_times(node, 0.0, 5.0) == []
     assert node.next_at == math.inf
-    assert not node.is_enrolled(0.3)
+    assert not node.is_registered(0.3)
 
 
 def test_what_means_nothing_is_counted_and_is_no_sign_of_life(node):
@@ -191,28 +191,28 @@ def test_it_remembers_no_more_nodes_than_a_bus_may_have(node, monkeypatch):
     assert take(node, WELCOME, Roster((), 0, 0)) == [Lost(A.uuid), Lost(B.uuid)]
 
 
-def test_two_name_servers_are_two_enrolments_and_each_tells_of_everybody():
+def test_two_name_servers_are_two_discovery_clients_and_each_tells_of_everybody():
     first, second = (Registry(bytes((number,)) * 16, f"ns{number}") for number in (1, 2))
     heard = {}
     for registry in (first, second):
-        nodes = {b"a": Enrolment(A, ENDPOINT), b"b": Enrolment(B, ENDPOINT)}
+        nodes = {b"a": DiscoveryClient(A, ENDPOINT), b"b": DiscoveryClient(B, ENDPOINT)}
         for turn in range(8):
             for peer, node in nodes.items():
                 for frame in node.tick(turn / 4):
                     for to, reply in registry.receive(peer, frame, turn / 4):
                         heard.setdefault((registry, to), []).extend(nodes[to].receive(reply, turn / 4))
-        assert all(node.is_enrolled(2.0) for node in nodes.values())
+        assert all(node.is_registered(2.0) for node in nodes.values())
     for registry in (first, second):
         assert heard[registry, b"a"] == [Heard(B)]
         assert set(heard[registry, b"b"]) == {Heard(A)}
 
 
 @given(st.data())
-def test_whatever_gets_lost_on_the_way_all_are_enrolled_and_agree_soon_after_it_stops(data):
+def test_whatever_gets_lost_on_the_way_all_are_registered_and_agree_soon_after_it_stops(data):
     """Some beacons and replies are dropped, as a full pipe would; behind one, the rest of that turn is."""
     registry = Registry(b"s" * 16, "ns1")
     everybody = [announcement(number) for number in range(4)]
-    nodes = {b"%d" % number: Enrolment(one, ENDPOINT) for number, one in enumerate(everybody)}
+    nodes = {b"%d" % number: DiscoveryClient(one, ENDPOINT) for number, one in enumerate(everybody)}
     known = {peer: set() for peer in nodes}
     lossy = data.draw(st.lists(st.booleans(), max_size=60))
 
@@ -245,7 +245,7 @@ def test_whatever_gets_lost_on_the_way_all_are_enrolled_and_agree_soon_after_it_
         deliver(registry.tick(now), now)
     assert not lossy
     for peer, node in nodes.items():
-        assert node.is_enrolled(now)
+        assert node.is_registered(now)
         assert known[peer] == {one.announcement.uuid for one in nodes.values()} - {node.announcement.uuid}
 
 

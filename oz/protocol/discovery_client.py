@@ -1,4 +1,4 @@
-"""What a node does with one name server: it announces itself until it hears itself, and then goes on.
+"""The discovery client: a node announces itself to one name server until it hears itself, and goes on.
 
 To hear itself is the proof that a name server is live: what was sent came there and back. A name server that
 was started again knows nobody; it learns of every node by its next beacon, and nobody is lost.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oz.errors import ProtocolError
-from oz.wire.naming import (
+from oz.wire.discovery import (
     Announce,
     Announcement,
     Goodbye,
@@ -48,7 +48,7 @@ class Heard(NamedTuple):
 Event = Heard | Left | Lost
 
 
-class Enrolment:
+class DiscoveryClient:
     """One node at one name server. It never speaks of the node itself.
 
     Frames may get lost, and are said again: a DEALER that keeps few of them (`SNDHWM`), and is never waited
@@ -103,7 +103,7 @@ class Enrolment:
         self._listed: set[bytes] | None = None
         self._reached = 0
 
-    def is_enrolled(self, now: float) -> bool:
+    def is_registered(self, now: float) -> bool:
         """Tell whether the node has heard itself, and the name server is live since.
 
         Args:
@@ -119,7 +119,7 @@ class Enrolment:
         """
         if now < self.next_at or self._has_left:
             return []
-        self._has_heard = self.is_enrolled(now)
+        self._has_heard = self.is_registered(now)
         if self._has_heard:
             self.next_at = now + self._beacon
         else:

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from announcing import PRICING, announcement
-from oz.protocol import naming
-from oz.protocol.naming import News, Registry
-from oz.wire.naming import (
+from oz.protocol import registry as module
+from oz.protocol.registry import News, Registry
+from oz.wire.discovery import (
     MAX_ROSTER,
     Alive,
     Announce,
@@ -256,7 +256,7 @@ def test_what_means_nothing_is_counted_and_not_answered(registry):
 
 
 def test_nodes_too_many_are_refused_until_there_is_room(registry, monkeypatch):
-    monkeypatch.setattr(naming, "MAX_NODES", 2)
+    monkeypatch.setattr(module, "MAX_NODES", 2)
     join(registry, b"1", A)
     join(registry, b"2", B)
     assert join(registry, b"3", C) == []
@@ -272,10 +272,10 @@ def test_news_are_taken_once_and_kept_within_bounds(registry):
     tell(registry, b"1", Goodbye(A.uuid))
     assert registry.take_news() == [News("joined", A), News("changed", changed), News("left", changed)]
     assert registry.take_news() == []
-    for _ in range(naming.MAX_NEWS):
+    for _ in range(module.MAX_NEWS):
         join(registry, b"1", A)
         tell(registry, b"1", Goodbye(A.uuid))
-    assert len(registry.take_news()) == naming.MAX_NEWS
+    assert len(registry.take_news()) == module.MAX_NEWS
 
 
 @pytest.mark.parametrize(

@@ -228,10 +228,12 @@ def unpack_reply(frame: bytes) -> Reply:
 def _read(frame: bytes, most: int, kinds: dict[int, tuple[int, Callable[..., _Told]]]) -> _Told:
     kind, *values = unpack_array(frame, most) or (None,)
     if type(kind) is not int or kind not in kinds:
-        raise ProtocolError(f"a naming message of kind {shown(kind)}, which nobody says here")
+        raise ProtocolError(f"a discovery message of kind {shown(kind)}, which nobody says here")
     count, make = kinds[kind]
     if len(values) < count:
-        raise ProtocolError(f"a naming message of kind {kind} with {len(values)} values instead of {count}")
+        raise ProtocolError(
+            f"a discovery message of kind {kind} with {len(values)} values instead of {count}"
+        )
     # What a later version 1 adds comes behind.
     return make(*values[:count])
 
