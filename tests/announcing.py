@@ -18,7 +18,7 @@ PRICING = Announcement(
     host_id=b"\xb1\xb2",
     pid=4711,
     endpoints=("tcp://192.0.2.7:5757",),
-    near="ipc:///run/oz/a0",
+    local_endpoint="ipc:///run/oz/a0",
     version="0.1.0",
     started_ns=1_790_000_000_000_000_000,
 )

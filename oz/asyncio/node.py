@@ -362,7 +362,7 @@ class Node(Requesting):
         Another loop may close it too. Once its own has ended nobody is there to handle what has come, and it
         leaves at once.
         """
-        if self._is_closing or not self._has_started or self._near._guard.is_foreign:
+        if self._is_closing or not self._has_started or self._local._guard.is_foreign:
             return
         seconds = closing_time(timeout)
         ends = time.monotonic() + seconds

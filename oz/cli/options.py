@@ -224,9 +224,11 @@ def _warn_of_misspelled(spec: str) -> None:
     word, colon, rest = spec.partition(":")
     if not colon or word in oz.DIALECTS:
         return
-    if (near := meant(word.lower(), oz.DIALECTS)) is not None:
+    if (meant_word := meant(word.lower(), oz.DIALECTS)) is not None:
         told = f"no dialect is called {printable(word)!r}, so it is part of the pattern"
-        warnings.warn(f"{told}; did you mean {near}:{printable(rest)}?", oz.SubjectWarning, stacklevel=3)
+        warnings.warn(
+            f"{told}; did you mean {meant_word}:{printable(rest)}?", oz.SubjectWarning, stacklevel=3
+        )
 
 
 def text_or_bytes(argument: str) -> str | bytes:

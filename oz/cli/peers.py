@@ -120,7 +120,7 @@ def _row(one: Announcement) -> tuple[str, ...]:
 
 
 def _where(one: Announcement) -> list[str]:
-    return [*one.endpoints, *([one.near] if one.near is not None else [])]
+    return [*one.endpoints, *([one.local_endpoint] if one.local_endpoint is not None else [])]
 
 
 def _data(one: Announcement) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _data(one: Announcement) -> dict[str, Any]:
         "host": one.host,
         "pid": one.pid,
         "endpoints": list(one.endpoints),
-        "near": one.near,
+        "local_endpoint": one.local_endpoint,
         "version": one.version,
         "uuid": one.uuid.hex(),
         "started_ns": one.started_ns,

@@ -117,8 +117,8 @@ class Selection:
         if not self._gaps or pc.all(is_message).as_py():
             return mask
         others = pc.unique(subjects.filter(pc.invert(is_message))).to_pylist()
-        near = pa.array([one for one in others if self._may_concern(one)], pa.binary())
-        return pc.or_(mask, pc.and_(pc.invert(is_message), pc.is_in(subjects, value_set=near)))
+        similar = pa.array([one for one in others if self._may_concern(one)], pa.binary())
+        return pc.or_(mask, pc.and_(pc.invert(is_message), pc.is_in(subjects, value_set=similar)))
 
     def _matching_subjects(self, subjects: pa.ChunkedArray) -> pa.ChunkedArray:
         assert self._pattern is not None

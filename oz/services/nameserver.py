@@ -219,5 +219,5 @@ class NameServer:
 
 def _line(news: News) -> str:
     one = news.announcement
-    where = ", ".join([*one.endpoints, *([one.near] if one.near else [])]) or "nowhere"
+    where = ", ".join([*one.endpoints, *([one.local_endpoint] if one.local_endpoint else [])]) or "nowhere"
     return f"{news.what}: {one.name} of bus {one.bus} (host {one.host}, pid {one.pid}) at {where}"

@@ -15,7 +15,7 @@ from oz.subjects.prefix import core, parse_tree
 
 _ESCAPES = (r"\d", r"\w", r"\s")
 _NEWLINE: Ranges = ((0x0A, 0x0A),)
-_WIDE = 0xFF
+_ALL_CHARACTERS = 0xFF
 
 
 class Characters:
@@ -76,7 +76,7 @@ class Characters:
         if not case_flags:
             return ((low, high),)
         is_plain = case_flags == core.IGNORECASE and self._flags == regex.U and node.positive
-        if not is_plain or high - low > _WIDE:
+        if not is_plain or high - low > _ALL_CHARACTERS:
             raise Unwritable("(?i) of a kind that Java does not have")
         cases = import_module("regex._regex").get_all_cases
         variants = {case for char in range(low, high + 1) for case in cases(core.UNICODE, char)}

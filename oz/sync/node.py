@@ -398,7 +398,7 @@ class Node(Requesting):
 
         In a signal handler that interrupts `publish` it returns at once, and a thread goes on with it.
         """
-        if self._near._guard.is_foreign:
+        if self._local._guard.is_foreign:
             return
         if any(publisher._guard.is_mine for publisher in self._publishers()):
             # The I/O thread, which has to help, may wait for what this thread has until the handler returns.

@@ -16,14 +16,14 @@ from oz.errors import ProtocolError
 from oz.protocol.discovery_client import DiscoveryClient, Heard
 from oz.protocol.membership import Act, Membership, Step
 from oz.protocol.presence import from_text, to_text
-from oz.transport.nearby import Nearby
+from oz.transport.local_directory import LocalDirectory
 from oz.transport.node_sockets import (
     FOR_EVER,
     ONCE,
     NodePublishing,
     NodeSubscribing,
-    near_origin,
-    wide_origin,
+    local_origin,
+    network_origin,
 )
 from oz.transport.parting import Parting
 from oz.wire.discovery import Announcement, Left
@@ -86,16 +86,16 @@ class Mesh:
         "_is_stale",
         "_is_there",
         "_leaving",
+        "_local",
+        "_local_directory",
         "_mute",
-        "_near",
-        "_nearby",
+        "_network",
         "_probed",
         "_scan_at",
         "_seeds",
         "_seen_at",
         "_sub",
         "_told",
-        "_wide",
         "discovery_clients",
         "membership",
         "own",
@@ -111,7 +111,7 @@ class Mesh:
         *,
         servers: Sequence[str] = (),
         seeds: Sequence[str] = (),
-        nearby: Nearby | None = None,
+        local_directory: LocalDirectory | None = None,
         echo: bool = True,
     ) -> None:
         """Put together what the node has; nothing is connected yet.
@@ -123,20 +123,20 @@ class Mesh:
             told: who is told of what happens.
             servers: the endpoints of name servers.
             seeds: endpoints of peers that are connected to whether they are there or not.
-            nearby: where nodes of this host are looked for; None when they are not.
+            local_directory: where nodes of this host are looked for; None when they are not.
             echo: whether the node hears itself.
         """
         self.own = own
         self.membership = membership
-        self._sub, self._near, self._wide = sockets
+        self._sub, self._local, self._network = sockets
         self._told = told
         self.discovery_clients = {endpoint: DiscoveryClient(own, endpoint) for endpoint in servers}
         self._is_there = dict.fromkeys(servers, False)
         self._seeds = tuple(seeds)
-        self._nearby = nearby
+        self._local_directory = local_directory
         self._echoes: list[bytes] = []
         if echo:
-            self._echoes = [near_origin(own.uuid), *([wide_origin(own.uuid)] if self._wide else [])]
+            self._echoes = [local_origin(own.uuid), *([network_origin(own.uuid)] if self._network else [])]
         self._dialled: dict[str, bytes] = {}
         self._dialled_at: dict[str, float] = {}
         self._heard: dict[bytes, tuple[int, int]] = {}
@@ -208,7 +208,7 @@ class Mesh:
         if not self._is_stale:
             return
         self._is_stale = False
-        publishers = [self._near] if self._wide is None else [self._near, self._wide]
+        publishers = [self._local] if self._network is None else [self._local, self._network]
         linked: list[list[Announcement]] = []
         cut: set[bytes] = set()
         for publisher in publishers:
@@ -256,15 +256,19 @@ class Mesh:
     @staticmethod
     def _main_origin(peer: Announcement) -> bytes:
         """Give the publisher of a peer by which all goes out but what stays on its host."""
-        return wide_origin(peer.uuid) if peer.endpoints else near_origin(peer.uuid)
+        return network_origin(peer.uuid) if peer.endpoints else local_origin(peer.uuid)
 
     def _due_at(self, peer: Announcement) -> tuple[bool, bool]:
         """Say which of this node's publishers a peer connects to: that for the host, and the other."""
-        is_near = self._is_near(peer)
-        return is_near, self._wide is not None
+        is_local = self._is_local(peer)
+        return is_local, self._network is not None
 
-    def _is_near(self, peer: Announcement) -> bool:
-        return self.own.near is not None and peer.near is not None and peer.host_id == self.own.host_id
+    def _is_local(self, peer: Announcement) -> bool:
+        return (
+            self.own.local_endpoint is not None
+            and peer.local_endpoint is not None
+            and peer.host_id == self.own.host_id
+        )
 
     def _look_at_servers(self, now: float) -> None:
         for endpoint, discovery_client in self.discovery_clients.items():
@@ -290,13 +294,13 @@ class Mesh:
 
     def targets(self, peer: Announcement) -> list[str]:
         """Give the endpoints that a peer is connected to by."""
-        near = [peer.near] if peer.near is not None and self._is_near(peer) else []
-        return [*near, *peer.endpoints[:1]]
+        local = [peer.local_endpoint] if peer.local_endpoint is not None and self._is_local(peer) else []
+        return [*local, *peer.endpoints[:1]]
 
     def origins(self, peer: Announcement) -> list[bytes]:
         """Give the publishers of a peer that this node hears."""
-        near = [near_origin(peer.uuid)] if self._is_near(peer) else []
-        return [*near, *([wide_origin(peer.uuid)] if peer.endpoints else [])]
+        local = [local_origin(peer.uuid)] if self._is_local(peer) else []
+        return [*local, *([network_origin(peer.uuid)] if peer.endpoints else [])]
 
     def heard(self) -> set[bytes]:
         """Give the publishers that answer: those of peers whose link stands, and this node's own."""
@@ -388,11 +392,13 @@ class Mesh:
 
     def _scan(self, now: float) -> None:
         """Connect to sockets in the directory that nobody told of, and remove dead ones."""
-        if self._nearby is None or now < self._scan_at:
+        if self._local_directory is None or now < self._scan_at:
             return
         self._scan_at = now + SCAN_EVERY
-        there = self._nearby.others()
-        known = {peer.near for peer in self.membership.known if self.membership.is_linked(peer.uuid)}
+        there = self._local_directory.others()
+        known = {
+            peer.local_endpoint for peer in self.membership.known if self.membership.is_linked(peer.uuid)
+        }
         self._seen_at = {one: self._seen_at.get(one, now) for one in there - known}
         self._mute = {one for one, at in self._seen_at.items() if now - at >= MUTE_AFTER}
         for endpoint in there - known:
@@ -401,7 +407,7 @@ class Mesh:
                 self._probed[endpoint] = now
                 self._try(endpoint, "a node of this host")
             elif probed_at is not None and now - probed_at >= PROBE_AGAIN:
-                is_dead = self._nearby.clear(endpoint)
+                is_dead = self._local_directory.clear(endpoint)
                 if endpoint in self._dialled:
                     # It is a peer's, and what it sent last may be on its way.
                     continue
@@ -419,8 +425,8 @@ class Mesh:
 
     def unsettled(self) -> list[str]:
         """Give the sockets of this host of which it is not known yet whether anybody listens there."""
-        near = {peer.near for peer in self.membership.known}
-        return [one for one in self._probed if one not in near and one not in self._mute]
+        local = {peer.local_endpoint for peer in self.membership.known}
+        return [one for one in self._probed if one not in local and one not in self._mute]
 
     def there(self) -> list[tuple[Announcement, list[NodePublishing]]]:
         """Give the peers whose links stand and who speak, with the publishers that each is connected to."""
@@ -431,7 +437,7 @@ class Mesh:
         ]
 
     def _publishers_for(self, peer: Announcement) -> list[NodePublishing]:
-        there = zip((self._near, self._wide), self._due_at(peer), strict=True)
+        there = zip((self._local, self._network), self._due_at(peer), strict=True)
         return [publisher for publisher, is_due in there if publisher is not None and is_due]
 
     # readiness -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from oz.protocol.membership import Act
 from oz.protocol.node_stats import NodeStats
 from oz.protocol.node_subscription import NodeSubscription
 from oz.transport.node_interest import Interested
-from oz.transport.node_sockets import near_origin, wide_origin
+from oz.transport.node_sockets import local_origin, network_origin
 from oz.transport.socket import end_context
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Introduction
@@ -166,7 +166,7 @@ class NodeBase(Interested):
         if origin is None:
             return None
         for peer in (*self._membership.known, self.announcement):
-            if origin in (wide_origin(peer.uuid), near_origin(peer.uuid)):
+            if origin in (network_origin(peer.uuid), local_origin(peer.uuid)):
                 return peer
         return self._mesh.parting(origin)
 
@@ -208,7 +208,7 @@ class NodeBase(Interested):
             reserved.check_published(subject, self.configuration.dialect)
             local = reserved.LOCAL if isinstance(subject, str) else reserved.LOCAL.encode()
             if subject.startswith(local):  # type: ignore[arg-type]
-                return self._near
+                return self._local
         return self._main
 
     def _hear_own(self) -> None:
@@ -298,7 +298,7 @@ class NodeBase(Interested):
         return [one for one in self._membership.up if self._membership.is_linked(one.uuid)]
 
     def _check_owner(self) -> None:
-        if self._near._guard.is_foreign:
+        if self._local._guard.is_foreign:
             raise OwnershipError(
                 "this node was made before a fork, in the parent process; make one in the child"
             )
@@ -323,11 +323,11 @@ class NodeBase(Interested):
         return None if self._sub._has_parted(subscription, self._mesh.heard()) else "publishers"
 
     def _publishers(self) -> list[Any]:
-        return [one for one in (self._wide, self._near) if one is not None]
+        return [one for one in (self._network, self._local) if one is not None]
 
     def _end_context(self, timeout: float, closed_at: float) -> None:
-        if self._nearby is not None:
-            self._nearby.remove()
+        if self._local_directory is not None:
+            self._local_directory.remove()
         end_context(self._context, timeout, closed_at)
 
     def _count_stats(self) -> NodeStats:

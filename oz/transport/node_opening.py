@@ -29,16 +29,16 @@ from oz.transport import descriptors
 from oz.transport.addresses import address_towards, advertised
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.inquiring import Inquiries, interest_subject
+from oz.transport.local_directory import LocalDirectory, host_id
 from oz.transport.mesh import Mesh, Told
-from oz.transport.nearby import Nearby, host_id
 from oz.transport.node_sockets import (
     FOR_EVER,
     NodePublishing,
     NodeSubscribing,
     keep_alive,
+    local_origin,
     make_uuid,
-    near_origin,
-    wide_origin,
+    network_origin,
 )
 from oz.transport.publishing import OnFull
 from oz.transport.socket import HIGH_WATER_MARK
@@ -179,74 +179,74 @@ class NodeOpening(Told):
         codec = NodeCodec(found)
         descriptors.need(descriptors.NODE, "a node")
         self._context = self._context_class()
-        nearby = None
+        local_directory = None
         try:
             options: dict[str, Any] = self._options | {
                 "context": self._context,
                 "dialect": config.dialect,
                 "codec": codec,
             }
-            nearby = self._meeting_place()
-            self._near = self._make_publisher(near_origin(self.uuid), options)
-            self._near.bind(f"inproc://{self.uuid.hex()}.near")
-            if nearby is not None:
-                self._near.bind(nearby.endpoint)
-            self._wide = self._make_wide(options)
-            self._main = self._wide or self._near
+            local_directory = self._meeting_place()
+            self._local = self._make_publisher(local_origin(self.uuid), options)
+            self._local.bind(f"inproc://{self.uuid.hex()}.local")
+            if local_directory is not None:
+                self._local.bind(local_directory.endpoint)
+            self._network = self._make_network_publisher(options)
+            self._main = self._network or self._local
             self._sub = self._subscriber_class(
                 context=self._context, dialect=config.dialect, codec=codec, on_gap=self._on_gap
             )
-            self._introduce_self(nearby)
+            self._introduce_self(local_directory)
             self._servers = {one: self._dial_server(one) for one in config.nameserver}
         except BaseException:
             self._context.destroy(0)
-            if nearby is not None:
-                nearby.remove()
+            if local_directory is not None:
+                local_directory.remove()
             raise
 
     def _make_publisher(self, origin: bytes, options: dict[str, Any]) -> NodePublishing:
         return self._publisher_class(origin=origin, bus=self.bus, on_interest=self._on_interest, **options)
 
-    def _meeting_place(self) -> Nearby | None:
+    def _meeting_place(self) -> LocalDirectory | None:
         """Make the place where nodes of this host meet; one that does not need it goes without."""
         config = self.configuration
         self._host = self._host_id(None)
         try:
             directory = private_directory(config.directory)
             host = self._host_id(directory)
-            nearby = Nearby(directory, self.bus, self.uuid, host)
+            local_directory = LocalDirectory(directory, self.bus, self.uuid, host)
         except (ConfigurationError, ValueError):
             if not (config.nameserver or config.peers or config.bind):
                 raise
             _log.warning("this node reaches processes of its host over TCP only", exc_info=True)
             return None
         self._host = host
-        return nearby
+        return local_directory
 
-    def _make_wide(self, options: dict[str, Any]) -> NodePublishing | None:
+    def _make_network_publisher(self, options: dict[str, Any]) -> NodePublishing | None:
         config = self.configuration
         others = [*config.nameserver, *config.peers]
-        is_near = all(one.startswith(("ipc://", "inproc://")) for one in others)
-        far = [one for one in config.bind if one.startswith("tcp://")]
+        is_local = all(one.startswith(("ipc://", "inproc://")) for one in others)
+        bound_elsewhere = [one for one in config.bind if one.startswith("tcp://")]
         for endpoint in config.bind:
-            if endpoint not in far:
+            if endpoint not in bound_elsewhere:
                 # Nobody but processes of this host can come there.
-                self._near.bind(endpoint)
-                self._endpoint = self._endpoint or self._near._endpoints[-1]
-        if not far and is_near:
+                self._local.bind(endpoint)
+                self._endpoint = self._endpoint or self._local._endpoints[-1]
+        if not bound_elsewhere and is_local:
             return None
-        wide = self._make_publisher(wide_origin(self.uuid), options)
-        for endpoint in far or (f"tcp://{address_towards(others)}:*",):
-            wide.bind(endpoint)
-        self._bound = tuple(wide._endpoints)
-        wide.bind(f"inproc://{self.uuid.hex()}.wide")
-        return wide
+        network = self._make_publisher(network_origin(self.uuid), options)
+        for endpoint in bound_elsewhere or (f"tcp://{address_towards(others)}:*",):
+            network.bind(endpoint)
+        self._bound = tuple(network._endpoints)
+        network.bind(f"inproc://{self.uuid.hex()}.network")
+        return network
 
-    def _introduce_self(self, nearby: Nearby | None) -> None:
+    def _introduce_self(self, local_directory: LocalDirectory | None) -> None:
         """Say who this is, to everybody it will connect to."""
         config = self.configuration
         others = [*config.nameserver, *config.peers]
-        bound = self._bound if self._wide is not None else ()
+        bound = self._bound if self._network is not None else ()
         self.announcement = Announcement(
             uuid=self.uuid,
             name=self.name,
@@ -255,13 +255,13 @@ class NodeOpening(Told):
             host_id=self._host,
             pid=os.getpid(),
             endpoints=advertised(bound, self._advertise or address_towards(others)),
-            near=nearby.endpoint if nearby is not None else None,
+            local_endpoint=local_directory.endpoint if local_directory is not None else None,
             version=VERSION,
             started_ns=time.time_ns(),
         )
         if self.announcement.endpoints:
             self._endpoint = self.announcement.endpoints[0]
-        self._nearby = nearby
+        self._local_directory = local_directory
         self._sub.introduce(compile(f"_OZ.NAMING.{self.uuid.hex()}", "nats"), self._hear_of)
         # Before the presence announcement: who has that has this too, unless it is a node of an older oz.
         self._sub.introduce(compile(interest_subject(self.uuid), "nats"), self._hear_about_interest)
@@ -269,19 +269,19 @@ class NodeOpening(Told):
         self._sub.subscribe(compile(self._requests.pattern, "nats"), handler=self._requests.take)
         self._inquiries = Inquiries(self._sub, self._tell_bus)
         self._membership = Membership(self.announcement, config.lost_after)
-        looks_around = nearby if not (config.nameserver or config.peers) else None
+        looks_around = local_directory if not (config.nameserver or config.peers) else None
         self._mesh = Mesh(
             self._membership,
             self.announcement,
-            (self._sub, self._near, self._wide),
+            (self._sub, self._local, self._network),
             self,
             servers=config.nameserver,
             seeds=config.peers,
-            nearby=looks_around,
+            local_directory=looks_around,
             echo=self._echo,
         )
         if self._echo:
-            for publisher in filter(None, (self._near, self._wide)):
+            for publisher in filter(None, (self._local, self._network)):
                 one = next(one for one in publisher._endpoints if one.startswith("inproc://"))
                 self._sub.dial(one, stop=FOR_EVER)
         self._mesh.start(time.monotonic())

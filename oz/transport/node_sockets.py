@@ -57,12 +57,12 @@ ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
 
 
-def wide_origin(uuid: bytes) -> bytes:
+def network_origin(uuid: bytes) -> bytes:
     """Name the publisher of a node that its whole bus hears."""
     return uuid
 
 
-def near_origin(uuid: bytes) -> bytes:
+def local_origin(uuid: bytes) -> bytes:
     """Name the publisher of a node that only its host hears."""
     return uuid[:-1] + bytes((uuid[-1] ^ 1,))
 

@@ -53,7 +53,7 @@ class Announcement:
         host_id: what is the same for processes of one host only; at most 64 bytes.
         pid: its process.
         endpoints: where peers connect to, `tcp://host:port` each; at most 16.
-        near: where those of the same host do, `ipc://…`; None when they cannot.
+        local_endpoint: where those of the same host do, `ipc://…`; None when they cannot.
         version: that of its oz; may be empty.
         started_ns: when it began, as `time.time_ns()`.
 
@@ -68,7 +68,7 @@ class Announcement:
     host_id: bytes
     pid: int
     endpoints: tuple[str, ...]
-    near: str | None
+    local_endpoint: str | None
     version: str
     started_ns: int
 
@@ -89,10 +89,10 @@ class Announcement:
             raise ValueError(f"a node has at most {MAX_ENDPOINTS} endpoints, not {len(self.endpoints)}")
         for endpoint in self.endpoints:
             _check_endpoint(endpoint)
-        if self.near is not None:
-            check_text("an ipc endpoint", self.near)
-            if not _IPC.fullmatch(self.near):
-                raise ValueError(f"{self.near!r} is no endpoint like ipc:///run/oz/node")
+        if self.local_endpoint is not None:
+            check_text("an ipc endpoint", self.local_endpoint)
+            if not _IPC.fullmatch(self.local_endpoint):
+                raise ValueError(f"{self.local_endpoint!r} is no endpoint like ipc:///run/oz/node")
 
 
 def shown(value: Any) -> str:
@@ -161,7 +161,7 @@ def to_values(one: Announcement) -> tuple[Any, ...]:
         one.host_id,
         one.pid,
         one.endpoints,
-        one.near,
+        one.local_endpoint,
         one.version,
         one.started_ns,
     )
@@ -175,9 +175,9 @@ def from_values(values: list[Any]) -> Announcement:
     """
     if len(values) < 10:
         raise ProtocolError(f"an announcement with {len(values)} values instead of 10")
-    uuid, name, bus, host, host_id, pid, endpoints, near, version, started_ns = values[:10]
+    uuid, name, bus, host, host_id, pid, endpoints, local_endpoint, version, started_ns = values[:10]
     where = tuple(endpoints) if type(endpoints) is list else endpoints
-    return Announcement(uuid, name, bus, host, host_id, pid, where, near, version, started_ns)
+    return Announcement(uuid, name, bus, host, host_id, pid, where, local_endpoint, version, started_ns)
 
 
 def pack_array(values: tuple[Any, ...]) -> bytes:

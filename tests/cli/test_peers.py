@@ -54,7 +54,7 @@ def test_json_has_all_that_is_known(oz_run, directory):
         "host": known.host,
         "pid": known.pid,
         "endpoints": [],
-        "near": known.near,
+        "local_endpoint": known.local_endpoint,
         "version": known.version,
         "uuid": known.uuid.hex(),
         "started_ns": known.started_ns,

@@ -39,7 +39,7 @@ def test_the_glossary_lists_what_is_refused():
     assert {"keep", "max_waiting"} <= NAMES
 
 
-@pytest.mark.parametrize("name", ["_lanes", "HeraldIndex", "MulticastReceiver", "near_origin", "is_told"])
+@pytest.mark.parametrize("name", ["_lanes", "HeraldIndex", "MulticastReceiver", "local_origin", "is_told"])
 def test_a_word_is_found_within_a_name(name):
     assert words_of(name) & FORMS
 

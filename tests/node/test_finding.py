@@ -223,8 +223,8 @@ def test_a_node_on_a_fixed_port_that_restarts_is_found_again(make, spawn, free_p
 def test_a_node_holds_as_much_for_its_peers_as_a_socket_with_a_context_of_its_own(make):
     """Answers to what one loop asks at once are that many lone frames."""
     node, other = make("node", bind="tcp://127.0.0.1:*"), make("other", high_water_mark=10)
-    assert {one.get(zmq.SNDHWM) for one in (node._near, node._wide)} == {100_000}
-    assert other._near.get(zmq.SNDHWM) == 10
+    assert {one.get(zmq.SNDHWM) for one in (node._local, node._network)} == {100_000}
+    assert other._local.get(zmq.SNDHWM) == 10
 
 
 def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_end(make, met, gathered):
@@ -233,10 +233,10 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
     got = gathered()
     second.subscribe("a", handler=got)
     met(first, second)
-    os.unlink(first.announcement.near.removeprefix("ipc://"))
+    os.unlink(first.announcement.local_endpoint.removeprefix("ipc://"))
     looked_at = second._mesh._scan_at
     until(lambda: second._mesh._scan_at >= looked_at + 1.5)
-    assert first.announcement.near in second._sub._endpoints
+    assert first.announcement.local_endpoint in second._sub._endpoints
     first.publish("a", 1)
     got.wait(1)
 

@@ -236,11 +236,11 @@ def test_a_node_of_an_older_oz_is_sent_no_error(pair, monkeypatch):
     sent = []
     monkeypatch.setattr(answers, "_send_reply", lambda *message: sent.append(message))
     handled = serve(answers, "bad", refuse)
-    with oz.Subscriber(answers._near._endpoints[-1], filtering="publisher", codec="msgpack") as old:
+    with oz.Subscriber(answers._local._endpoints[-1], filtering="publisher", codec="msgpack") as old:
         uuid = bytes(15) + b"\2"
         old.subscribe(f"_INBOX.{uuid.hex()}.*")
         old.wait_ready(DEADLINE)
-        answers._near.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1")
+        answers._local.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1")
         # It is counted before it is told.
         until(lambda: answers.stats.failed == 1 and handled.queue.is_idle)
     assert (sent, len(answers._parked)) == ([], 0)

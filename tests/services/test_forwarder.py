@@ -249,7 +249,7 @@ def test_who_was_cut_off_is_told_that_something_may_be_missing(joined):
     wait_for_interest(near, "a.b")
     near.publish("a.b", b"one")
     assert payloads(wanted, 1) == [b"one"]
-    endpoint = forwarder.legs[1].node.announcement.near
+    endpoint = forwarder.legs[1].node.announcement.local_endpoint
     far._call(lambda: far._sub.disconnect(endpoint))
     wait_for_interest(near, "a.b", gone=True)
     near.publish("a.b", b"missed")

@@ -46,7 +46,7 @@ LARGEST = Announcement(
     host_id=b"i" * MAX_HOST_ID,
     pid=2**32 - 1,
     endpoints=("tcp://" + "a" * (MAX_TEXT - 12) + ":65535",) * MAX_ENDPOINTS,
-    near="ipc://" + "x" * (MAX_TEXT - 6),
+    local_endpoint="ipc://" + "x" * (MAX_TEXT - 6),
     version="v" * MAX_TEXT,
     started_ns=2**63 - 1,
 )
@@ -66,7 +66,7 @@ announcements = st.builds(
     endpoints=st.lists(
         st.builds("tcp://{}:{}".format, hosts, st.integers(1, 65_535)), max_size=MAX_ENDPOINTS
     ).map(tuple),
-    near=st.none() | names.map("ipc://{}".format),
+    local_endpoint=st.none() | names.map("ipc://{}".format),
     version=texts,
     started_ns=st.integers(0, 2**63 - 1),
 )
@@ -185,8 +185,8 @@ def test_a_message_that_is_too_long_is_not_even_unpacked():
         ({"endpoints": ("tcp://a:1",) * 17}, "at most 16 endpoints"),
         ({"endpoints": ("tcp://a b:1",)}, "no endpoint like"),
         ({"endpoints": ("ipc:///tmp/x",)}, "no endpoint like"),
-        ({"near": "inproc://x"}, "no endpoint like ipc"),
-        ({"near": "ipc://"}, "no endpoint like ipc"),
+        ({"local_endpoint": "inproc://x"}, "no endpoint like ipc"),
+        ({"local_endpoint": "ipc://"}, "no endpoint like ipc"),
     ],
 )
 def test_an_announcement_out_of_bounds_is_not_made(changes, says):

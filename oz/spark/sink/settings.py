@@ -106,8 +106,8 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in NAMES}
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            meant = f"did you mean {known[near[0]]}? " if near else ""
+            similar = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            meant = f"did you mean {known[similar[0]]}? " if similar else ""
             raise OptionError(key, None, f"the sink has no such option; {meant}There are {', '.join(NAMES)}")
 
 

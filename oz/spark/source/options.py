@@ -149,8 +149,8 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in NAMES}
     for key in given:
         if key not in known:
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = "journal" if key == "path" else known[near[0]] if near else None
+            similar = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+            hint = "journal" if key == "path" else known[similar[0]] if similar else None
             meant = f"did you mean {hint}? " if hint else ""
             raise OptionError(key, None, f"there is no such option; {meant}There are {', '.join(NAMES)}")
 

@@ -94,16 +94,16 @@ class Wanted:
         if self._patterns:
             subjects = subject_bytes(records)
             matching = self._matching(subjects)
-            masks.append(matching if is_plain else self._or_near(subjects, is_message, matching))
+            masks.append(matching if is_plain else self._or_similar(subjects, is_message, matching))
         return masks
 
-    def _or_near(
+    def _or_similar(
         self, subjects: pa.ChunkedArray, is_message: pa.ChunkedArray, matching: pa.ChunkedArray
     ) -> pa.ChunkedArray:
         """Let pass messages that match, and what may have to do with a pattern of what is no message."""
         others = pc.unique(subjects.filter(pc.invert(is_message))).to_pylist()
-        near = pa.array([one for one in others if self._may_concern(one)], pa.binary())
-        return pc.if_else(is_message, matching, pc.is_in(subjects, value_set=near))
+        similar = pa.array([one for one in others if self._may_concern(one)], pa.binary())
+        return pc.if_else(is_message, matching, pc.is_in(subjects, value_set=similar))
 
     def _matching(self, subjects: pa.ChunkedArray) -> pa.ChunkedArray:
         literals = [pattern.literal for pattern in self._patterns]

@@ -67,7 +67,7 @@ class Regular(Dialect):
         """
         try:
             exact = self._for_engine(text, flags, named_lists)
-            self._refuse_wide_lookbehind(text, flags)
+            self._refuse_unbounded_lookbehind(text, flags)
             compiled = regex.compile(exact, flags, **(named_lists or {}))
         except regex.error as error:
             raise PatternError(self.name, text, getattr(error, "pos", None) or 0, str(error)) from None
@@ -86,7 +86,7 @@ class Regular(Dialect):
         except ValueError as error:
             raise PatternError(self.name, text, 0, str(error)) from None
 
-    def _refuse_wide_lookbehind(self, text: str, flags: int) -> None:
+    def _refuse_unbounded_lookbehind(self, text: str, flags: int) -> None:
         """Refuse a look-behind of no fixed width: only this engine knows it, not re, POSIX or Java.
 
         The same pattern must mean the same in a Spark query, and the vectors call it invalid.

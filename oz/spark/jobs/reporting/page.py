@@ -24,7 +24,7 @@ def page(figures: Figures) -> str:
         parts = (_timeline, levels, subjects, _publishers, silent, losses, _sizes)
         body += "".join(part(figures) for part in parts)
     else:
-        body += section("Nothing", "<p>There is no message in this record.</p>", wide=True)
+        body += section("Nothing", "<p>There is no message in this record.</p>", full_width=True)
     made = f"Made by oz at {html.escape(figures['made'])}. Times are in UTC; bytes are those of payloads."
     return (
         '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">'
@@ -54,7 +54,7 @@ def _summary(figures: Figures) -> str:
         ("Publishers", number(figures["publishers"]["count"]), ""),
         ("Lost", number(lost["lost"] if lost else 0), _unknown(lost)),
     ]
-    return section("In short", definitions(pairs), wide=True)
+    return section("In short", definitions(pairs), full_width=True)
 
 
 def _rate(total: Figures, name: str, unit: str = "") -> str:

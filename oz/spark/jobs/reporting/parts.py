@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def section(title: str, body: str, *, note: str = "", wide: bool = False) -> str:
+def section(title: str, body: str, *, note: str = "", full_width: bool = False) -> str:
     """Put something under a heading."""
     said = f'<p class="soft">{note}</p>' if note else ""
-    return f"<section{' class=wide' if wide else ''}><h2>{title}</h2>{said}{body}</section>"
+    return f"<section{' class=wide' if full_width else ''}><h2>{title}</h2>{said}{body}</section>"
 
 
 def figure(drawing: str, table: str) -> str:

@@ -39,7 +39,7 @@ def host_id(directory: Path | None) -> bytes:
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()
 
 
-class Nearby:
+class LocalDirectory:
     """The sockets of one bus in that directory.
 
     Attributes:
