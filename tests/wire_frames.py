@@ -128,7 +128,7 @@ def keys():
         yield Declaration(stream, 2, delivery, wants_last_value=True, patterns=flagged).encode()
         yield Declaration(stream, 3, delivery, patterns=patterns * 2).encode()
         yield Declaration(stream, 4, delivery).encode()
-        yield Declaration(stream, 5, delivery, is_leaving=True).encode()
+        yield Declaration(stream, 5, delivery, is_closing=True).encode()
     for pattern in (*patterns, *flagged):
         yield pattern_key(pattern)
     for text in HOSTILE:

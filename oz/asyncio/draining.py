@@ -81,11 +81,11 @@ class Draining(SubscriberBase[Handler, Subscription]):
             return True
         deadline = time.monotonic() + timeout
         self._begin_part(subscription)
-        has_parted = await self._unpack_until(lambda: self._has_parted(subscription), deadline)
+        has_drained = await self._unpack_until(lambda: self._has_drained(subscription), deadline)
         if self._streams is None:
             await self._take_what_is_here(deadline)
         await self._end_with_rest(subscription)
-        return has_parted
+        return has_drained
 
     async def _unpack_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
         while not is_done():

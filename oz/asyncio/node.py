@@ -114,9 +114,9 @@ class Node(Requesting):
         self._has_started = True
         self._loop = asyncio.get_running_loop()
         self._handlers = Handlers(self.configuration.threads)
-        self._stirred = asyncio.Event()
+        self._woken = asyncio.Event()
         self._news = asyncio.Condition()
-        self._told = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
+        self._notifications = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
         self._open()
         working = [self._receive(), self._attend(), *map(self._read, self._servers)]
         self._tasks = [asyncio.create_task(one, name=f"oz-node-{self.name}") for one in working]
@@ -141,7 +141,7 @@ class Node(Requesting):
     # the I/O side ----------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        self._stirred.set()
+        self._woken.set()
 
     def _changed(self) -> None:
         """Do nothing: `_attend` tells those who wait, as that is awaited."""
@@ -161,8 +161,8 @@ class Node(Requesting):
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, self._tick_at - time.monotonic())):
-                    await self._stirred.wait()
-            self._stirred.clear()
+                    await self._woken.wait()
+            self._woken.clear()
             for endpoint, frame in self._tick(time.monotonic()):
                 self._say(endpoint, frame)
             async with self._news:
@@ -177,7 +177,7 @@ class Node(Requesting):
         while True:
             frame = await dealer.recv()
             self._mesh.receive(endpoint, frame, time.monotonic())
-            self._stirred.set()
+            self._woken.set()
 
     async def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
         """Wait until nothing is missing."""
@@ -322,7 +322,7 @@ class Node(Requesting):
         ends, has_all = time.monotonic() + timeout, True
         self._sub._begin_part(subscription)
         try:
-            await self._wait(lambda: self._still_parting(subscription), timeout)
+            await self._wait(lambda: self._still_draining(subscription), timeout)
         except Timeout:
             has_all = False
         await self._sub._end_with_rest(subscription)
@@ -403,7 +403,7 @@ class Node(Requesting):
         with suppress(ClosedError, Timeout):
             self._sub._begin_drain()
             left = max(0.0, ends - time.monotonic())
-            await self._wait(self._still_leaving, left)
+            await self._wait(self._still_closing, left)
         for queue in self._queues():
             await queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():

@@ -124,7 +124,7 @@ class _Shown:
     ) -> None:
         self._ctx, self._running, self._connect, self._every = ctx, running, connect, every
         self._said: list[str] = []
-        self._told = ""
+        self._reported = ""
         self._due = time.monotonic() + (every or 0)
 
     def look(self) -> None:
@@ -135,8 +135,8 @@ class _Shown:
             self._said = states
         if self._every is not None and time.monotonic() >= self._due:
             self._due = time.monotonic() + self._every
-            if (line := self.summary()) != self._told:
-                self._told = line
+            if (line := self.summary()) != self._reported:
+                self._reported = line
                 say(self._ctx, line)
 
     def _states(self) -> list[str]:

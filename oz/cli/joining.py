@@ -86,7 +86,7 @@ def configured(given: Mapping[str, Any]) -> Configuration:
     try:
         return resolve(**_settings(given))
     except oz.ConfigurationError as error:
-        raise _told(error) from None
+        raise _explained(error) from None
 
 
 def dialect_on_bus(ctx: click.Context, given: str) -> str:
@@ -115,7 +115,7 @@ def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iter
         try:
             node = oz.Node(**settings, **options)
         except oz.ConfigurationError as error:
-            raise _told(error) from None
+            raise _explained(error) from None
         with node:
             yield node
 
@@ -148,7 +148,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: None if value in ((), [], _AS_CONFIGURED) else value for name, value in values.items()}
 
 
-def _told(error: oz.ConfigurationError) -> Exception:
+def _explained(error: oz.ConfigurationError) -> Exception:
     """Make wrong usage of what was wrong with an option."""
     if error.source != "argument":
         return error

@@ -47,9 +47,9 @@ def bus_publisher(
     *,
     dialect: str,
     last_value: bool,
-    parting: float,
+    close_timeout: float,
 ) -> Iterator[BusPublisher]:
-    """Join, and say so; leave when all is sent, or within `parting` seconds on Ctrl-C."""
+    """Join, and say so; leave when all is sent, or within `close_timeout` seconds on Ctrl-C."""
     options: dict[str, Any] = {
         "dialect": dialect,
         "codec": form.codec,
@@ -63,7 +63,7 @@ def bus_publisher(
             yield BusPublisher(node, form)
         except BaseException as error:
             # Whatever the reason, what was published before it still goes out.
-            node.close(timeout=parting if isinstance(error, (KeyboardInterrupt, SystemExit)) else _DAYS)
+            node.close(timeout=close_timeout if isinstance(error, (KeyboardInterrupt, SystemExit)) else _DAYS)
             raise
         published = sum(one.stats.published for one in node._publishers())
         try:

@@ -225,9 +225,9 @@ def _warn_of_misspelled(spec: str) -> None:
     if not colon or word in oz.DIALECTS:
         return
     if (meant_word := meant(word.lower(), oz.DIALECTS)) is not None:
-        told = f"no dialect is called {printable(word)!r}, so it is part of the pattern"
+        unknown = f"no dialect is called {printable(word)!r}, so it is part of the pattern"
         warnings.warn(
-            f"{told}; did you mean {meant_word}:{printable(rest)}?", oz.SubjectWarning, stacklevel=3
+            f"{unknown}; did you mean {meant_word}:{printable(rest)}?", oz.SubjectWarning, stacklevel=3
         )
 
 

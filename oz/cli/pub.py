@@ -33,7 +33,7 @@ from oz.transport.multicast_endpoint import is_multicast
 
 _FROM_STDIN = "-"
 _MANY = 10_000
-_PARTING = 1.0  # seconds for what is still to be sent after Ctrl-C
+_CLOSE_TIMEOUT = 1.0  # seconds for what is still to be sent after Ctrl-C
 
 _HELP = f"""Publish PAYLOAD on SUBJECT.
 
@@ -135,7 +135,7 @@ def pub(
             Form(form),
             dialect=dialect,
             last_value=last_value,
-            parting=_PARTING,
+            close_timeout=_CLOSE_TIMEOUT,
         )
         if is_bus
         else _publisher(ctx, bind, connect, dialect, last_value=last_value)
@@ -187,7 +187,7 @@ def _publisher(
         say(ctx, ready_line(publisher, bind, connect))
         yield publisher
     except KeyboardInterrupt:
-        publisher.close(timeout=_PARTING)
+        publisher.close(timeout=_CLOSE_TIMEOUT)
         raise
     finally:
         # What a slow subscriber has not fetched yet is still here.

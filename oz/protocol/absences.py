@@ -51,7 +51,7 @@ class Absences:
         is_curious: some publisher is heard by a connection that is not known yet.
     """
 
-    __slots__ = ("_absent", "_links", "_look_at", "_streams", "_told", "is_curious")
+    __slots__ = ("_absent", "_links", "_look_at", "_reported", "_streams", "is_curious")
 
     def __init__(self, streams: Streams) -> None:
         """Start without knowing any.
@@ -62,7 +62,7 @@ class Absences:
         self._streams = streams
         self._links: dict[bytes, Link] = {}
         self._absent: dict[bytes, _Absence] = {}
-        self._told: dict[bytes, int] = {}
+        self._reported: dict[bytes, int] = {}
         self._look_at = 0.0
         self.is_curious = True
 
@@ -78,7 +78,7 @@ class Absences:
             # Perhaps what had come before the end. Another connection may have its number by now.
             return
         self._links[origin] = link
-        self._told.pop(origin, None)
+        self._reported.pop(origin, None)
 
     def forgive(self, has_ended: Callable[[Link], bool]) -> None:
         """Forget the connections that stand: this subscriber itself is about to end one of them."""
@@ -98,7 +98,7 @@ class Absences:
         self._look_at = now + LOOK_EVERY
         ended = {origin for origin, link in self._links.items() if has_ended(link)}
         self._absent = {origin: one for origin, one in self._absent.items() if origin in ended}
-        origins, known = self._streams.origins(), self._links.keys() | self._told.keys()
+        origins, known = self._streams.origins(), self._links.keys() | self._reported.keys()
         # The first answers tell it, so that no time is lost.
         self.is_curious = not origins or bool(ended) or not origins <= known or self._has_returned()
         return [origin for origin in ended if self._is_gone(origin, now, is_idle=is_idle)]
@@ -120,12 +120,12 @@ class Absences:
         patience = SILENCE if link.is_local else UNCOUNTED
         if absence.looks <= looks or now - absence.since < patience:
             return False
-        self._told[origin] = heard_at
+        self._reported[origin] = heard_at
         del self._links[origin]
         return True
 
     def _has_returned(self) -> bool:
         """Tell whether anything has come of a publisher that was told of as gone; forget those that ended."""
-        heard = {origin: self._streams.heard_at(origin) for origin in self._told}
-        self._told = {origin: at for origin, at in self._told.items() if heard[origin] is not None}
-        return any(heard[origin] != at for origin, at in self._told.items())
+        heard = {origin: self._streams.heard_at(origin) for origin in self._reported}
+        self._reported = {origin: at for origin, at in self._reported.items() if heard[origin] is not None}
+        return any(heard[origin] != at for origin, at in self._reported.items())

@@ -77,20 +77,20 @@ def advise(
 class Throttle:
     """Lets one advisory of a kind about one thing through at a time, and counts the others into the next."""
 
-    __slots__ = ("_held", "_told_at")
+    __slots__ = ("_held", "_published_at")
 
     def __init__(self) -> None:
         """Start with nothing told."""
-        self._told_at: dict[Hashable, float] = {}
+        self._published_at: dict[Hashable, float] = {}
         self._held: dict[Hashable, tuple[Advisory, bool]] = {}
 
     def offer(self, advisory: Advisory, now: float) -> Advisory | None:
         """Give it back if it may be told now; otherwise keep it, and what it counts."""
         key = (advisory.kind, advisory.about)
-        if key not in self._told_at and len(self._told_at) >= MOST_THINGS:
+        if key not in self._published_at and len(self._published_at) >= MOST_THINGS:
             key = (advisory.kind, None)
-        if now - self._told_at.get(key, now - EVERY) >= EVERY and key not in self._held:
-            self._told_at[key] = now
+        if now - self._published_at.get(key, now - EVERY) >= EVERY and key not in self._held:
+            self._published_at[key] = now
             return advisory
         held = self._held.get(key)
         self._held[key] = (advisory, False) if held is None else (_sum(held[0], advisory), True)
@@ -98,14 +98,14 @@ class Throttle:
 
     def due(self, now: float) -> list[Advisory]:
         """Give those whose time has come, each with the count of all that it stands for."""
-        ready = [key for key in self._held if now - self._told_at.get(key, 0.0) >= EVERY]
+        ready = [key for key in self._held if now - self._published_at.get(key, 0.0) >= EVERY]
         for key in ready:
-            self._told_at[key] = now
-        told = [_summed(self._held.pop(key)) for key in ready]
-        for key in [key for key, at in self._told_at.items() if now - at >= 2 * EVERY]:
+            self._published_at[key] = now
+        due = [_summed(self._held.pop(key)) for key in ready]
+        for key in [key for key, at in self._published_at.items() if now - at >= 2 * EVERY]:
             if key not in self._held:
-                del self._told_at[key]
-        return told
+                del self._published_at[key]
+        return due
 
 
 def _sum(one: Advisory, other: Advisory) -> Advisory:

@@ -37,7 +37,7 @@ class Ledger:
         offers: what other forwarders tell, the newest of each.
     """
 
-    __slots__ = ("_changes", "_counted", "_told", "interests", "offers", "policies")
+    __slots__ = ("_changes", "_counted", "_offered", "interests", "offers", "policies")
 
     def __init__(self) -> None:
         """Start empty."""
@@ -45,7 +45,7 @@ class Ledger:
         self.policies: dict[str, str] = {}
         self.offers: list[Offer] = []
         self._counted: dict[OutStream, dict[Pattern, None]] = {}
-        self._told: dict[OutStream, dict[Pattern, Offer]] = {}
+        self._offered: dict[OutStream, dict[Pattern, Offer]] = {}
         self._changes: dict[Interest, bool] = {}
 
     def update(
@@ -66,7 +66,7 @@ class Ledger:
         for stream in self._counted.keys() - standing:
             for pattern in list(self._counted.pop(stream)):
                 self._count(stream, pattern, -1)
-            self._told.pop(stream, None)
+            self._offered.pop(stream, None)
         for stream in standing:
             is_new = stream not in self._counted
             counted = self._counted.setdefault(stream, {})
@@ -74,9 +74,9 @@ class Ledger:
                 self._note(stream, counted, pattern)
         self.offers = tree.newest(
             offer
-            for stream, told in self._told.items()
+            for stream, offered in self._offered.items()
             if stream.name[:NAME_SIZE] not in silent
-            for offer in told.values()
+            for offer in offered.values()
         )
         seniors: dict[str, tuple[int, str]] = {}
         for stream in standing:
@@ -89,11 +89,11 @@ class Ledger:
         """Take note of whether a stream has a pattern."""
         is_there = pattern in stream.patterns
         if pattern.prefix.startswith(_OFFER):
-            told = self._told.setdefault(stream, {})
-            told.pop(pattern, None)
+            offered = self._offered.setdefault(stream, {})
+            offered.pop(pattern, None)
             if is_there and pattern.is_literal:
                 with suppress(ProtocolError):
-                    told[pattern] = tree.from_text(str(pattern.text)[len(tree.PREFIX) :])
+                    offered[pattern] = tree.from_text(str(pattern.text)[len(tree.PREFIX) :])
         elif is_there != (pattern in counted) and not _is_private(pattern):
             if is_there:
                 counted[pattern] = None
@@ -122,7 +122,7 @@ class Ledger:
 
 
 def _stands(stream: OutStream) -> bool:
-    is_there = stream.vanished_at is None and not stream.is_leaving and not stream.is_gone
+    is_there = stream.vanished_at is None and not stream.is_closing and not stream.is_gone
     return is_there and stream.is_held
 
 

@@ -1,7 +1,7 @@
 """What one stream of a subscriber has asked of its publishers, in numbered chunks, and who has answered.
 
 The first subscriptions are declared one by one, so that each counts at once. When there are many, the rest
-are gathered into full chunks: a plain proxy drops what goes beyond its high-water mark, 1,000 keys. In the
+are collected into full chunks: a plain proxy drops what goes beyond its high-water mark, 1,000 keys. In the
 same way the first few are taken back at once and the rest together, since what is left of a chunk has to be
 declared anew. Small chunks are put together when there are many: publishers name all in each answer.
 """
@@ -14,10 +14,10 @@ from oz.protocol.subscriptions import Subscription
 from oz.wire.keys import CHUNK_SIZE, Declaration, Declared, DeliveryOptions
 
 AT_ONCE = 32
-"""So many subscriptions are declared one by one before the rest are gathered; receiving starts anew."""
+"""So many subscriptions are declared one by one before the rest are collected; receiving starts anew."""
 
 BACK_AT_ONCE = 4
-"""So many are taken back one by one before the rest are gathered; `tidy` starts anew."""
+"""So many are taken back one by one before the rest are collected; `tidy` starts anew."""
 
 SMALL = CHUNK_SIZE // 2
 MOST_SMALL = 64
@@ -89,8 +89,8 @@ class Declarations:
     __slots__ = (
         "_at_once",
         "_back_at_once",
+        "_collected",
         "_delivery",
-        "_gathered",
         "_greeted_at",
         "_greeting",
         "_next",
@@ -109,7 +109,7 @@ class Declarations:
         self._next = 1
         self._at_once = AT_ONCE
         self._back_at_once = BACK_AT_ONCE
-        self._gathered: list[tuple[Subscription, Declared]] = []
+        self._collected: list[tuple[Subscription, Declared]] = []
         self._size = 0
         self._greeting: bytes | None = None
         self._greeted_at: float | None = None
@@ -132,9 +132,9 @@ class Declarations:
         return next(reversed(self.chunks), 0)
 
     @property
-    def is_gathering(self) -> bool:
+    def is_collecting(self) -> bool:
         """Whether something is still to be declared."""
-        return bool(self._gathered)
+        return bool(self._collected)
 
     def add(
         self, subscription: Subscription, patterns: Iterable[Declared], *, last_value: bool
@@ -147,25 +147,25 @@ class Declarations:
         if self._at_once > 0:
             self._at_once -= 1
             return self._declare(members)
-        self._gathered.extend(members)
+        self._collected.extend(members)
         self._size += _size(members)
-        return self._declare_gathered() if self._size >= CHUNK_SIZE else SubscriptionChanges()
+        return self._declare_collected() if self._size >= CHUNK_SIZE else SubscriptionChanges()
 
     def flush(self) -> SubscriptionChanges:
-        """Declare what was gathered; the next few subscriptions are declared at once again."""
+        """Declare what was collected; the next few subscriptions are declared at once again."""
         self._at_once = AT_ONCE
-        return self._declare_gathered()
+        return self._declare_collected()
 
-    def _declare_gathered(self) -> SubscriptionChanges:
-        gathered, self._gathered, self._size = self._gathered, [], 0
-        return self._declare(gathered) if gathered else SubscriptionChanges()
+    def _declare_collected(self) -> SubscriptionChanges:
+        collected, self._collected, self._size = self._collected, [], 0
+        return self._declare(collected) if collected else SubscriptionChanges()
 
     def remove(self, subscription: Subscription) -> SubscriptionChanges:
         """Take back what a subscription wanted; the rest of its chunks is declared anew, now or later."""
         places = self._places.pop(subscription, None)
         if places is None:
-            self._gathered = [one for one in self._gathered if one[0] is not subscription]
-            self._size = _size(self._gathered)
+            self._collected = [one for one in self._collected if one[0] is not subscription]
+            self._size = _size(self._collected)
             return SubscriptionChanges()
         for number in places:
             chunk = self.chunks[number]
@@ -241,17 +241,17 @@ class Declarations:
 
     def leave(self) -> SubscriptionChanges:
         """Say goodbye: everything is taken back."""
-        self._gathered = []
+        self._collected = []
         dropped = [chunk.key for chunk in self.chunks.values()]
         if self._greeting is not None:
             dropped.append(self._greeting)
         for all_of_them in (self.chunks, self._places, self._shrunk, self._small):
             all_of_them.clear()
-        return SubscriptionChanges([self._encode_empty(is_leaving=True)], dropped)
+        return SubscriptionChanges([self._encode_empty(is_closing=True)], dropped)
 
-    def _encode_empty(self, *, is_leaving: bool = False) -> bytes:
+    def _encode_empty(self, *, is_closing: bool = False) -> bytes:
         number = self._take_number()
-        return Declaration(self._stream, number, self._delivery, is_leaving=is_leaving).encode()
+        return Declaration(self._stream, number, self._delivery, is_closing=is_closing).encode()
 
     def _replace(self, numbers: Iterable[int], *, is_news: bool = False) -> SubscriptionChanges:
         """Declare the members of some chunks anew; `is_news` unless it is for want of an answer."""

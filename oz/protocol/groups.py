@@ -22,7 +22,7 @@ class Member(Protocol):
     joined: int
     is_full: bool
     is_gone: bool
-    is_leaving: bool
+    is_closing: bool
 
 
 class Group:
@@ -116,13 +116,13 @@ class Choice:
 
 
 def _is_able(member: Any) -> bool:
-    return not (member.is_full or member.is_leaving or member.is_gone)
+    return not (member.is_full or member.is_closing or member.is_gone)
 
 
 def _first_there(order: tuple[Any, ...]) -> Any:
-    """Give the first that is not leaving; or else that is not gone; or else the first."""
+    """Give the first that is not closing; or else that is not gone; or else the first."""
     for member in order:
-        if not (member.is_leaving or member.is_gone):
+        if not (member.is_closing or member.is_gone):
             return member
     return next((member for member in order if not member.is_gone), order[0])
 

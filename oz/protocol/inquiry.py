@@ -19,13 +19,13 @@ class Inquiry:
         number: that of its questions; 0 before the first one.
     """
 
-    __slots__ = ("__weakref__", "_asked", "_told", "number")
+    __slots__ = ("__weakref__", "_asked", "_statements", "number")
 
     def __init__(self) -> None:
         """Start with nobody asked."""
         self.number = 0
         self._asked: dict[bytes, tuple[float, float]] = {}
-        self._told: dict[bytes, dict[bytes, int]] = {}
+        self._statements: dict[bytes, dict[bytes, int]] = {}
 
     def is_due(self, uuid: bytes, now: float) -> bool:
         """Tell whether a peer is to be asked, or asked again."""
@@ -41,9 +41,9 @@ class Inquiry:
         """Take an answer, of this wait or a later one; what that does not name any more has ended."""
         if not self.number or number < self.number:
             return
-        before = self._told.get(uuid, chunks)
-        self._told[uuid] = {name: min(before[name], chunks[name]) for name in before if name in chunks}
+        before = self._statements.get(uuid, chunks)
+        self._statements[uuid] = {name: min(before[name], chunks[name]) for name in before if name in chunks}
 
-    def told(self, uuid: bytes) -> dict[bytes, int] | None:
+    def statement(self, uuid: bytes) -> dict[bytes, int] | None:
         """Give what a peer had asked for: the newest chunks by stream; None as long as it is not known."""
-        return self._told.get(uuid)
+        return self._statements.get(uuid)

@@ -143,7 +143,7 @@ class Lifetimes(InterestTable):
         """See whether any connection still has a part of a stream."""
         if stream.is_gone or stream.vanished_at is not None:
             return
-        if stream.is_leaving and not stream.listeners:
+        if stream.is_closing and not stream.listeners:
             self._forget(stream, now)
         elif not stream.is_held:
             if stream.delivery.group or stream.is_shared:

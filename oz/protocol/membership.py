@@ -181,5 +181,5 @@ class Membership:
         if one is None:
             return []
         self._gone[uuid] = now, act
-        told = [Step(act, one.announced)] if one.is_up else []
-        return [*told, Step(Act.DISCONNECT, one.announced)]
+        steps = [Step(act, one.announced)] if one.is_up else []
+        return [*steps, Step(Act.DISCONNECT, one.announced)]

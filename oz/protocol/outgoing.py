@@ -51,7 +51,7 @@ class OutStream:
         newest: the highest number of a chunk that was declared on it, whatever became of that.
         listeners: the connections over which the key itself is subscribed to.
         vanished_at: when the last connection was cut, in monotonic seconds.
-        is_leaving: it said goodbye.
+        is_closing: it said goodbye.
         is_full: what was last sent on it found no room.
         is_gone: it is forgotten.
         left_out_at: when one of several connections was last left out of what was sent, in monotonic seconds.
@@ -66,9 +66,9 @@ class OutStream:
         "delivery",
         "ending",
         "heads",
+        "is_closing",
         "is_full",
         "is_gone",
-        "is_leaving",
         "is_shared",
         "joined",
         "key",
@@ -111,7 +111,7 @@ class OutStream:
         self.newest = 0
         self.listeners = 0
         self.vanished_at: float | None = None
-        self.is_leaving = False
+        self.is_closing = False
         self.is_full = False
         self.is_gone = False
         self.left_out_at = -inf

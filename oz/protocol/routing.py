@@ -117,7 +117,7 @@ class Router(Lifetimes):
 
     def _declare(self, declaration: Declaration, now: float) -> Keys:
         key = keys.stream_key(declaration.stream)
-        if declaration.is_leaving:
+        if declaration.is_closing:
             return self._say_goodbye(self.streams.get(key), declaration, now)
         stream = self._stream(declaration.stream, key, declaration.delivery)
         self._returned(stream, now)
@@ -177,7 +177,7 @@ class Router(Lifetimes):
     def _say_goodbye(self, stream: OutStream | None, declaration: Declaration, now: float) -> Keys:
         if stream is None:
             return NOTHING
-        stream.is_leaving = True
+        stream.is_closing = True
         self._end_chunks(stream, now)
         stream.chunks[declaration.chunk] = Chunk((), wants_last_value=False, holders=1)
         self.to_answer[stream] = None

@@ -108,23 +108,23 @@ class Streams:
     Attributes:
         by_key: each stream by the key that its messages come on.
         buffered: those with a receive buffer.
-        is_gathering: something is still to be declared.
+        is_collecting: something is still to be declared.
         dedupe: messages with an id that was there before are dropped.
     """
 
     __slots__ = (
+        "_draining",
         "_goodbyes",
         "_homes",
         "_index",
         "_interests",
         "_name",
         "_number",
-        "_parting",
         "_renew_at",
         "buffered",
         "by_key",
         "dedupe",
-        "is_gathering",
+        "is_collecting",
     )
 
     def __init__(
@@ -152,10 +152,10 @@ class Streams:
         self._homes: dict[Subscription, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
         self.buffered: list[Stream] = []
-        self.is_gathering = False
+        self.is_collecting = False
         self._renew_at = 0.0
         self._goodbyes: dict[Interest, int] = {}
-        self._parting: dict[Subscription, int] = {}
+        self._draining: dict[Subscription, int] = {}
 
     def add(
         self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool
@@ -183,7 +183,7 @@ class Streams:
             changes.wanted.extend(self._share(subscription, patterns, delivery))
         if is_new:
             changes.wanted.append(interest.stream.key)
-        self.is_gathering |= interest.declarations.is_gathering
+        self.is_collecting |= interest.declarations.is_collecting
         return changes
 
     def _next_name(self) -> bytes:
@@ -217,7 +217,7 @@ class Streams:
                 repeats.add(message_id)
 
     def part(self, subscription: Subscription) -> tuple[SubscriptionChanges, SubscriptionChanges]:
-        """Ask for nothing more for a subscription, which stands until `has_parted`: then remove it.
+        """Ask for nothing more for a subscription, which stands until `has_drained`: then remove it.
 
         Returns:
             What to ask first, and then: publishers answer the latter when they have seen the former.
@@ -226,17 +226,17 @@ class Streams:
         if interest is None:
             return SubscriptionChanges(), SubscriptionChanges()
         changes = interest.declarations.part(subscription)
-        self._parting[subscription] = interest.declarations.last
+        self._draining[subscription] = interest.declarations.last
         return changes
 
-    def has_parted(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
+    def has_drained(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way for a subscription.
 
         Args:
             subscription: one that was given to `part`.
             among: the publishers that count, of those that are there; None for all.
         """
-        interest, number = self._homes.get(subscription), self._parting.get(subscription)
+        interest, number = self._homes.get(subscription), self._draining.get(subscription)
         if interest is None or number is None:
             return True
         return all(
@@ -253,7 +253,7 @@ class Streams:
     def remove(self, subscription: Subscription) -> SubscriptionChanges:
         """Take a subscription out; with the last of its delivery options the stream says goodbye."""
         subscription.active = False
-        self._parting.pop(subscription, None)
+        self._draining.pop(subscription, None)
         interest = self._homes.pop(subscription, None)
         if interest is None:
             return SubscriptionChanges()
@@ -292,7 +292,7 @@ class Streams:
             goodbye = interest.declarations.leave()
             changes.add(goodbye)
             self._goodbyes[interest] = interest.declarations.last
-        self.is_gathering = False
+        self.is_collecting = False
         return changes
 
     def has_left(self, among: Collection[bytes] | None = None) -> bool:
@@ -320,8 +320,8 @@ class Streams:
         }
 
     def flush(self) -> SubscriptionChanges:
-        """Declare what was gathered."""
-        self.is_gathering = False
+        """Declare what was collected."""
+        self.is_collecting = False
         changes = SubscriptionChanges()
         for interest in self._interests.values():
             changes.add(interest.declarations.flush())
@@ -352,7 +352,7 @@ class Streams:
             time_ns: now; publishers that have been silent for long do not count. None: silent only when
                 others are not.
         """
-        if self.is_gathering:
+        if self.is_collecting:
             return False
         alive = self._alive(time_ns)
         for interest in self._interests.values():
@@ -365,7 +365,7 @@ class Streams:
 
     def has_answered(self, origin: bytes) -> bool:
         """Tell whether one publisher has answered everything that is declared."""
-        if self.is_gathering or not self._interests:
+        if self.is_collecting or not self._interests:
             return False
         return all(
             (source := interest.stream.sources.get(origin)) is not None

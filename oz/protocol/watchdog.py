@@ -22,13 +22,13 @@ class Finding(NamedTuple):
 class _Watch:
     """One publisher under watch."""
 
-    __slots__ = ("has_left", "heard", "heard_at", "is_told", "tried_at", "tries")
+    __slots__ = ("has_left", "heard", "heard_at", "is_notified", "tried_at", "tries")
 
     def __init__(self, now: float) -> None:
         self.heard = 0
         self.heard_at = self.tried_at = now
         self.tries = 0
-        self.is_told = False
+        self.is_notified = False
         self.has_left = False
 
 
@@ -39,7 +39,7 @@ class Watchdog:
     a subscriber that was busy has not read yet says that its publisher lives.
     """
 
-    __slots__ = ("_rate", "_stale_after", "_told_corrupt", "_watches")
+    __slots__ = ("_rate", "_reported_corrupt", "_stale_after", "_watches")
 
     def __init__(self, stale_after: float, rate: int) -> None:
         """Watch nobody yet.
@@ -51,7 +51,7 @@ class Watchdog:
         self._stale_after = stale_after
         self._rate = rate
         self._watches: dict[bytes, _Watch] = {}
-        self._told_corrupt = 0
+        self._reported_corrupt = 0
 
     def look(
         self, senders: Mapping[bytes, Sender], endpoints: Iterable[str], now: float, *, is_idle: bool
@@ -84,8 +84,8 @@ class Watchdog:
             if watch.tries:
                 watch.tries = 0
                 yield Finding(Advisory("heard", endpoint, origin, f"publisher {_name(origin)} is back"))
-            if sender.rate and not watch.is_told:
-                watch.is_told = True
+            if sender.rate and not watch.is_notified:
+                watch.is_notified = True
                 if sender.rate != self._rate:
                     yield Finding(self._differs(endpoint, origin, sender.rate))
             if sender.has_left and not watch.has_left:
@@ -123,9 +123,9 @@ class Watchdog:
         Args:
             count: how many there were so far.
         """
-        if count < max(1, 2 * self._told_corrupt):
+        if count < max(1, 2 * self._reported_corrupt):
             return []
-        self._told_corrupt = count
+        self._reported_corrupt = count
         return [Finding(Advisory("corrupt", None, None, f"{count} damaged frames were dropped so far"))]
 
 

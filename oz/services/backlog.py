@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 
 from oz.message import Arrived
+from oz.services.collecting import OVERHEAD, Rows, count_of
 from oz.services.columns import Loss
-from oz.services.gathering import OVERHEAD, Rows, count_of
 
 _LOSS_BYTES = 300
 GROUP_BYTES = 16 << 20

@@ -32,7 +32,7 @@ STANDSTILL = 3.5
 takes it for silent before four."""
 
 _LOOK_EVERY = 0.1  # seconds
-_GATHER = 0.005  # seconds in which changes are taken together
+_COLLECT_SECONDS = 0.005  # seconds in which changes are taken together
 _CLOSING = 5.0  # seconds that closing takes at most, as with a node
 
 
@@ -96,7 +96,7 @@ class Forwarder:
                 "bus", given.get("bus"), f"side {number + 1}", "which bus is it to join?"
             )
         try:
-            return Leg(number, self._stir, **{"name": name, **given})
+            return Leg(number, self._wake, **{"name": name, **given})
         except TypeError as error:
             raise ConfigurationError("legs", given, f"side {number + 1}", str(error)) from None
 
@@ -112,7 +112,7 @@ class Forwarder:
         """For each leg "open", or "standing by" while another forwarder passes messages there."""
         return ["open" if one.is_open else "standing by" for one in self.legs]
 
-    def _stir(self) -> None:
+    def _wake(self) -> None:
         """Have it look again; any thread may ask for it."""
         if self._news.empty():
             self._news.put(None)
@@ -300,7 +300,7 @@ class Forwarder:
         with suppress(Empty):
             self._news.get(timeout=seconds)
             has_news = True
-            time.sleep(_GATHER)
+            time.sleep(_COLLECT_SECONDS)
             while True:
                 self._news.get_nowait()
         self._note_alive()
@@ -322,7 +322,7 @@ class Forwarder:
     def stop(self) -> None:
         """Have `run` pass on what was taken in, and return; any thread or signal handler may call it."""
         self._stopping.set()
-        self._stir()
+        self._wake()
 
     def close(self) -> None:
         """Pass on what was taken in, and leave the buses. A second call does nothing."""

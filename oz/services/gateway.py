@@ -118,7 +118,7 @@ class Gateway:
         self._origin = os.urandom(16)
         self._epoch = int(time.time())
         self._has_untold_gap = False
-        self._number = self._told = 0
+        self._number = self._reported = 0
         self._began_at: float | None = None
         self._joined_at = 0
         self._stopping = threading.Event()
@@ -151,7 +151,7 @@ class Gateway:
     def _sending(self, endpoints: list[str]) -> dict[str, Any]:
         """Tell the sender to go on for the last one, as the same publisher: so losses are seen."""
         age = 0.0 if self._began_at is None else time.monotonic() - self._began_at
-        self._told = self._number
+        self._reported = self._number
         # It begins with the epoch that says so.
         self._has_untold_gap = False
         return {
@@ -307,7 +307,7 @@ class Gateway:
         except Timeout:
             messages = []
         batch = [one for message in messages if (one := self._numbered(message)) is not None]
-        if self._told < self._number:
+        if self._reported < self._number:
             self._hand_over(batch)
         return bool(messages)
 
@@ -327,7 +327,7 @@ class Gateway:
     def _hand_over(self, batch: list[Relayed]) -> None:
         assert self._sender is not None
         if self._sender.send(pack(MESSAGES, batch, self._number)):
-            self._told = self._number
+            self._reported = self._number
             self.stats.sent += len(batch)
         else:
             # Their numbers are taken: whoever listens finds them missing.

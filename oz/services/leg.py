@@ -160,7 +160,7 @@ class Leg:
         self._offer: Any = None
         self._cut: set[OutStream] = set()
         self._silent_at: dict[bytes, float] = {}
-        self._told_at = -_REPORT_EVERY
+        self._reported_at = -_REPORT_EVERY
         self._is_owed = False
         self.node = LegNode(on_news, self._note_loss, **options)
 
@@ -292,11 +292,11 @@ class Leg:
     def report_loss(self, count: int | None) -> None:
         """Have peers find that messages are missing; if nobody knows how many, perhaps by `tell_losses`."""
         now = time.monotonic()
-        if count is None and now - self._told_at < _REPORT_EVERY:
+        if count is None and now - self._reported_at < _REPORT_EVERY:
             self._is_owed = True
             return
         if count is None:
-            self._told_at, self._is_owed = now, False
+            self._reported_at, self._is_owed = now, False
         with suppress(ClosedError):
             self.node._main.report_loss(count)
 

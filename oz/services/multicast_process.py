@@ -45,7 +45,7 @@ FAILED = 3
 """The exit code of a process that says in its last line why it cannot do its work."""
 
 _PATIENCE = 0.5
-_PARTING = 2.0
+_CLOSE_TIMEOUT = 2.0
 
 
 class Link:
@@ -58,7 +58,7 @@ class Link:
         self.socket = self._context.socket(zmq.PAIR)
         self.socket.set(zmq.SNDHWM, 100)
         self.socket.set(zmq.RCVHWM, 100)
-        self.socket.set(zmq.LINGER, round(_PARTING * 1000))
+        self.socket.set(zmq.LINGER, round(_CLOSE_TIMEOUT * 1000))
         self.socket.connect(address)
         self._stdin = make_poll()
         self._stdin.register(0, POLLIN | POLLHUP)
@@ -114,7 +114,7 @@ def receive(link: Link, task: dict[str, Any]) -> None:
         # What a publisher sent that began while no process listened is lost, not missed by coming late.
         receiver.joined_at = task["joined_at"] or receiver.joined_at
         link.send(READY, receiver.joined_at)
-        while not link.is_orphaned() and not _is_told_to_close(link):
+        while not link.is_orphaned() and not _is_to_close(link):
             try:
                 messages = subscriber.receive_many(MANY, timeout=BEAT_SECONDS)
             except Timeout:
@@ -136,7 +136,7 @@ def _report(link: Link, gaps: deque[Gap]) -> None:
         link.send(GAP, gap.origin, gap.sequence, gap.count)
 
 
-def _is_told_to_close(link: Link) -> bool:
+def _is_to_close(link: Link) -> bool:
     try:
         return unpack(link.socket.recv(zmq.NOBLOCK))[0] == CLOSE
     except zmq.Again:

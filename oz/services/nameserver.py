@@ -84,7 +84,7 @@ class NameServer:
         self._is_idle = threading.Event()
         self._is_idle.set()
         self._ticked_at = time.monotonic()
-        self._told = 0
+        self._reported = 0
         self._own_context = context is None
         descriptors.need(descriptors.CONTEXT + 2 * len(places), "a name server")
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
@@ -188,8 +188,8 @@ class NameServer:
             _log.info("%s", _line(news))
         stats = self.stats
         wrong = stats.malformed + stats.refused
-        if wrong >= max(1, 2 * self._told):
-            self._told = wrong
+        if wrong >= max(1, 2 * self._reported):
+            self._reported = wrong
             _log.warning(
                 "passed over so far: %d messages that mean nothing, and %d announcements or goodbyes "
                 "of a node over the connection of another, or of nodes too many",

@@ -18,8 +18,8 @@ from oz.journal.presence import messages_there
 from oz.message import Arrived, Gap
 from oz.protocol.repeats import SINGLES, MessageId
 from oz.services.backlog import GROUP_BYTES, Backlog, Item, size_of
+from oz.services.collecting import Collector
 from oz.services.columns import Loss, columns_of_loss, spanning, unpack_headers
-from oz.services.gathering import Gathering
 from oz.subjects.pattern import Pattern, parse
 from oz.sync.subscriber import Subscriber
 
@@ -28,7 +28,7 @@ _log = logging.getLogger("oz.recorder")
 _MANY = 1024
 _SLICE = 0.1  # seconds between two looks at whether to stop
 _LEAST_TURN = 0.001  # and at whether the last commit is over
-_PARTING = 1.0  # seconds for what is on its way when it stops
+_CLOSE_TIMEOUT = 1.0  # seconds for what is on its way when it stops
 _LOOK_SECONDS = 0.5  # between two looks at whether the files are still there
 _PAUSE = 0.25  # seconds between two attempts while the disk is full
 
@@ -111,7 +111,7 @@ class Recorder:
         self._commit_seconds = commit_seconds
         self._turn = min(_SLICE, max(_LEAST_TURN, commit_seconds))
         self._backlog = Backlog(most_waiting)
-        self._gathered = Gathering()
+        self._collected = Collector()
         self._not_before = 0.0
         self._losses: list[Loss] = []
         self._most = GROUP_BYTES
@@ -159,7 +159,7 @@ class Recorder:
         writing.start()
         try:
             while not self._is_stopping and self._failure is None:
-                self._receive(self._turn if self._gathered.count else _SLICE)
+                self._receive(self._turn if self._collected.count else _SLICE)
                 self._look_at_files()
                 if on_look is not None:
                     on_look()
@@ -211,13 +211,13 @@ class Recorder:
     @property
     def lag(self) -> float:
         """For how many seconds the oldest message that is not written yet has been waiting."""
-        oldest = self._backlog.oldest_ns or self._gathered.oldest_ns
+        oldest = self._backlog.oldest_ns or self._collected.oldest_ns
         return 0.0 if oldest is None else max(0.0, (time.time_ns() - oldest) / 1e9)
 
     @property
     def waiting(self) -> int:
         """How many messages were received and are not written yet."""
-        return self._backlog.count + self._gathered.count
+        return self._backlog.count + self._collected.count
 
     # receiving -------------------------------------------------------------------------------------------
 
@@ -230,23 +230,23 @@ class Recorder:
         start = 0
         for loss in losses:
             place = max(start, _place_of(loss, arrived))
-            self._gather(arrived[start:place])
+            self._collect(arrived[start:place])
             self._hand_over()
             self._backlog.put(loss)
             start = place
-        self._gather(arrived[start:] if start else arrived)
+        self._collect(arrived[start:] if start else arrived)
         if self._is_due():
             self._hand_over()
         return bool(arrived)
 
-    def _gather(self, arrived: list[Arrived]) -> None:
+    def _collect(self, arrived: list[Arrived]) -> None:
         if not arrived:
             return
         if self._backlog.has_room():
             for one in arrived:
-                if not self._gathered.add(one):
+                if not self._collected.add(one):
                     self._hand_over()
-                    self._gathered.add(one)
+                    self._collected.add(one)
         else:
             self._hand_over()
             self._backlog.discard(arrived)
@@ -256,18 +256,18 @@ class Recorder:
         return not self._backlog.count and time.monotonic() >= self._not_before
 
     def _hand_over(self) -> None:
-        if self._gathered.count:
+        if self._collected.count:
             self._not_before = time.monotonic() + self._commit_seconds
-            self._backlog.put(*self._gathered.take())
+            self._backlog.put(*self._collected.take())
 
     def _note_gap(self, gap: Gap) -> None:
         self._losses.append(Loss(gap.count, time.time_ns(), gap.origin, gap.sequence))
 
     def _receive_rest(self) -> None:
         """Take what has arrived, and from publishers that filter what is on its way."""
-        ends = time.monotonic() + _PARTING
+        ends = time.monotonic() + _CLOSE_TIMEOUT
         if self._is_routed:
-            self.subscriber.drain(_PARTING)
+            self.subscriber.drain(_CLOSE_TIMEOUT)
         with suppress(ClosedError):
             while self._failure is None and self._receive(0):
                 if not self._is_routed and time.monotonic() >= ends:

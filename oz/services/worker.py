@@ -27,7 +27,7 @@ HANGS_AFTER = 10.0
 
 _MODULE = "oz.services.multicast_process"
 _STARTS_WITHIN = 20.0
-_PARTING = 4.0
+_CLOSE_TIMEOUT = 4.0
 _LAST_WORDS = 500
 
 
@@ -190,7 +190,7 @@ class Worker:
         process = self._process
         if process is not None:
             try:
-                process.wait(_PARTING)
+                process.wait(_CLOSE_TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

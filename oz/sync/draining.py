@@ -107,11 +107,11 @@ class Draining(SubscriberBase[Handler, Subscription]):
             return True
         deadline = time.monotonic() + timeout
         self._begin_part(subscription)
-        has_parted = self._unpack_until(lambda: self._has_parted(subscription), deadline)
+        has_drained = self._unpack_until(lambda: self._has_drained(subscription), deadline)
         if self._streams is None:
             self._take_what_is_here(deadline)
         self._end_with_rest(subscription)
-        return has_parted
+        return has_drained
 
     def _unpack_until(self, is_done: Callable[[], bool], deadline: float) -> bool:
         while not is_done():

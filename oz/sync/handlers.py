@@ -49,7 +49,7 @@ class Handlers(HandlersBase):
         """
         super().__init__(size, MOST_THREADS)
         self.free = 0
-        self._leaving = self._started = 0
+        self._ending = self._started = 0
         self._line: SimpleQueue[Work | None] = SimpleQueue()
         self._threads: set[threading.Thread] = set()
         # Those that have nothing more to do than to end.
@@ -95,7 +95,7 @@ class Handlers(HandlersBase):
             return True
         with self._guard:
             self._is_closed = True
-            for _ in range(len(self._threads) - self._leaving):
+            for _ in range(len(self._threads) - self._ending):
                 self._dismiss()
             threads = set(self._threads)
             over = set(self._last)
@@ -130,7 +130,7 @@ class Handlers(HandlersBase):
             if not self._guard.is_foreign:
                 with self._guard:
                     self._lent -= 1
-                    if len(self._threads) - self._leaving > self._size + self._lent:
+                    if len(self._threads) - self._ending > self._size + self._lent:
                         self._dismiss()
 
     @contextmanager
@@ -153,7 +153,7 @@ class Handlers(HandlersBase):
                     self.still.discard(me)
 
     def _grow(self) -> None:
-        if len(self._threads) - self._leaving >= self._size + self._lent:
+        if len(self._threads) - self._ending >= self._size + self._lent:
             return
         self._started += 1
         thread = threading.Thread(target=self._run, name=f"oz-handler-{self._started}", daemon=True)
@@ -174,7 +174,7 @@ class Handlers(HandlersBase):
 
     def _dismiss(self) -> None:
         """Have one thread end when it comes to this."""
-        self._leaving += 1
+        self._ending += 1
         self.free -= 1
         self._line.put(None)
 
@@ -191,7 +191,7 @@ class Handlers(HandlersBase):
             with self._guard:
                 self.free += 1
         with self._ended:
-            self._leaving -= 1
+            self._ending -= 1
             me = threading.current_thread()
             self._threads.discard(me)
             self._last = {one for one in self._last if one.is_alive()} | {me}

@@ -101,7 +101,7 @@ class Node(Requesting):
         self._handlers = Handlers(self.configuration.threads)
         self._news = threading.Condition()
         self._closing = threading.Lock()
-        self._told = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
+        self._notifications = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
         self._poller = zmq.Poller()
         self._io = IOThread(f"oz-node-{self.name}", self._turn)
         try:
@@ -333,7 +333,7 @@ class Node(Requesting):
         ends, has_all = time.monotonic() + timeout, True
         self._call(lambda: self._sub._begin_part(subscription))
         try:
-            self._wait(lambda: self._still_parting(subscription), timeout)
+            self._wait(lambda: self._still_draining(subscription), timeout)
         except Timeout:
             has_all = False
         self._call(lambda: self._sub._end_with_rest(subscription))
@@ -434,7 +434,7 @@ class Node(Requesting):
     def _drain(self, ends: float) -> None:
         with suppress(ClosedError, Timeout):
             self._call(self._sub._begin_drain)
-            self._wait(self._still_leaving, ends - time.monotonic())
+            self._wait(self._still_closing, ends - time.monotonic())
         for queue in self._queues():
             queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():

@@ -51,7 +51,7 @@ class Poller(zmq.Poller):
         whoever receives. Publishers are not: any thread may use and close them at any time. So they are left
         out, since what becomes of them is known: as any PUB, they can always be written to, and never read.
         """
-        told: list[tuple[Any, int]] = []
+        known: list[tuple[Any, int]] = []
         others = []
         with ExitStack() as held:
             for socket, mask in self.sockets:
@@ -60,16 +60,16 @@ class Poller(zmq.Poller):
                 elif socket.closed:
                     raise zmq.ZMQError(zmq.ENOTSOCK)
                 elif mask & zmq.POLLOUT:
-                    told.append((socket, int(zmq.POLLOUT)))
+                    known.append((socket, int(zmq.POLLOUT)))
                 if isinstance(socket, Subscriber):
                     held.enter_context(socket._guard)
-            if told:
+            if known:
                 timeout = 0
             if others:
-                return told + zmq.zmq_poll(others, timeout)
-        if self.sockets and not told:
+                return known + zmq.zmq_poll(others, timeout)
+        if self.sockets and not known:
             time.sleep((PATIENCE_MS if timeout < 0 else min(timeout, PATIENCE_MS)) / 1000)
-        return told
+        return known
 
     def _left(self, deadline: float | None) -> int:
         """Give the milliseconds of one wait: slices where something may be due meanwhile."""

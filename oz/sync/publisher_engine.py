@@ -17,7 +17,7 @@ from oz.errors import ProtocolError, Timeout
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
 from oz.system import POLLIN, make_poll
-from oz.transport.leaving import pauses
+from oz.transport.publisher_closing import pauses
 from oz.transport.publishing import PublisherBase
 
 _log = logging.getLogger("oz.publisher")

@@ -47,18 +47,18 @@ class Asking(BaseSocket):
         for key in changes.dropped:
             super().set(zmq.UNSUBSCRIBE, key)
 
-    def _declare_gathered(self) -> None:
-        if self._streams is not None and self._streams.is_gathering:
+    def _declare_collected(self) -> None:
+        if self._streams is not None and self._streams.is_collecting:
             with self._guard:
                 self._ask(self._streams.flush())
 
     def _declare_overdue(self, *, is_idle: bool = False) -> None:
-        """Declare what was gathered, and again what nobody answered; look after multicast publishers."""
+        """Declare what was collected, and again what nobody answered; look after multicast publishers."""
         if self._listening is not None:
             with self._guard:
                 self._listening.look(self, is_idle=is_idle)
         if self._streams is not None:
-            self._declare_gathered()
+            self._declare_collected()
             with self._guard:
                 self._ask(self._streams.renew(time.monotonic()))
 
@@ -138,9 +138,9 @@ class Asking(BaseSocket):
                 for changes in self._streams.part(subscription):
                     self._ask(changes)
 
-    def _has_parted(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
+    def _has_drained(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way for it from publishers that filter; see `_has_left`."""
-        return self._streams is None or self._streams.has_parted(subscription, among)
+        return self._streams is None or self._streams.has_drained(subscription, among)
 
     def _cancel(self, subscription: Subscription) -> None:
         """End a subscription."""

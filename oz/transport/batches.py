@@ -265,7 +265,7 @@ class Batches:
         """Give what a member of a queue group has no room for to others; the rest is its own after all."""
         full = batch.stream
         must_go = full.is_gone
-        if full.delivery.policy != "turn" and not (full.is_leaving or must_go):
+        if full.delivery.policy != "turn" and not (full.is_closing or must_go):
             # Whoever relies on one member would see its messages overtaken at another.
             self._keep_own(socket, batch, must_wait=False)
             return
@@ -273,7 +273,7 @@ class Batches:
             one
             for one in self._router.streams.values()
             if one.delivery.group == full.delivery.group
-            and not (one.is_full or one.is_leaving or one is full)
+            and not (one.is_full or one.is_closing or one is full)
         ]
         follow, waits, rest = self._passing.share(batch, members, must_go=must_go)
         self._keep_own(socket, waits, must_wait=True)

@@ -35,7 +35,7 @@ class Dispatch(Batches):
         is_halfway: some streams were told where they stand and others found no room: worth trying again soon.
     """
 
-    __slots__ = ("_last_values", "_parting", "_telling", "beats_at", "is_halfway")
+    __slots__ = ("_last_values", "_telling", "_unnotified", "beats_at", "is_halfway")
 
     def __init__(self, router: Router, last_values: LastValueCache | None, *, drops: bool) -> None:
         """Start with nothing to send.
@@ -48,7 +48,7 @@ class Dispatch(Batches):
         super().__init__(router, drops=drops)
         self._last_values = last_values
         self._telling: OrderedDict[OutStream, None] = OrderedDict()
-        self._parting: dict[OutStream, None] | None = None
+        self._unnotified: dict[OutStream, None] | None = None
         self.beats_at = 0.0
         self.is_halfway = False
 
@@ -61,7 +61,7 @@ class Dispatch(Batches):
             # Shared patterns first: their numbers must be known when the declaration is answered.
             for stream in sorted(router.to_answer, key=lambda one: not one.is_shared):
                 body = b"" if stream.is_shared else _answer(stream)
-                if _can_be_told(stream) and self._tell_in_time(socket, stream, body):
+                if _can_be_notified(stream) and self._tell_in_time(socket, stream, body):
                     router.to_answer.pop(stream, None)
         waiting, router.to_serve = router.to_serve, []
         for stream, number in waiting:
@@ -93,7 +93,11 @@ class Dispatch(Batches):
         while self._telling and len(refused) < MOST_REFUSED and self.left_out_at == left_out_at:
             stream, _ = self._telling.popitem(last=False)
             # What is still unsent tells where it stands when it goes.
-            if not stream.is_gone and _can_be_told(stream) and not self._tell_in_time(socket, stream, b""):
+            if (
+                not stream.is_gone
+                and _can_be_notified(stream)
+                and not self._tell_in_time(socket, stream, b"")
+            ):
                 refused.append(stream)
         self._telling.update(dict.fromkeys(refused))
         self.is_halfway |= 0 < len(self._telling) < count
@@ -105,23 +109,23 @@ class Dispatch(Batches):
             Whether all have been told that are there.
         """
         self.make_lossless(socket)
-        if self._parting is None:
-            self._parting = dict.fromkeys(self._router.streams.values())
-        for stream in list(self._parting):
+        if self._unnotified is None:
+            self._unnotified = dict.fromkeys(self._router.streams.values())
+        for stream in list(self._unnotified):
             if _is_absent(stream) or (
-                _can_be_told(stream) and self._tell(socket, self._standing(stream, _GOODBYE))
+                _can_be_notified(stream) and self._tell(socket, self._standing(stream, _GOODBYE))
             ):
-                del self._parting[stream]
-        return not self._parting
+                del self._unnotified[stream]
+        return not self._unnotified
 
     def part_again(self) -> None:
         """Have `say_goodbye` begin anew, as some may have been left out."""
-        self._parting = None
+        self._unnotified = None
 
     def part_with_the_rest(self, socket: Any) -> None:
         """Say goodbye where that was not done yet, to those who have room for it."""
-        for stream in self._parting or ():
-            if not _is_absent(stream) and _can_be_told(stream):
+        for stream in self._unnotified or ():
+            if not _is_absent(stream) and _can_be_notified(stream):
                 self._leave_out(socket, stream, self._standing(stream, _GOODBYE))
 
     def _tell_in_time(self, socket: Any, stream: OutStream, body: bytes) -> bool:
@@ -184,9 +188,9 @@ def _is_absent(stream: OutStream) -> bool:
     return stream.is_gone or stream.vanished_at is not None
 
 
-def _can_be_told(stream: OutStream) -> bool:
+def _can_be_notified(stream: OutStream) -> bool:
     """Tell whether a stream can be told where it stands: not before what is unsent, which has its numbers."""
     if stream.vanished_at is not None or stream.unsent:
         return False
     # Whoever takes its leave is given what is still held before it is answered.
-    return not (stream.is_leaving and stream.send_buffer)
+    return not (stream.is_closing and stream.send_buffer)

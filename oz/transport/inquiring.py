@@ -67,7 +67,7 @@ class Inquiries:
     def _is_known(
         self, inquiry: Inquiry, peer: Announcement, publishers: list[NodePublishing], now: float
     ) -> bool:
-        chunks = inquiry.told(peer.uuid)
+        chunks = inquiry.statement(peer.uuid)
         if chunks is not None and all(one.has_learned(chunks) for one in publishers):
             return True
         if inquiry.is_due(peer.uuid, now):
@@ -85,14 +85,14 @@ class Inquiries:
         """Take a question or an answer of a peer; tell whether somebody who waits is to look again."""
         if message.origin is None:
             return False
-        uuid, told = uuid_of(message.origin), message.payload
-        if isinstance(told, Question):
-            answer = Asked(told.number, self._sub.asked())
+        uuid, statement = uuid_of(message.origin), message.payload
+        if isinstance(statement, Question):
+            answer = Asked(statement.number, self._sub.asked())
             with suppress(ClosedError):
                 # Where there is no room for it, or nobody listens yet, the question comes again.
                 self._publish(interest_subject(uuid), answer)
-        elif isinstance(told, Asked):
+        elif isinstance(statement, Asked):
             for inquiry in list(self._open):
-                inquiry.take(uuid, told.number, told.chunks)
+                inquiry.take(uuid, statement.number, statement.chunks)
             return True
         return False

@@ -16,6 +16,7 @@ from oz.errors import ProtocolError
 from oz.protocol.discovery_client import DiscoveryClient, Heard
 from oz.protocol.membership import Act, Membership, Step
 from oz.protocol.presence import from_text, to_text
+from oz.transport.draining_peer import DrainingPeer
 from oz.transport.local_directory import LocalDirectory
 from oz.transport.node_sockets import (
     FOR_EVER,
@@ -25,7 +26,6 @@ from oz.transport.node_sockets import (
     local_origin,
     network_origin,
 )
-from oz.transport.parting import Parting
 from oz.wire.discovery import Announcement, Left
 
 _log = logging.getLogger("oz.node")
@@ -54,7 +54,7 @@ FORGET_AFTER = 60.0
 """Seconds for which it is known where a lost node's messages stood: if it comes back, losses are counted."""
 
 
-class Told(Protocol):
+class BusListener(Protocol):
     """Who is told of what happens on the bus."""
 
     def _peer_changed(self, act: Act, peer: Announcement) -> None: ...
@@ -78,6 +78,7 @@ class Mesh:
         "_check_at",
         "_dialled",
         "_dialled_at",
+        "_draining",
         "_echoes",
         "_forgotten",
         "_forwarders",
@@ -85,7 +86,7 @@ class Mesh:
         "_heard",
         "_is_stale",
         "_is_there",
-        "_leaving",
+        "_listener",
         "_local",
         "_local_directory",
         "_mute",
@@ -95,7 +96,6 @@ class Mesh:
         "_seeds",
         "_seen_at",
         "_sub",
-        "_told",
         "discovery_clients",
         "membership",
         "own",
@@ -107,7 +107,7 @@ class Mesh:
         membership: Membership,
         own: Announcement,
         sockets: tuple[NodeSubscribing, NodePublishing, NodePublishing | None],
-        told: Told,
+        listener: BusListener,
         *,
         servers: Sequence[str] = (),
         seeds: Sequence[str] = (),
@@ -120,7 +120,7 @@ class Mesh:
             membership: the peers.
             own: the node's announcement.
             sockets: what it subscribes with, and its publishers: for its host, and for everybody.
-            told: who is told of what happens.
+            listener: who is told of what happens.
             servers: the endpoints of name servers.
             seeds: endpoints of peers that are connected to whether they are there or not.
             local_directory: where nodes of this host are looked for; None when they are not.
@@ -129,7 +129,7 @@ class Mesh:
         self.own = own
         self.membership = membership
         self._sub, self._local, self._network = sockets
-        self._told = told
+        self._listener = listener
         self.discovery_clients = {endpoint: DiscoveryClient(own, endpoint) for endpoint in servers}
         self._is_there = dict.fromkeys(servers, False)
         self._seeds = tuple(seeds)
@@ -141,7 +141,7 @@ class Mesh:
         self._dialled_at: dict[str, float] = {}
         self._heard: dict[bytes, tuple[int, int]] = {}
         self._check_at = 0.0
-        self._leaving: dict[bytes, Parting] = {}
+        self._draining: dict[bytes, DrainingPeer] = {}
         self._forgotten: dict[bytes, float] = {}
         self._probed: dict[str, float] = {}
         self._seen_at: dict[str, float] = {}
@@ -158,7 +158,7 @@ class Mesh:
             self._sub.dial(seed, stop=FOR_EVER)
         self._scan(now)
 
-    def stir(self) -> None:
+    def wake(self) -> None:
         """Take note that links may have come or gone; any thread may say so."""
         self._is_stale = True
 
@@ -190,10 +190,10 @@ class Mesh:
         self.look_at_links(now)
         self._do(self.membership.tick(now), now)
         self._scan(now)
-        for origin, one in list(self._leaving.items()):
+        for origin, one in list(self._draining.items()):
             if one.is_over(self._sub.heard_at(origin), now):
                 self._part(origin, now)
-        for origin in [one for one, at in self._forgotten.items() if now >= at and one not in self._leaving]:
+        for origin in [one for one, at in self._forgotten.items() if now >= at and one not in self._draining]:
             del self._forgotten[origin]
             self._heard.pop(origin, None)
             self._sub.forget(origin)
@@ -277,7 +277,7 @@ class Mesh:
                 self._is_there[endpoint] = is_there
                 if not is_there:
                     self.membership.forsake(endpoint)
-                self._told._server_changed(endpoint, is_there=is_there)
+                self._listener._server_changed(endpoint, is_there=is_there)
 
     # what is done ----------------------------------------------------------------------------------------
 
@@ -289,8 +289,8 @@ class Mesh:
                 self._disconnect(peer, now)
             else:
                 if act is Act.UP and not self.discovery_clients:
-                    self._told._introduce(peer, " ".join(to_text(one) for one in self.membership.known))
-                self._told._peer_changed(act, peer)
+                    self._listener._introduce(peer, " ".join(to_text(one) for one in self.membership.known))
+                self._listener._peer_changed(act, peer)
 
     def targets(self, peer: Announcement) -> list[str]:
         """Give the endpoints that a peer is connected to by."""
@@ -310,8 +310,8 @@ class Mesh:
     def _connect(self, peer: Announcement, now: float) -> None:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
             self._forgotten.pop(origin, None)
-            self._leaving.pop(origin, None)
-            others = [left for left, one in self._leaving.items() if one.endpoint == endpoint]
+            self._draining.pop(origin, None)
+            others = [left for left, one in self._draining.items() if one.endpoint == endpoint]
             for left in others:
                 self._part(left, now)
             if others and endpoint not in self._seeds:
@@ -368,19 +368,19 @@ class Mesh:
         for endpoint, origin in zip(self.targets(peer), self.origins(peer), strict=True):
             self._forgotten[origin] = now + FORGET_AFTER
             self._heard[origin] = self._sub.heard_at(origin), MISSES
-            self._leaving[origin] = Parting(peer, endpoint, self._sub.heard_at(origin), now)
+            self._draining[origin] = DrainingPeer(peer, endpoint, self._sub.heard_at(origin), now)
 
     def _part(self, origin: bytes, now: float) -> None:
         """Hang up on a publisher that is gone; report that something is missing, unless it said goodbye."""
         self._sub.lose_track(origin, is_in_place=False)
-        one = self._leaving.pop(origin)
+        one = self._draining.pop(origin)
         self._forgotten[origin] = now + FORGET_AFTER
         if self._dialled.get(one.endpoint) == one.peer.uuid:
             self._hang_up(one.endpoint)
 
-    def parting(self, origin: bytes) -> Announcement | None:
+    def draining_peer(self, origin: bytes) -> Announcement | None:
         """Give the peer of a publisher that is gone, and is listened to for what it sent last."""
-        one = self._leaving.get(origin)
+        one = self._draining.get(origin)
         return None if one is None else one.peer
 
     def _hang_up(self, endpoint: str) -> None:

@@ -37,7 +37,7 @@ _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LO
 class NodeBase(Interested):
     """A node without its thread or loop."""
 
-    _told: Any
+    _notifications: Any
 
     # what the shells do ----------------------------------------------------------------------------------
 
@@ -53,7 +53,7 @@ class NodeBase(Interested):
 
     def _on_interest(self) -> None:
         if (mesh := getattr(self, "_mesh", None)) is not None:
-            mesh.stir()
+            mesh.wake()
             self._wake()
 
     def _hear_of(self, message: Message) -> None:
@@ -141,11 +141,11 @@ class NodeBase(Interested):
     def _tell_peer(self, peer: Announcement, what: str) -> None:
         """Have the application's `on_peer` called, one call after the other."""
         if self._tells_peer is not None:
-            self._told.put((peer, what))
+            self._notifications.put((peer, what))
 
-    def _call_on_peer(self, told: Any) -> Any:
+    def _call_on_peer(self, notified: Any) -> Any:
         assert self._tells_peer is not None
-        return self._tells_peer(*told)
+        return self._tells_peer(*notified)
 
     def _on_failed(self, message: Any, error: BaseException) -> None:
         subject = getattr(message, "subject", "on_peer")
@@ -168,7 +168,7 @@ class NodeBase(Interested):
         for peer in (*self._membership.known, self.announcement):
             if origin in (network_origin(peer.uuid), local_origin(peer.uuid)):
                 return peer
-        return self._mesh.parting(origin)
+        return self._mesh.draining_peer(origin)
 
     # advisories ------------------------------------------------------------------------------------------
 
@@ -178,12 +178,12 @@ class NodeBase(Interested):
             self._notices.append(advisory)
 
     def _publish_notices(self, now: float) -> None:
-        told = self._throttle.due(now)
+        notified = self._throttle.due(now)
         while self._notices:
             advisory = self._throttle.offer(self._notices.popleft(), now)
             if advisory is not None:
-                told.append(advisory)
-        for advisory in told:
+                notified.append(advisory)
+        for advisory in notified:
             self._stats.advisories += 1
             found = self._advised.find(advisory.subject)
             if found.values:
@@ -220,7 +220,7 @@ class NodeBase(Interested):
             self._call(self._take_in_own)
 
     def _take_in_own(self) -> None:
-        self._sub._declare_gathered()
+        self._sub._declare_collected()
         for publisher in self._publishers():
             # What goes over inproc is there as soon as it is asked for.
             publisher._listen()
@@ -313,14 +313,14 @@ class NodeBase(Interested):
         """Give the frames that take leave of name servers."""
         return [(endpoint, one.goodbye()) for endpoint, one in self._mesh.discovery_clients.items()]
 
-    def _still_leaving(self) -> str | None:
-        """Say whose answer to this node's leaving is still to come; None when nothing is on its way."""
+    def _still_closing(self) -> str | None:
+        """Say whose answer to this node's goodbye is still to come; None when nothing is on its way."""
         # Those who have left meanwhile do not answer.
         return None if self._sub._has_left(self._mesh.heard()) else "publishers"
 
-    def _still_parting(self, subscription: NodeSubscription) -> str | None:
+    def _still_draining(self, subscription: NodeSubscription) -> str | None:
         """Say whose answer to the end of a subscription is still to come; None when nothing is on its way."""
-        return None if self._sub._has_parted(subscription, self._mesh.heard()) else "publishers"
+        return None if self._sub._has_drained(subscription, self._mesh.heard()) else "publishers"
 
     def _publishers(self) -> list[Any]:
         return [one for one in (self._network, self._local) if one is not None]

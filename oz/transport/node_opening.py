@@ -30,7 +30,7 @@ from oz.transport.addresses import address_towards, advertised
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.inquiring import Inquiries, interest_subject
 from oz.transport.local_directory import LocalDirectory, host_id
-from oz.transport.mesh import Mesh, Told
+from oz.transport.mesh import BusListener, Mesh
 from oz.transport.node_sockets import (
     FOR_EVER,
     NodePublishing,
@@ -52,7 +52,7 @@ _log = logging.getLogger("oz.node")
 OnPeer = Callable[[Announcement, str], Any]
 
 
-class NodeOpening(Told):
+class NodeOpening(BusListener):
     """The part of a node that runs once."""
 
     _publisher_class: type[NodePublishing]

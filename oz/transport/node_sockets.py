@@ -303,7 +303,7 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
 
     def asked(self) -> dict[bytes, int]:
         """Declare what is still to be declared, and give the newest chunk of each stream."""
-        self._declare_gathered()
+        self._declare_collected()
         assert self._streams is not None
         return self._streams.asked()
 

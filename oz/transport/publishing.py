@@ -24,10 +24,10 @@ from oz.transport.dispatch import Dispatch
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import Guard
 from oz.transport.joining import JoiningSender
-from oz.transport.leaving import Leaving, pauses
 from oz.transport.multicast_dispatch import MulticastDispatch, high_water_mark_for
 from oz.transport.multicast_group import Group, group_for
 from oz.transport.option_checks import check_count, check_seconds
+from oz.transport.publisher_closing import PublisherClosing, pauses
 from oz.transport.raw_sends import RawSends
 from oz.transport.routes import Route
 from oz.transport.sender import Refused, Sender
@@ -56,7 +56,7 @@ _REFUSED_OPTIONS = (_SUBSCRIBE, _UNSUBSCRIBE, int(zmq.XPUB_MANUAL), int(zmq.INVE
 """What a PUB has not, or what would change who gets what behind this publisher's back."""
 
 
-class PublisherBase(RawSends, Leaving):
+class PublisherBase(RawSends, PublisherClosing):
     """An XPUB socket that checks subjects. `oz.Publisher` and `oz.asyncio.Publisher` add the waiting."""
 
     _public_name = "Publisher"

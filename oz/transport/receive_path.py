@@ -201,7 +201,7 @@ class RoutedReceivePath(ReceivePath):
         ends = None if flags & _NOBLOCK or limit < 0 else monotonic() + limit / 1000
         streams = self._decoder.streams
         while True:
-            if (streams.is_gathering or streams.buffered) and (message := self._at_hand(socket)) is not None:
+            if (streams.is_collecting or streams.buffered) and (message := self._at_hand(socket)) is not None:
                 return message
             try:
                 lone = self._read_one(socket, flags)
@@ -243,10 +243,10 @@ class RoutedReceivePath(ReceivePath):
         return taken
 
     def _at_hand(self, socket: Any) -> Message | None:
-        """Give a message that is held back, once there is none newer; declare what was gathered."""
+        """Give a message that is held back, once there is none newer; declare what was collected."""
         streams = self._decoder.streams
-        if streams.is_gathering:
-            socket._declare_gathered()
+        if streams.is_collecting:
+            socket._declare_collected()
         if not streams.buffered:
             return None
         ends = monotonic() + _DRAIN_SECONDS

@@ -62,8 +62,8 @@ class Untaken:
             bound: the endpoints that the publisher listens at; all but those of `ipc://` are passed over.
             connected: those that it has connected to.
         """
-        near, far = _paths(bound), _paths(connected)
-        self._ends = list(_find(near, far)) if near or far else []
+        bound_paths, connected_paths = _paths(bound), _paths(connected)
+        self._ends = list(_find(bound_paths, connected_paths)) if bound_paths or connected_paths else []
 
     def is_over(self) -> bool:
         """Drop those that need it no more; tell whether that is all of them."""
@@ -119,25 +119,25 @@ def _paths(endpoints: Iterable[str]) -> set[bytes]:
     return {b"\0" + path[1:] if path.startswith(b"@") else path for path in paths}
 
 
-def _find(near: set[bytes], far: set[bytes]) -> Iterable[_End]:
+def _find(bound_paths: set[bytes], connected_paths: set[bytes]) -> Iterable[_End]:
     """Find the connections of this process at some addresses; libzmq does not tell which it has."""
     directory = next((one for one in _DESCRIPTORS if os.path.isdir(one)), None)
     for name in [] if directory is None else os.listdir(directory):
         # An error: closed meanwhile, no socket, not connected, or there is no descriptor left for us.
         with suppress(OSError):
             own = system.second_socket(int(name))
-            if _is_one(own, near, far):
+            if _is_one(own, bound_paths, connected_paths):
                 yield _End(int(name), own)
             else:
                 own.close()
 
 
-def _is_one(own: socket.socket, near: set[bytes], far: set[bytes]) -> bool:
+def _is_one(own: socket.socket, bound_paths: set[bytes], connected_paths: set[bytes]) -> bool:
     try:
         return (
             own.family == socket.AF_UNIX
             and not own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-            and (_address(own.getsockname()) in near or _address(own.getpeername()) in far)
+            and (_address(own.getsockname()) in bound_paths or _address(own.getpeername()) in connected_paths)
         )
     except OSError:
         return False

@@ -133,7 +133,7 @@ def _check_endpoint(endpoint: Any) -> None:
 
 # packing -------------------------------------------------------------------------------------------------
 
-_Told = TypeVar("_Told")
+_Value = TypeVar("_Value")
 
 
 def pack_announcement(announcement: Announcement) -> bytes:
@@ -186,7 +186,7 @@ def pack_array(values: tuple[Any, ...]) -> bytes:
     return packed
 
 
-def as_protocol_error(read: Callable[[], _Told]) -> _Told:
+def as_protocol_error(read: Callable[[], _Value]) -> _Value:
     """Read, where each `ValueError` says that the bytes mean nothing."""
     try:
         return read()

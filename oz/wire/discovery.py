@@ -204,7 +204,7 @@ def _pack_roster(packed: Sequence[bytes], first: int, total: int) -> bytes:
 
 # reading -------------------------------------------------------------------------------------------------
 
-_Told = TypeVar("_Told")
+_Value = TypeVar("_Value")
 
 
 def unpack_request(frame: bytes) -> Request:
@@ -225,7 +225,7 @@ def unpack_reply(frame: bytes) -> Reply:
     return as_protocol_error(lambda: _read(frame, MAX_REPLY, _REPLIES))
 
 
-def _read(frame: bytes, most: int, kinds: dict[int, tuple[int, Callable[..., _Told]]]) -> _Told:
+def _read(frame: bytes, most: int, kinds: dict[int, tuple[int, Callable[..., _Value]]]) -> _Value:
     kind, *values = unpack_array(frame, most) or (None,)
     if type(kind) is not int or kind not in kinds:
         raise ProtocolError(f"a discovery message of kind {shown(kind)}, which nobody says here")

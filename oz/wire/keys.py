@@ -39,7 +39,7 @@ POLICIES = ("turn", "sticky", "first")
 
 _SHARED, _GROUP, _LAST_VALUE, _LIMIT = 0x01, 0x02, 0x04, 0x08
 _KEEP_SHIFT = 4
-_LEAVING = 0x40
+_CLOSING = 0x40
 _KNOWN_FLAGS = 0x7F
 _CHUNK = struct.Struct(">IB")
 _ENTRY = struct.Struct(">BH")
@@ -91,7 +91,7 @@ class Declaration:
         chunk: its number, not used again by this stream.
         delivery: those of the stream.
         wants_last_value: whether the last values are asked for first.
-        is_leaving: the stream wants nothing more: a goodbye.
+        is_closing: the stream wants nothing more: a goodbye.
         patterns: what it wants.
     """
 
@@ -99,7 +99,7 @@ class Declaration:
     chunk: int
     delivery: DeliveryOptions = field(default_factory=DeliveryOptions)
     wants_last_value: bool = False
-    is_leaving: bool = False
+    is_closing: bool = False
     patterns: tuple[Declared, ...] = ()
 
     def encode(self) -> bytes:
@@ -110,7 +110,7 @@ class Declaration:
             | _GROUP * bool(delivery.group)
             | _LAST_VALUE * self.wants_last_value
             | _LIMIT * bool(delivery.limit)
-            | _LEAVING * self.is_leaving
+            | _CLOSING * self.is_closing
             | KEEPS.index(delivery.keep) << _KEEP_SHIFT
         )
         parts = [DECLARATION, self.stream, _CHUNK.pack(self.chunk, flags)]
@@ -189,9 +189,9 @@ def parse_declaration(key: bytes) -> Declaration:
     delivery = DeliveryOptions(bool(flags & _SHARED), group, policy, KEEPS[flags >> _KEEP_SHIFT & 3], limit)
     _check_delivery(delivery, flags)
     patterns = tuple(_patterns(key, at))
-    if flags & _LEAVING and patterns:
+    if flags & _CLOSING and patterns:
         raise ProtocolError("a goodbye with patterns")
-    return Declaration(stream, chunk, delivery, bool(flags & _LAST_VALUE), bool(flags & _LEAVING), patterns)
+    return Declaration(stream, chunk, delivery, bool(flags & _LAST_VALUE), bool(flags & _CLOSING), patterns)
 
 
 def _check_delivery(delivery: DeliveryOptions, flags: int) -> None:

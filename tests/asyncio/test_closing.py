@@ -9,7 +9,7 @@ import zmq.asyncio
 
 import oz.asyncio
 from oz.protocol import streams
-from oz.transport import leaving
+from oz.transport import publisher_closing
 from waiting import DEADLINE, Thread, until
 
 
@@ -38,7 +38,7 @@ def other(sub):
 def farewell():
     """Set for how long a publisher stays when it has said goodbye. Undone before the other one is closed."""
     with pytest.MonkeyPatch.context() as patch:
-        yield lambda seconds: patch.setattr(leaving, "_FAREWELL", seconds)
+        yield lambda seconds: patch.setattr(publisher_closing, "_FAREWELL", seconds)
 
 
 def heard(sub):

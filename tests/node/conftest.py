@@ -137,7 +137,7 @@ def names():
 
 
 @pytest.fixture
-def gathered():
+def collected():
     """Make a handler that gathers payloads, and wait for as many."""
 
     class Gathered(list):

@@ -28,9 +28,9 @@ def timed(work):
     return time.monotonic() - began
 
 
-def test_closing_lets_handlers_handle_what_has_come_and_sends_what_they_publish(make, met, gathered):
+def test_closing_lets_handlers_handle_what_has_come_and_sends_what_they_publish(make, met, collected):
     one, two = make("one"), make("two")
-    got = gathered()
+    got = collected()
 
     def handle(message):
         time.sleep(0.002)
@@ -48,10 +48,10 @@ def test_closing_lets_handlers_handle_what_has_come_and_sends_what_they_publish(
     assert got.wait(200) == list(range(200))
 
 
-def test_closing_without_draining_lets_it_go(make, gathered):
+def test_closing_without_draining_lets_it_go(make, collected):
     node = make("node")
     go, begun = threading.Event(), threading.Event()
-    got = gathered()
+    got = collected()
 
     def slow(message):
         got(message)
@@ -70,10 +70,10 @@ def test_closing_without_draining_lets_it_go(make, gathered):
 
 
 @pytest.mark.parametrize("count", [HWM // 2, HWM + 200], ids=["that fits", "that is too much"])
-def test_what_a_peer_had_sent_when_it_closed_arrives_or_is_reported(make, met, gathered, count):
+def test_what_a_peer_had_sent_when_it_closed_arrives_or_is_reported(make, met, collected, count):
     """A socket of this host that is closed takes along what ZeroMQ had not read from it at a full queue."""
     near, far = make("near"), make("far", lost_after=0.2)
-    got, gaps = gathered(), gathered()
+    got, gaps = collected(), collected()
     far.subscribe("a", handler=got)
     far.subscribe("_OZ.ADVISORY.WARN.GAP", handler=gaps)
     met(near, far)
@@ -94,9 +94,9 @@ def test_what_a_peer_had_sent_when_it_closed_arrives_or_is_reported(make, met, g
     assert [(gap.about, gap.count) for gap in gaps] in ([], [("near", None)])
 
 
-def test_a_peer_that_is_killed_may_have_sent_more_and_that_is_reported_once(make, met, spawn, gathered):
+def test_a_peer_that_is_killed_may_have_sent_more_and_that_is_reported_once(make, met, spawn, collected):
     node = make("node", lost_after=0.2)
-    got, gaps = gathered(), gathered()
+    got, gaps = collected(), collected()
     node.subscribe("a", handler=got)
     node.subscribe("_OZ.ADVISORY.WARN.GAP", handler=gaps)
     victim = spawn("victim")
@@ -106,20 +106,20 @@ def test_a_peer_that_is_killed_may_have_sent_more_and_that_is_reported_once(make
     got.wait(3)
     victim.kill()
     until(lambda: gaps)
-    until(lambda: not node._mesh._leaving)
+    until(lambda: not node._mesh._draining)
     assert [(gap.about, gap.count) for gap in gaps] == [("victim", None)]
 
 
-def test_a_peer_that_closes_in_order_leaves_no_doubt(make, met, gathered):
+def test_a_peer_that_closes_in_order_leaves_no_doubt(make, met, collected):
     node, other = make("node"), make("other", bind="tcp://127.0.0.1:*")
-    got, gaps = gathered(), gathered()
+    got, gaps = collected(), collected()
     node.subscribe("a", handler=got)
     node.subscribe("a", handler=got, group="g")
     node.subscribe("_OZ.ADVISORY.WARN.GAP", handler=gaps)
     met(node, other)
     other.publish("a", 1)
     other.close()
-    until(lambda: not node.peers and not node._mesh._leaving)
+    until(lambda: not node.peers and not node._mesh._draining)
     got.wait(2)
     assert gaps == []
 
@@ -289,9 +289,9 @@ def test_nothing_is_left_after_many_rounds(place, nameserver):
     assert os.listdir(place) == []
 
 
-def test_a_signal_handler_may_close_a_node_in_the_middle_of_publishing(make, met, gathered, monkeypatch):
+def test_a_signal_handler_may_close_a_node_in_the_middle_of_publishing(make, met, collected, monkeypatch):
     one, two = make("one"), make("two")
-    got = gathered()
+    got = collected()
     two.subscribe("a", handler=got)
     met(one, two)
     send, begun = Dispatch.send_alone, []

@@ -12,9 +12,9 @@ from traffic import Traffic
 from waiting import DEADLINE, until
 
 
-def test_a_worker_that_drains_hands_over_and_every_job_is_done_once(make, met, gathered):
+def test_a_worker_that_drains_hands_over_and_every_job_is_done_once(make, met, collected):
     boss, leaving, staying = make("boss"), make("leaving"), make("staying")
-    mine, others = gathered(), gathered()
+    mine, others = collected(), collected()
 
     def work(message):
         time.sleep(0.0001)
@@ -53,9 +53,9 @@ def test_what_came_for_one_without_a_handler_can_still_be_received(make, met):
     assert subscription.drain()
 
 
-def test_a_handler_that_takes_longer_still_handles_what_has_come(make, met, gathered):
+def test_a_handler_that_takes_longer_still_handles_what_has_come(make, met, collected):
     one, two = make("one"), make("two")
-    go, got = threading.Event(), gathered()
+    go, got = threading.Event(), collected()
 
     def slow(message):
         go.wait(DEADLINE)
@@ -77,8 +77,8 @@ def test_a_handler_that_takes_longer_still_handles_what_has_come(make, met, gath
     assert got == list(range(20))
 
 
-def test_a_handler_may_drain_its_own_subscription(make, gathered):
-    node, got, answers = make("node"), gathered(), []
+def test_a_handler_may_drain_its_own_subscription(make, collected):
+    node, got, answers = make("node"), collected(), []
     sent = threading.Event()
 
     def handle(message):
@@ -101,8 +101,8 @@ def test_a_handler_may_drain_its_own_subscription(make, gathered):
     assert got == list(range(100))
 
 
-def test_advisories_drain_and_end_like_any_other(make, met, gathered):
-    node, heard = make("node"), gathered()
+def test_advisories_drain_and_end_like_any_other(make, met, collected):
+    node, heard = make("node"), collected()
     subscription = node.subscribe("_OZ.ADVISORY.>", handler=heard)
     met(node, make("other"))
     until(lambda: heard)
@@ -159,8 +159,8 @@ def test_asyncio_drains_alike(make, place):
     asyncio.run(asyncio.wait_for(scenario(), 2 * DEADLINE))
 
 
-def test_closing_lets_one_that_has_had_its_last_message_handle_what_came(make, gathered):
-    node, got = make("node"), gathered()
+def test_closing_lets_one_that_has_had_its_last_message_handle_what_came(make, collected):
+    node, got = make("node"), collected()
 
     def slow(message):
         time.sleep(0.02)
@@ -201,8 +201,8 @@ def test_asyncio_closes_alike(place):
     assert counts == [10]
 
 
-def test_what_ended_subscriptions_handled_is_counted_to_the_last(make, gathered):
-    node, got = make("node"), gathered()
+def test_what_ended_subscriptions_handled_is_counted_to_the_last(make, collected):
+    node, got = make("node"), collected()
     go = threading.Event()
 
     def slow(message):

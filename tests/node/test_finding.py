@@ -21,9 +21,9 @@ def test_nodes_of_one_host_find_each_other(make, met, names, count):
         assert names(node) == sorted(one.name for one in nodes if one is not node)
 
 
-def test_what_is_published_reaches_every_node_once(make, met, gathered):
+def test_what_is_published_reaches_every_node_once(make, met, collected):
     nodes = [make(f"n{number}") for number in range(3)]
-    got = [gathered() for _ in nodes]
+    got = [collected() for _ in nodes]
     for node, one in zip(nodes, got, strict=True):
         node.subscribe("price.*", handler=one)
     met(*nodes)
@@ -33,9 +33,9 @@ def test_what_is_published_reaches_every_node_once(make, met, gathered):
         assert sorted(one.wait(3)) == [0, 1, 2]
 
 
-def test_without_echo_a_node_does_not_hear_itself(make, met, gathered):
+def test_without_echo_a_node_does_not_hear_itself(make, met, collected):
     here, there = make("here", echo=False), make("there")
-    own, others = gathered(), gathered()
+    own, others = collected(), collected()
     here.subscribe("a", handler=own)
     there.subscribe("a", handler=others)
     met(here, there)
@@ -45,11 +45,11 @@ def test_without_echo_a_node_does_not_hear_itself(make, met, gathered):
     assert own.wait(1) == [2]
 
 
-def test_one_seed_is_enough_for_four_nodes(make, met, names, gathered):
+def test_one_seed_is_enough_for_four_nodes(make, met, names, collected):
     seed = make("seed", bind="tcp://127.0.0.1:*")
     endpoint = seed.announcement.endpoints[0]
     nodes = [seed, *(make(f"n{number}", peers=endpoint) for number in range(3))]
-    got = [gathered() for _ in nodes]
+    got = [collected() for _ in nodes]
     for node, one in zip(nodes, got, strict=True):
         node.subscribe("a", handler=one)
     met(*nodes)
@@ -66,11 +66,11 @@ class Elsewhere(oz.Node):
         return os.urandom(16)
 
 
-def test_one_seed_is_enough_for_nodes_of_other_hosts(make, met, gathered):
+def test_one_seed_is_enough_for_nodes_of_other_hosts(make, met, collected):
     seed = make("seed", kind=Elsewhere, bind="tcp://127.0.0.1:*")
     endpoint = seed.announcement.endpoints[0]
     nodes = [seed, *(make(f"n{number}", kind=Elsewhere, peers=endpoint) for number in range(3))]
-    got = [gathered() for _ in nodes]
+    got = [collected() for _ in nodes]
     for node, one in zip(nodes, got, strict=True):
         node.subscribe("a", handler=one)
     met(*nodes)
@@ -98,12 +98,12 @@ def test_nodes_with_and_without_a_seed_of_one_host_meet(make, met):
 
 @pytest.mark.parametrize("looks", [True, False])
 def test_a_node_bound_to_a_local_socket_is_found_there_and_in_the_directory(
-    make, met, gathered, place, looks
+    make, met, collected, place, looks
 ):
     endpoint = f"ipc://{place}.socket"
     bound = make("bound", bind=endpoint)
     other = make("other", **({} if looks else {"peers": endpoint}))
-    got = gathered()
+    got = collected()
     for node in (bound, other):
         node.subscribe("a", handler=got)
     met(bound, other)
@@ -112,8 +112,8 @@ def test_a_node_bound_to_a_local_socket_is_found_there_and_in_the_directory(
     assert sorted(got.wait(4)) == [1, 1, 2, 2]
 
 
-def test_nodes_of_different_buses_do_not_meet(make, met, gathered, nameserver):
-    got = gathered()
+def test_nodes_of_different_buses_do_not_meet(make, met, collected, nameserver):
+    got = collected()
     pairs = [
         [make(f"{bus} {number}", bus=bus, **options) for number in range(2)]
         for bus, options in (("a", {}), ("b", {}), ("c", {"nameserver": nameserver.endpoint}))
@@ -128,9 +128,9 @@ def test_nodes_of_different_buses_do_not_meet(make, met, gathered, nameserver):
     assert [len(node.peers) for pair in pairs for node in pair] == [1] * 8
 
 
-def test_a_seed_of_another_bus_tells_nothing(make, met, gathered, caplog):
+def test_a_seed_of_another_bus_tells_nothing(make, met, collected, caplog):
     here = [make(f"here {number}", bus="a", bind="tcp://127.0.0.1:*") for number in range(2)]
-    got = gathered()
+    got = collected()
     stranger = make("stranger", bus="b", peers=here[0].announcement.endpoints[0])
     stranger.subscribe(">", handler=got)
     met(*here)
@@ -202,9 +202,9 @@ def test_a_seed_that_restarts_on_its_port_is_found_again(make, spawn, free_port)
     until(lambda: second.ask("got") == "['again']")
 
 
-def test_a_node_on_a_fixed_port_that_restarts_is_found_again(make, spawn, free_port, nameserver, gathered):
+def test_a_node_on_a_fixed_port_that_restarts_is_found_again(make, spawn, free_port, nameserver, collected):
     endpoint = f"tcp://127.0.0.1:{free_port()}"
-    got = gathered()
+    got = collected()
     node = make("node", nameserver=nameserver.endpoint)
     node.subscribe("b", handler=got)
     first = spawn("fixed", bind=endpoint, nameserver=nameserver.endpoint)
@@ -227,10 +227,10 @@ def test_a_node_holds_as_much_for_its_peers_as_a_socket_with_a_context_of_its_ow
     assert other._local.get(zmq.SNDHWM) == 10
 
 
-def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_end(make, met, gathered):
+def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_end(make, met, collected):
     """A node that closes removes it while what it has sent is still on its way."""
     first, second = make("first"), make("second")
-    got = gathered()
+    got = collected()
     second.subscribe("a", handler=got)
     met(first, second)
     os.unlink(first.announcement.local_endpoint.removeprefix("ipc://"))

@@ -31,9 +31,9 @@ def _run(work):
     os._exit(0)
 
 
-def test_the_child_of_a_fork_is_refused_and_the_parent_goes_on(make, met, gathered):
+def test_the_child_of_a_fork_is_refused_and_the_parent_goes_on(make, met, collected):
     node, other = make("node"), make("other")
-    got = gathered()
+    got = collected()
     subscription = other.subscribe("a", handler=got)
     other.subscribe("svc", handler=lambda message: message.reply(1))
     mailbox = other.subscribe("b")
@@ -83,9 +83,9 @@ def test_the_child_may_make_a_node_of_its_own(make, place):
     assert node.request("svc", timeout=DEADLINE).payload == "from the parent"
 
 
-def test_a_handler_may_fork(make, gathered):
+def test_a_handler_may_fork(make, collected):
     node = make("node")
-    codes = gathered()
+    codes = collected()
 
     def handler(message):
         pid = os.fork()
@@ -104,8 +104,8 @@ def test_a_handler_may_fork(make, gathered):
     assert codes == [7]
 
 
-def test_with_in_the_child_closes_nothing_of_the_parent(make, gathered):
-    got = gathered()
+def test_with_in_the_child_closes_nothing_of_the_parent(make, collected):
+    got = collected()
     with make("node") as node:
         node.subscribe("a", handler=got)
         node.wait_ready(DEADLINE)

@@ -43,9 +43,9 @@ def server_process():
         manager.__exit__(None, None, None)
 
 
-def test_nodes_meet_by_a_name_server(make, met, nameserver, gathered):
+def test_nodes_meet_by_a_name_server(make, met, nameserver, collected):
     nodes = [make(f"n{number}", nameserver=nameserver.endpoint) for number in range(4)]
-    got = gathered()
+    got = collected()
     nodes[0].subscribe("a", handler=got)
     met(*nodes)
     for number, node in enumerate(nodes):
@@ -57,13 +57,13 @@ def test_nodes_meet_by_a_name_server(make, met, nameserver, gathered):
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this host has no ::1")
-def test_nodes_meet_over_ipv6(make, met, serving, place, gathered):
+def test_nodes_meet_over_ipv6(make, met, serving, place, collected):
     with serving("tcp://[::1]:*") as server:
         assert server.endpoint.startswith("tcp://[::1]:")
         # Each has a directory of its own, or they would speak through it.
         first = make("first", nameserver=server.endpoint, directory=f"{place}.1")
         second = make("second", nameserver=server.endpoint, directory=f"{place}.2")
-        got = gathered()
+        got = collected()
         second.subscribe("a", handler=got)
         second.subscribe("svc", handler=lambda message: message.reply(message.payload))
         met(first, second)
@@ -92,11 +92,11 @@ def test_one_of_two_name_servers_is_enough(make, met, nameserver, free_port):
     met(*nodes)
 
 
-def test_nodes_that_share_only_one_of_their_name_servers_meet_once(make, met, serving, gathered):
+def test_nodes_that_share_only_one_of_their_name_servers_meet_once(make, met, serving, collected):
     with serving() as one, serving() as two, serving() as three:
         left = make("left", nameserver=[one.endpoint, two.endpoint])
         right = make("right", nameserver=[two.endpoint, three.endpoint])
-        got = gathered()
+        got = collected()
         right.subscribe("a", handler=got)
         met(left, right)
         left.publish("a", 1)
@@ -137,7 +137,7 @@ def test_a_name_server_may_come_later(make, met, serving, free_port):
 
 
 def test_a_name_server_that_is_killed_and_restarted_under_traffic_loses_nothing(
-    make, met, server_process, free_port, gathered
+    make, met, server_process, free_port, collected
 ):
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     server = server_process(endpoint)
@@ -146,7 +146,7 @@ def test_a_name_server_that_is_killed_and_restarted_under_traffic_loses_nothing(
         make(f"n{number}", nameserver=endpoint, on_peer=lambda peer, what: told.append(what))
         for number in range(3)
     ]
-    got = gathered()
+    got = collected()
     nodes[0].subscribe("a", handler=got)
     met(*nodes)
     kinds = []

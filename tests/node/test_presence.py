@@ -115,10 +115,10 @@ def test_closing_ends_the_waiting_of_others(make):
 
 
 @pytest.mark.parametrize("order", ["publisher first", "subscriber first"])
-def test_what_is_published_once_ready_is_never_lost(make, met, gathered, order):
+def test_what_is_published_once_ready_is_never_lost(make, met, collected, order):
     """Whatever comes first, and however much is subscribed to."""
     for number in range(10):
-        got = gathered()
+        got = collected()
         if order == "publisher first":
             pub, sub = make("pub"), make("sub")
         else:
@@ -140,11 +140,11 @@ def test_what_is_published_once_ready_is_never_lost(make, met, gathered, order):
         sub.close()
 
 
-def test_a_subscriber_that_comes_with_much_gets_all_once_the_publisher_is_ready(make, gathered, free_port):
+def test_a_subscriber_that_comes_with_much_gets_all_once_the_publisher_is_ready(make, collected, free_port):
     """Only the publisher waits: what a peer had subscribed to before it came is there when it is up."""
     endpoint = f"tcp://127.0.0.1:{free_port()}"
     for _ in range(5):
-        got = gathered()
+        got = collected()
         sub = make("sub", peers=endpoint)
         for other in range(300):
             sub.subscribe(f"other.{other}.{'x' * 50}", handler=print)

@@ -102,7 +102,7 @@ def test_many_subscriptions_of_a_moment_before_are_known_to_a_node_that_is_ready
         # In one turn of the other node, which so has no time to tell the rest.
         for subject in subjects:
             asks.subscribe(subject)
-        assert asks._sub._streams.is_gathering
+        assert asks._sub._streams.is_collecting
 
     asks._call(subscribe)
     node.wait_ready(DEADLINE)

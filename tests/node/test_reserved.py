@@ -19,11 +19,11 @@ class Elsewhere(oz.Node):
         return b"another host"
 
 
-def test_local_subjects_stay_on_the_host(make, met, gathered, nameserver):
+def test_local_subjects_stay_on_the_host(make, met, collected, nameserver):
     options = {"nameserver": nameserver.endpoint}
     here, near = make("here", **options), make("near", **options)
     far = make("far", kind=Elsewhere, **options)
-    own, close_by, away = gathered(), gathered(), gathered()
+    own, close_by, away = collected(), collected(), collected()
     for node, got in ((here, own), (near, close_by), (far, away)):
         node.subscribe("_LOCAL.>", handler=got)
         node.subscribe("a", handler=got)
@@ -49,9 +49,9 @@ def test_requests_on_local_subjects_are_answered_on_the_host_only(make, met, nam
         far.request("_LOCAL.svc", timeout=DEADLINE)
 
 
-def test_wildcards_pass_by_subjects_with_an_underscore(make, met, gathered):
+def test_wildcards_pass_by_subjects_with_an_underscore(make, met, collected):
     here, there = make("here"), make("there")
-    got, local = gathered(), gathered()
+    got, local = collected(), collected()
     there.subscribe(">", handler=lambda message: got.append(str(message.subject)))
     there.subscribe("*.x", handler=lambda message: got.append(str(message.subject)))
     there.subscribe("_LOCAL.*", handler=local)
@@ -67,9 +67,9 @@ def test_wildcards_pass_by_subjects_with_an_underscore(make, met, gathered):
     assert local.wait(1) == [1]
 
 
-def test_other_underscore_subjects_are_free_in_the_nats_dialect(make, gathered):
+def test_other_underscore_subjects_are_free_in_the_nats_dialect(make, collected):
     node = make("node")
-    got = gathered()
+    got = collected()
     node.subscribe("_PRIVATE.*", handler=got)
     node.wait_ready(DEADLINE)
     node.publish("_PRIVATE.x", 1)
@@ -118,9 +118,9 @@ def test_prefixes_do_not_reach_inboxes_either(make, met, pattern):
     assert sorted(got) == ["a", "svc"]
 
 
-def test_the_rv_dialect_refuses_other_underscore_subjects(make, gathered):
+def test_the_rv_dialect_refuses_other_underscore_subjects(make, collected):
     node = make("node", dialect="rv")
-    got = gathered()
+    got = collected()
     node.subscribe("_LOCAL.>", handler=got)
     node.wait_ready(DEADLINE)
     node.publish("_LOCAL.A", 1)
@@ -217,11 +217,11 @@ def test_a_handler_that_fails_is_told_of_with_counts_not_too_often(make, advised
     assert node.stats.failed == 100
 
 
-def test_a_slow_handler_is_told_of(make, advised, gathered):
+def test_a_slow_handler_is_told_of(make, advised, collected):
     node = make("node")
     seen = advised(node)
     go = threading.Event()
-    quick = gathered()
+    quick = collected()
     node.subscribe("a", handler=lambda _: go.wait(DEADLINE), max_waiting=10, keep="drop_oldest")
     node.subscribe("a", handler=quick)
     node.wait_ready(DEADLINE)

@@ -54,9 +54,9 @@ def test_every_public_method_is_safe_from_eight_threads(pair):
     assert not one._subscriptions
 
 
-def test_messages_of_many_threads_all_arrive_each_threads_in_order(pair, gathered):
+def test_messages_of_many_threads_all_arrive_each_threads_in_order(pair, collected):
     one, two = pair
-    got = gathered()
+    got = collected()
     two.subscribe("a", handler=got)
     two.wait_ready(DEADLINE)
 
@@ -72,15 +72,15 @@ def test_messages_of_many_threads_all_arrive_each_threads_in_order(pair, gathere
         assert [number for whose, number in got if whose == thread] == list(range(500))
 
 
-def test_a_handler_that_raises_harms_no_one(pair, gathered, caplog):
+def test_a_handler_that_raises_harms_no_one(pair, collected, caplog):
     one, two = pair
-    got = gathered()
+    got = collected()
 
     def fail(message):
         got.append(message.payload)
         raise ValueError("on purpose")
 
-    others = gathered()
+    others = collected()
     two.subscribe("a", handler=fail)
     two.subscribe("a", handler=others)
     two.wait_ready(DEADLINE)
@@ -91,11 +91,11 @@ def test_a_handler_that_raises_harms_no_one(pair, gathered, caplog):
     assert "a handler raised at 'a'" in caplog.text
 
 
-def test_a_slow_handler_fills_its_own_queue_only(make, met, gathered):
+def test_a_slow_handler_fills_its_own_queue_only(make, met, collected):
     one, two = make("one"), make("two", threads=2)
     go, begun = threading.Event(), threading.Event()
     slow = two.subscribe("a", handler=lambda _: (begun.set(), go.wait(DEADLINE)), max_waiting=100)
-    got = gathered()
+    got = collected()
     two.subscribe("a", handler=got)
     met(one, two)
     one.publish("a", 0)
@@ -138,9 +138,9 @@ def test_handlers_keep_order_unless_they_are_widened(pair):
         assert numbers == sorted(numbers)
 
 
-def test_a_handler_may_subscribe_and_unsubscribe(make, gathered):
+def test_a_handler_may_subscribe_and_unsubscribe(make, collected):
     node = make("node", threads=1)
-    got = gathered()
+    got = collected()
 
     def first(message):
         message.subscriptions[0].unsubscribe()
@@ -178,9 +178,9 @@ def test_a_handler_may_close_its_own_node(make, drain):
         node.publish("a")
 
 
-def test_a_subscription_ends_after_so_many_messages(make, gathered):
+def test_a_subscription_ends_after_so_many_messages(make, collected):
     node = make("node")
-    got, all_of_them = gathered(), gathered()
+    got, all_of_them = collected(), collected()
     node.subscribe("a", handler=got, max_messages=3)
     mailbox = node.subscribe("a", max_messages=2)
     node.subscribe("a", handler=all_of_them)
@@ -193,10 +193,10 @@ def test_a_subscription_ends_after_so_many_messages(make, gathered):
     assert len(node._subscriptions) == 1
 
 
-def test_unsubscribing_lets_what_waits_go(make, gathered):
+def test_unsubscribing_lets_what_waits_go(make, collected):
     node = make("node")
     go, begun = threading.Event(), threading.Event()
-    got, quick = gathered(), gathered()
+    got, quick = collected(), collected()
 
     def slow(message):
         got(message)

@@ -71,7 +71,7 @@ def test_private_patterns_are_of_no_interest_to_others():
 def test_who_was_cut_off_or_leaves_wants_nothing():
     cut, leaving, gone = stream("a"), stream("b"), stream("c")
     cut.vanished_at = 1.0
-    leaving.is_leaving = True
+    leaving.is_closing = True
     gone.is_gone = True
     assert not ledger_of(cut, leaving, gone).interests
 

@@ -47,10 +47,10 @@ def test_first_subscriptions_are_declared_one_by_one_and_the_rest_together(mine)
     at_once = [add(mine, f"n.{number}")[1].wanted for number in range(AT_ONCE)]
     assert [len(keys) for keys in at_once] == [1] * AT_ONCE
     assert not any(add(mine, f"more.{number}")[1].wanted for number in range(50))
-    assert mine.is_gathering
+    assert mine.is_collecting
     (key,) = mine.flush().wanted
     assert texts(key) == sorted(f"more.{number}" for number in range(50))
-    assert not mine.is_gathering
+    assert not mine.is_collecting
     assert add(mine, "again")[1].wanted
 
 
@@ -216,7 +216,7 @@ def test_goodbye_takes_everything_back(mine):
     keys = [key for text in "abc" for key in add(mine, text)[1].wanted]
     changes = mine.leave()
     (goodbye,) = map(parse_declaration, changes.wanted)
-    assert goodbye.is_leaving
+    assert goodbye.is_closing
     assert not goodbye.patterns
     assert changes.dropped == keys
     assert not mine.chunks
@@ -267,4 +267,4 @@ def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
         assert set(texts(*asked)) == wanted
         assert set(standing(mine)) == wanted
         ask(mine.leave())
-        assert [parse_declaration(key).is_leaving for key in asked] == [True]
+        assert [parse_declaration(key).is_closing for key in asked] == [True]

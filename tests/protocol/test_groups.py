@@ -9,7 +9,7 @@ from oz.protocol.groups import Choice, Group
 class Member:
     def __init__(self, joined, **state):
         self.name, self.joined = b"%016d" % joined, joined
-        self.is_full = self.is_gone = self.is_leaving = False
+        self.is_full = self.is_gone = self.is_closing = False
         vars(self).update(state)
 
 
@@ -44,7 +44,7 @@ def test_sets_of_members_that_are_used_alternately_leave_nobody_out():
     ("policy", "state"),
     [
         ("turn", "is_full"),
-        *((policy, state) for policy in ("turn", "sticky", "first") for state in ("is_leaving", "is_gone")),
+        *((policy, state) for policy in ("turn", "sticky", "first") for state in ("is_closing", "is_gone")),
     ],
 )
 def test_who_cannot_take_more_is_passed_over(policy, state):

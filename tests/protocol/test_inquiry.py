@@ -36,16 +36,16 @@ def test_a_peer_is_asked_again_with_more_and_more_patience(inquiry):
 @pytest.mark.parametrize(("number", "is_taken"), [(2, False), (3, True), (4, True)])
 def test_only_answers_to_this_question_or_a_later_one_count(inquiry, number, is_taken):
     inquiry.take(A, number, {A: 1})
-    assert inquiry.told(A) == ({A: 1} if is_taken else None)
-    assert inquiry.told(B) is None
+    assert inquiry.statement(A) == ({A: 1} if is_taken else None)
+    assert inquiry.statement(B) is None
 
 
 def test_what_a_later_answer_does_not_name_has_ended(inquiry):
     inquiry.take(A, 3, {A: 5, B: 1})
     inquiry.take(A, 3, {A: 7, b"c" * 16: 1})
-    assert inquiry.told(A) == {A: 5}
+    assert inquiry.statement(A) == {A: 5}
     inquiry.take(A, 3, {A: 4})
-    assert inquiry.told(A) == {A: 4}
+    assert inquiry.statement(A) == {A: 4}
 
 
 def wanted(*patterns):

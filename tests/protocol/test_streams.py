@@ -115,7 +115,7 @@ def test_not_ready_while_something_is_gathered(streams):
     for number in range(40):
         add(streams, f"n.{number}")
     answer(streams, A)
-    assert streams.is_gathering
+    assert streams.is_collecting
     assert not streams.is_ready(1)
     streams.flush()
     answer(streams, A)
@@ -173,7 +173,7 @@ def test_the_last_subscription_on_some_terms_takes_every_key_back(streams):
         asked |= set(changes.wanted)
         changes = streams.remove(one)
         assert changes.wanted[0][:3] == DECLARATION
-        assert parse_declaration(changes.wanted[0]).is_leaving
+        assert parse_declaration(changes.wanted[0]).is_closing
         asked |= set(changes.wanted)
         asked -= set(changes.dropped)
         assert not asked

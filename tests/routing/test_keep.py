@@ -236,7 +236,7 @@ def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, keep):
     with pub._engine._guard:
         sub._begin_drain()
         (stream,) = pub._engine._router.streams.values()
-        until(lambda: sub._receive_path.unpack(sub) or pub._engine._listen() or stream.is_leaving)
+        until(lambda: sub._receive_path.unpack(sub) or pub._engine._listen() or stream.is_closing)
         for _ in range(20):
             sub._receive_path.unpack(sub)
             pub._engine._listen()

@@ -48,7 +48,7 @@ def value_of(row):
     patterns = tuple(declared(one) for one in value["patterns"])
     stream = bytes.fromhex(value["stream"])
     return Declaration(
-        stream, value["chunk"], delivery, value["wants_last_value"], value["is_leaving"], patterns
+        stream, value["chunk"], delivery, value["wants_last_value"], value["is_closing"], patterns
     )
 
 
@@ -102,10 +102,10 @@ def declarations(draw):
     )
     if draw(st.booleans()):
         delivery = DeliveryOptions(is_shared=True)
-    is_leaving = draw(st.booleans())
-    wanted = () if is_leaving else tuple(draw(st.lists(patterns, max_size=8)))
+    is_closing = draw(st.booleans())
+    wanted = () if is_closing else tuple(draw(st.lists(patterns, max_size=8)))
     return Declaration(
-        draw(streams), draw(st.integers(0, 2**32 - 1)), delivery, draw(st.booleans()), is_leaving, wanted
+        draw(streams), draw(st.integers(0, 2**32 - 1)), delivery, draw(st.booleans()), is_closing, wanted
     )
 
 

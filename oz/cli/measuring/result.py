@@ -66,10 +66,10 @@ class Result:
     lost: int = 0
     latency: dict[str, Latency] = field(default_factory=dict)
 
-    def take_load(self, told: dict[str, Any], reports: Sequence[dict[str, Any]]) -> None:
+    def take_load(self, load: dict[str, Any], reports: Sequence[dict[str, Any]]) -> None:
         """Take in what the publisher and the subscribers counted while it published as fast as possible."""
-        self.published, self.matching = told["published"], told["matching"]
-        self.published_per_second = self.published / told["seconds"] if told["seconds"] else 0.0
+        self.published, self.matching = load["published"], load["matching"]
+        self.published_per_second = self.published / load["seconds"] if load["seconds"] else 0.0
         self.delivered = sum(report["delivered"] for report in reports)
         self.delivered_per_second = sum(
             report["delivered"] / report["seconds"] for report in reports if report["seconds"]

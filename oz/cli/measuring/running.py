@@ -134,16 +134,16 @@ class Run:
         seconds = plan.seconds / len(PHASES)
         self._orders.give(phase, seconds=seconds)
         try:
-            told = self._watch(phase, plan, seconds)
+            load = self._watch(phase, plan, seconds)
         except KeyboardInterrupt:
             is_cut_short = True
             self._orders.give("stop")
-            told = self._watch(phase, plan, 0.0)
+            load = self._watch(phase, plan, 0.0)
         reports = self._hear_all(children)
         times = [taken for report in reports for taken in report["times"]]
         result.latency[phase] = Latency.of(times)
         if phase == "loaded":
-            result.take_load(told, reports)
+            result.take_load(load, reports)
         if result not in self.results:
             self.results.append(result)
         self._over += seconds

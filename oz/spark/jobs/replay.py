@@ -33,7 +33,7 @@ ROWS = 1_000_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REASON = re.compile(r"^oz\.errors\.(\w+): (.*)$", re.MULTILINE)
-_TOLD = (SinkError, JournalError)
+_PLAIN_ERRORS = (SinkError, JournalError)
 
 
 @dataclass
@@ -119,7 +119,7 @@ def _publish(
     more = {"run": f"{settings['run']} {name}"} if "run" in settings else {}
     with tempfile.TemporaryDirectory(prefix="oz-replay-") as directory:
         report = os.path.join(directory, "report")
-        with watched(report, done.published, on_progress) as facts, _told_plainly():
+        with watched(report, done.published, on_progress) as facts, _plain_errors():
             writer = rows.write.format("oz").options(**{**settings, **more, "report": report})
             writer.mode("append").save()
     done.published += facts.published
@@ -129,7 +129,7 @@ def _publish(
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
+def _plain_errors() -> Iterator[None]:
     """Raise what oz said in another process, without the traces of two languages around it."""
     try:
         yield
@@ -139,7 +139,7 @@ def _told_plainly() -> Iterator[None]:
             raise
         kind, text = said[-1]
         found = getattr(errors, kind, SinkError)
-        raise (found if found in _TOLD else SinkError)(text) from None
+        raise (found if found in _PLAIN_ERRORS else SinkError)(text) from None
 
 
 class _Wanted:

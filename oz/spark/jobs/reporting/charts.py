@@ -103,8 +103,8 @@ def grid(
 
 
 def _svg(title: str, alternative: str, height: int, content: str) -> str:
-    told = html.escape(f"{title}. {alternative}")
+    facts = html.escape(f"{title}. {alternative}")
     return (
-        f'<svg role="img" viewBox="0 0 {WIDTH} {height}" aria-label="{told}">'
+        f'<svg role="img" viewBox="0 0 {WIDTH} {height}" aria-label="{facts}">'
         f"<title>{html.escape(title)}</title><desc>{html.escape(alternative)}</desc>{content}</svg>"
     )

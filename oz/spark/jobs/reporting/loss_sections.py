@@ -48,7 +48,7 @@ def _chart(found: Figures) -> str:
     ends = (found["first_period_ns"], found["first_period_ns"] + (found["periods"] - 1) * length_ns)
     labels = list(zip((0, found["periods"] - 1), (moment(end)[:16] for end in ends), strict=True))
     worst = max(found["by_period"], key=_weight)
-    told = (
+    facts = (
         f"For each of {len(rows)} publishers, whether it lost messages in each {_length(found)}. The most, "
         f"{exact(_weight(worst))}, were lost from {moment(worst['time_ns'])} UTC on."
     )
@@ -58,7 +58,7 @@ def _chart(found: Figures) -> str:
         found["periods"],
         cells,
         labels=labels[:1] if found["periods"] == 1 else labels,
-        alternative=told,
+        alternative=facts,
     )
     cells_of_table = (
         (f"{publisher(cell['origin'])}<br>{moment(cell['time_ns'])}", *_values(cell))

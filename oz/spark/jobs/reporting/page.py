@@ -77,7 +77,7 @@ def _timeline(figures: Figures) -> str:
     for name, title, unit in (("messages", "Messages", ""), ("payload_bytes", "Payload", "B")):
         values = [step[name] for step in steps]
         most = max(values)
-        told = (
+        facts = (
             f"{title} in each of {len(steps)} steps of {duration(seconds)}, from {times[0]} to "
             f"{times[-1]} UTC. The most is {number(most, unit)}, at {times[values.index(most)]}."
         )
@@ -87,7 +87,7 @@ def _timeline(figures: Figures) -> str:
             top=number(most, unit),
             middle=number(most / 2, unit),
             labels=labels,
-            alternative=told,
+            alternative=facts,
         )
         charts += f"<h3>{title} per {duration(seconds)}</h3><figure>{drawn}</figure>"
     cells = (
@@ -145,7 +145,7 @@ def _sizes(figures: Figures) -> str:
     names = [_bin(one) for one in bins]
     marks = sorted({0, len(bins) // 2, len(bins) - 1})
     most = max(values)
-    told = (
+    facts = (
         f"Messages by the size of their payloads, from {exact(found['least'])} to "
         f"{exact(found['greatest'])} bytes; most, {number(most)}, have {names[values.index(most)]} bytes."
     )
@@ -155,7 +155,7 @@ def _sizes(figures: Figures) -> str:
         top=number(most),
         middle=number(most / 2),
         labels=[(at, f"{names[at]} B") for at in marks],
-        alternative=told,
+        alternative=facts,
     )
     quantiles = [("Mean", number(found["mean"], "B"), "")]
     quantiles += [

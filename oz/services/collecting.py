@@ -52,8 +52,8 @@ class Rows(NamedTuple):
         return Rows(columns, end - start, sizes, first_ns)
 
 
-class Gathering:
-    """Holds messages until they are laid out, all at once: each Arrow batch has its price.
+class Collector:
+    """Collects messages until they are laid out, all at once: each Arrow batch has its price.
 
     That is done in the thread that receives. Another would have to wait for the interpreter's lock again and
     again, and while one waits each call into ZeroMQ costs several times as much.

@@ -35,7 +35,7 @@ def pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-class Leaving(BaseSocket):
+class PublisherClosing(BaseSocket):
     """The end of a publisher. Whoever waits, a thread or a task, takes the time that `_leave` gives."""
 
     _sender: Sender

@@ -15,7 +15,7 @@ LONGEST = 60.0
 """Seconds for which a peer that is not linked any more is listened to at most, though something comes."""
 
 
-class Parting:
+class DrainingPeer:
     """One publisher of a peer that is gone.
 
     Attributes:
