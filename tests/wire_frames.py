@@ -106,7 +106,7 @@ ALL_DELIVERY_OPTIONS = (
     DeliveryOptions(is_shared=True),
     DeliveryOptions(group="g"),
     DeliveryOptions(group="h", policy="sticky"),
-    DeliveryOptions(group="g", policy="first", keep="latest", limit=3),
+    DeliveryOptions(group="g", policy="failover", keep="latest", limit=3),
     DeliveryOptions(keep="latest", limit=10),
     DeliveryOptions(keep="drop_oldest", limit=2**32 - 1),
     DeliveryOptions(keep="drop_newest", limit=1),

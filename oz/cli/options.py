@@ -109,7 +109,7 @@ def routed_options(command: _F) -> _F:
             "--policy",
             type=click.Choice(POLICIES),
             help="Which of the group: each in turn, always the same for a subject or key, or the first that "
-            "came.  [default: turn]",
+            "came.  [default: round_robin]",
         ),
         click.option(
             "--keep",

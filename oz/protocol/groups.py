@@ -30,7 +30,7 @@ class Group:
 
     Attributes:
         name: what its members call it.
-        policy: that of its senior member: `"turn"`, `"sticky"` or `"first"`.
+        policy: that of its senior member: `"round_robin"`, `"sticky"` or `"failover"`.
         last: when the member joined that had the last turn.
     """
 
@@ -39,7 +39,7 @@ class Group:
     def __init__(self, name: str) -> None:
         """Start without members."""
         self.name = name
-        self.policy = "turn"
+        self.policy = "round_robin"
         self._members: dict[Any, str] = {}
         self.last = -1
 
@@ -93,7 +93,7 @@ class Choice:
         policy = self._group.policy
         if policy == "sticky":
             return _first_there(self._sticky.get(key) or self._rank(key))
-        if policy == "first":
+        if policy == "failover":
             return _first_there(self.members)
         members = self.members
         self._turn = at = (self._turn + 1) % len(members)

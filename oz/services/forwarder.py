@@ -236,8 +236,8 @@ class Forwarder:
 
     def _in_turn(self, group: str, leg: Leg, raw: bytes, ways: list[Leg]) -> list[Leg]:
         """Put the buses in the order in which they are offered a message of a group, of which one gets it."""
-        policy = leg.policies.get(group, "turn")
-        if policy == "first":
+        policy = leg.policies.get(group, "round_robin")
+        if policy == "failover":
             return ways
         if policy == "sticky":
             at = sum(raw) % len(ways)

@@ -252,7 +252,7 @@ class Leg:
         while self._stale and time.monotonic() < ends:
             interest = self._stale.pop()
             pattern, group = interest
-            policy = self.policies.get(group, "turn") if self._wanted.get(interest) else None
+            policy = self.policies.get(group, "round_robin") if self._wanted.get(interest) else None
             if policy is None:
                 self._wanted.pop(interest, None)
             before = self.asked.get(interest)

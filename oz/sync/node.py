@@ -231,7 +231,7 @@ class Node(Requesting):
         handler: None = None,
         dialect: str | None = None,
         group: str | None = None,
-        policy: Policy = "turn",
+        policy: Policy = "round_robin",
         keep: Keep = "all",
         max_waiting: int | None = None,
         last_value: bool = False,
@@ -248,7 +248,7 @@ class Node(Requesting):
         handler: Handler,
         dialect: str | None = None,
         group: str | None = None,
-        policy: Policy = "turn",
+        policy: Policy = "round_robin",
         keep: Keep = "all",
         max_waiting: int | None = None,
         last_value: bool = False,
@@ -264,7 +264,7 @@ class Node(Requesting):
         handler: Handler | None = None,
         dialect: str | None = None,
         group: str | None = None,
-        policy: Policy = "turn",
+        policy: Policy = "round_robin",
         keep: Keep = "all",
         max_waiting: int | None = None,
         last_value: bool = False,
@@ -283,7 +283,7 @@ class Node(Requesting):
                 subscription's `receive` and by iterating over it.
             dialect: that of the pattern, if it is another than the node's.
             group: a queue group: of its members on the bus one gets each message.
-            policy: which one: `"turn"`, `"sticky"` or `"first"`.
+            policy: which one: `"round_robin"`, `"sticky"` or `"failover"`.
             keep: what to drop when handlers are slower than messages come: `"all"` the newest, once
                 `max_waiting` wait; `"latest"` keeps the newest of each subject; `"drop_oldest"`,
                 `"drop_newest"`.

@@ -265,7 +265,7 @@ class Batches:
         """Give what a member of a queue group has no room for to others; the rest is its own after all."""
         full = batch.stream
         must_go = full.is_gone
-        if full.delivery.policy != "turn" and not (full.is_closing or must_go):
+        if full.delivery.policy != "round_robin" and not (full.is_closing or must_go):
             # Whoever relies on one member would see its messages overtaken at another.
             self._keep_own(socket, batch, must_wait=False)
             return

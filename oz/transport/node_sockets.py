@@ -46,7 +46,7 @@ RECONNECT_MS = 100
 LONGEST_RECONNECT_MS = 5_000
 """Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
 
-INTRODUCTION = DeliveryOptions(policy="first")
+INTRODUCTION = DeliveryOptions(policy="failover")
 """Delivery options of the presence announcement's stream: spelt as `DeliveryOptions()` are.
 
 It is declared last on every connection, so that where a presence announcement stands, everything that its

@@ -10,7 +10,7 @@ from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES, DeliveryOptions
 
 Filtering = Literal["prefix", "publisher"]
 Keep = Literal["all", "latest", "drop_oldest", "drop_newest"]
-Policy = Literal["turn", "sticky", "first"]
+Policy = Literal["round_robin", "sticky", "failover"]
 
 
 def check_count(name: str, value: Any, least: int, most: int) -> None:
@@ -124,7 +124,7 @@ def delivery_options(
         raise ValueError(f"keep is one of {', '.join(KEEPS)}, not {keep!r}")
     if group is not None and not _is_group(group):
         raise ValueError(f"a queue group has a name of 1 to {MAX_GROUP} bytes of UTF-8, not {group!r}")
-    if policy != "turn" and not group:
+    if policy != "round_robin" and not group:
         raise ValueError(f"policy={policy!r} is for members of a group; give group= too")
     if max_waiting is None:
         max_waiting = receive_buffer.LIMIT
@@ -134,7 +134,7 @@ def delivery_options(
     if shared and (group or keep != "all"):
         raise ValueError("a shared subscriber gets what all others get: no group, and keep is all")
     return DeliveryOptions(
-        shared, group or "", policy if group else "turn", keep, 0 if keep == "all" else max_waiting
+        shared, group or "", policy if group else "round_robin", keep, 0 if keep == "all" else max_waiting
     )
 
 

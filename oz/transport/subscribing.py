@@ -222,7 +222,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         dialect: str | None = None,
         handler: AnyHandler | None = None,
         group: str | None = None,
-        policy: Policy = "turn",
+        policy: Policy = "round_robin",
         keep: Keep = "all",
         max_waiting: int | None = None,
         last_value: bool = False,
@@ -237,8 +237,9 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             dialect: the dialect of this pattern, if it is another than the socket's.
             handler: is called with each message; without it messages are had by `receive` or iteration.
             group: a queue group: of its members, known by this name, one gets each message.
-            policy: which one: each in `"turn"`, `"sticky"` by subject or the key given to `publish`, or
-                `"first"`, the senior member. That of the senior member counts.
+            policy: which one: `"round_robin"`;
+                `"sticky"` by subject or the key given to `publish`; or `"failover"`, the senior member. That
+                of the senior member counts.
             keep: what to do when messages come faster than they are taken: `"all"` keeps them until
                 ZeroMQ's queues are full, and then the publisher's `on_full` counts; `"latest"` keeps the
                 newest of each subject; `"drop_oldest"` and `"drop_newest"` keep `max_waiting` of them.

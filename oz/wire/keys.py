@@ -35,7 +35,7 @@ MAX_GROUP = 255
 """Bytes of the name of a queue group."""
 
 KEEPS = ("all", "latest", "drop_oldest", "drop_newest")
-POLICIES = ("turn", "sticky", "first")
+POLICIES = ("round_robin", "sticky", "failover")
 
 _SHARED, _GROUP, _LAST_VALUE, _LIMIT = 0x01, 0x02, 0x04, 0x08
 _KEEP_SHIFT = 4
@@ -77,7 +77,7 @@ class DeliveryOptions:
 
     is_shared: bool = False
     group: str = ""
-    policy: str = "turn"
+    policy: str = "round_robin"
     keep: str = "all"
     limit: int = 0
 
@@ -173,7 +173,7 @@ def parse_declaration(key: bytes) -> Declaration:
         at += _CHUNK.size
         if flags & ~_KNOWN_FLAGS:
             raise ProtocolError(f"declaration flags {flags:#04x} are not known here")
-        group, policy, limit = "", "turn", 0
+        group, policy, limit = "", "round_robin", 0
         if flags & _GROUP:
             size = key[at]
             group = key[at + 1 : at + 1 + size].decode()

@@ -141,7 +141,7 @@ def test_a_group_shares_the_messages(oz_start, publisher, endpoint):
 
 
 def test_policy_first_gives_all_to_the_senior_member(oz_start, publisher, endpoint):
-    options = ("--group", "workers", "--policy", "first", "--connect", endpoint)
+    options = ("--group", "workers", "--policy", "failover", "--connect", endpoint)
     senior = oz_start("sub", "job.*", *options, "--count", "20")
     senior.ready_line()
     junior = oz_start("sub", "job.*", *options)
@@ -291,7 +291,7 @@ def test_a_bad_line_is_named_by_its_number(oz_start, oz_run, endpoint, stdin):
         ("sub", "a", "--filtering", "prefix", "--group", "workers"),
         ("sub", "a", "--filtering", "prefix", "--headers"),
         ("sub", "a", "--filtering", "prefix", "--last-value"),
-        ("sub", "a", "--policy", "first"),
+        ("sub", "a", "--policy", "failover"),
         ("sub", "a", "--group", ""),
         ("sub", "a", "--group", "x" * 300),
         ("sub", "a", "--group", "g", "--policy", "random"),

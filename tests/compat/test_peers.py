@@ -75,8 +75,8 @@ class Present:
         return self._keep(oz.Subscriber(endpoints, filtering=filtering, shared=shared))
 
     def subscribe(self, number, pattern, group=None, sticky=False, last_value=False):
-        policy = "sticky" if sticky else "turn"
-        self.made[number].subscribe(pattern, group=group, policy=policy, last_value=last_value)
+        policy = {"policy": "sticky"} if sticky else {}
+        self.made[number].subscribe(pattern, group=group, last_value=last_value, **policy)
 
     def wait_ready(self, number, seconds):
         self.made[number].wait_ready(timeout=seconds)

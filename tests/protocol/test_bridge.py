@@ -18,7 +18,7 @@ PATTERNS = [oz.compile(text) for text in (">", "a.>", "a.*", "a.b", "*.b", "*.*.
 SUBJECTS = ["a", "b", "a.b", "a.c", "b.b", "a.b.c", "x.y.c", "aab", "axbc", "_INBOX.x.1"]
 
 
-def stream(*patterns, group="", policy="turn", joined=1):
+def stream(*patterns, group="", policy="round_robin", joined=1):
     made = OutStream(b"n" * 16, b"k", DeliveryOptions(group=group, policy=policy), b"o" * 16, joined)
     made.listeners = 1
     made.patterns = {oz.compile(one): 1 for one in patterns}
@@ -90,10 +90,10 @@ def test_a_forwarder_that_says_nothing_offers_nothing_but_still_wants_what_it_wa
 def test_a_group_has_the_policy_of_its_senior_member():
     ledger = ledger_of(
         stream("a", group="g", policy="sticky", joined=5),
-        stream("b", group="g", policy="first", joined=2),
+        stream("b", group="g", policy="failover", joined=2),
         stream("a"),
     )
-    assert ledger.policies == {"g": "first"}
+    assert ledger.policies == {"g": "failover"}
     assert asked(ledger) == {("a", "g"), ("b", "g"), ("a", "")}
 
 

@@ -26,7 +26,7 @@ def picked(choice, count, key=b"k"):
 
 def test_in_turn_goes_round_and_begins_with_nobody_in_particular():
     members = [Member(number) for number in range(3)]
-    group = group_of("turn", *members)
+    group = group_of("round_robin", *members)
     assert Counter(picked(Choice(group, members), 300)) == {0: 100, 1: 100, 2: 100}
     # Interests that change after each message make a new choice each time.
     assert Counter(picked(Choice(group, members), 1)[0] for _ in range(300)) == {0: 100, 1: 100, 2: 100}
@@ -34,7 +34,7 @@ def test_in_turn_goes_round_and_begins_with_nobody_in_particular():
 
 def test_sets_of_members_that_are_used_alternately_leave_nobody_out():
     one, two, three = members = [Member(number) for number in range(3)]
-    group = group_of("turn", *members)
+    group = group_of("round_robin", *members)
     choices = [Choice(group, [one, two]), Choice(group, [two, three])]
     counts = Counter(choices[number % 2].pick(b"").joined for number in range(100))
     assert counts == {0: 25, 1: 50, 2: 25}
@@ -43,8 +43,12 @@ def test_sets_of_members_that_are_used_alternately_leave_nobody_out():
 @pytest.mark.parametrize(
     ("policy", "state"),
     [
-        ("turn", "is_full"),
-        *((policy, state) for policy in ("turn", "sticky", "first") for state in ("is_closing", "is_gone")),
+        ("round_robin", "is_full"),
+        *(
+            (policy, state)
+            for policy in ("round_robin", "sticky", "failover")
+            for state in ("is_closing", "is_gone")
+        ),
     ],
 )
 def test_who_cannot_take_more_is_passed_over(policy, state):
@@ -54,7 +58,7 @@ def test_who_cannot_take_more_is_passed_over(policy, state):
     setattr(unable, state, True)
     after = Counter(picked(choice, 30))
     assert unable.joined not in after
-    if policy == "turn":
+    if policy == "round_robin":
         assert after == {1: 15, 2: 15}, "the others share alike"
     else:
         assert len(after) == 1
@@ -62,7 +66,7 @@ def test_who_cannot_take_more_is_passed_over(policy, state):
     assert unable.joined in picked(choice, 3)
 
 
-@pytest.mark.parametrize("policy", ["sticky", "first"])
+@pytest.mark.parametrize("policy", ["sticky", "failover"])
 def test_a_sticky_or_first_member_that_is_full_keeps_its_share(policy):
     members = [Member(number) for number in range(3)]
     choice = Choice(group_of(policy, *members), members)
@@ -73,22 +77,22 @@ def test_a_sticky_or_first_member_that_is_full_keeps_its_share(policy):
 
 def test_when_nobody_can_it_is_one_that_is_there():
     members = [Member(0, is_gone=True), Member(1, is_full=True)]
-    for policy in ("turn", "sticky", "first"):
+    for policy in ("round_robin", "sticky", "failover"):
         assert set(picked(Choice(group_of(policy, *members), members), 4)) == {1}
     members[1].is_gone = True
-    assert Choice(group_of("first", *members), members).pick(b"") in members
+    assert Choice(group_of("failover", *members), members).pick(b"") in members
 
 
 def test_the_senior_member_decides_on_the_policy_whoever_came_first():
     group = Group("g")
     young, old = Member(7), Member(3)
-    group.join(young, "turn")
-    assert (group.policy, bool(group)) == ("turn", True)
-    group.join(old, "first")
+    group.join(young, "round_robin")
+    assert (group.policy, bool(group)) == ("round_robin", True)
+    group.join(old, "failover")
     group.join(young, "sticky")
-    assert group.policy == "first"
+    assert group.policy == "failover"
     group.leave(old)
-    assert group.policy == "turn"
+    assert group.policy == "round_robin"
     group.leave(young)
     group.leave(young)
     assert not group

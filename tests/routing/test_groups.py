@@ -158,7 +158,7 @@ def test_a_sticky_choice_stays_and_a_leaving_member_moves_only_its_share(stage, 
 
 def test_the_senior_member_gets_all_until_it_leaves(stage):
     pub = stage.pub()
-    members = [stage.member(pub, group="g", policy="first") for _ in range(3)]
+    members = [stage.member(pub, group="g", policy="failover") for _ in range(3)]
     for step in range(3):
         publish(pub, 50, first=50 * step)
         finish([pub], *(sub for sub, _ in members[step:]))
@@ -177,7 +177,9 @@ def _members(pub):
 
 def test_the_senior_members_policy_counts(stage):
     pub = stage.pub()
-    members = [stage.member(pub, group="g", policy=policy) for policy in ("first", "turn", "turn")]
+    members = [
+        stage.member(pub, group="g", policy=policy) for policy in ("failover", "round_robin", "round_robin")
+    ]
     publish(pub, 60)
     finish([pub], *(sub for sub, _ in members))
     assert [len(got) for _, got in members] == [60, 0, 0]
@@ -225,14 +227,16 @@ def test_a_member_that_closes_under_traffic_is_not_picked_any_more(stage):
     assert numbers(stays[1]) == list(range(100))
 
 
-@pytest.mark.parametrize("policy", ["turn", "sticky", "first"])
+@pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
 def test_what_a_killed_member_would_get_goes_to_the_others_at_once(stage, policy):
     pub = stage.pub()
     with started(MEMBER, pub.endpoint, policy) as victim:
         until(lambda: _members(pub) == 1)
         stays = stage.member(pub, group="g", policy=policy)
         publish(pub, 100)
-        processed = [int(victim.stdout.readline()) for _ in range({"turn": 50, "first": 100}.get(policy, 1))]
+        processed = [
+            int(victim.stdout.readline()) for _ in range({"round_robin": 50, "failover": 100}.get(policy, 1))
+        ]
         assert processed
         sent, knows = 100, None
         os.kill(victim.pid, signal.SIGKILL)
@@ -251,7 +255,7 @@ def test_what_a_killed_member_would_get_goes_to_the_others_at_once(stage, policy
     assert len(stays[1]) + len(processed) + len(lost) == sent, "something came twice"
     # All that was on its way, and what was published before the connection was seen to end.
     assert all(number < knows for number in lost)
-    if policy == "first":
+    if policy == "failover":
         assert numbers(stays[1])[0] <= knows
 
 

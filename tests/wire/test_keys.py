@@ -98,7 +98,7 @@ def declarations(draw):
     keep, limit = draw(keeps)
     group = draw(st.just("") | groups)
     delivery = DeliveryOptions(
-        False, group, draw(st.sampled_from(POLICIES)) if group else "turn", keep, limit
+        False, group, draw(st.sampled_from(POLICIES)) if group else "round_robin", keep, limit
     )
     if draw(st.booleans()):
         delivery = DeliveryOptions(is_shared=True)
