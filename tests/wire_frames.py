@@ -106,10 +106,10 @@ ALL_DELIVERY_OPTIONS = (
     DeliveryOptions(is_shared=True),
     DeliveryOptions(group="g"),
     DeliveryOptions(group="h", policy="sticky"),
-    DeliveryOptions(group="g", policy="failover", keep="latest", limit=3),
-    DeliveryOptions(keep="latest", limit=10),
-    DeliveryOptions(keep="drop_oldest", limit=2**32 - 1),
-    DeliveryOptions(keep="drop_newest", limit=1),
+    DeliveryOptions(group="g", policy="failover", overflow="conflate", limit=3),
+    DeliveryOptions(overflow="conflate", limit=10),
+    DeliveryOptions(overflow="drop_oldest", limit=2**32 - 1),
+    DeliveryOptions(overflow="drop_newest", limit=1),
 )
 
 
@@ -139,10 +139,10 @@ def keys():
     yield from (b"", b"a.", b"\0", b"\x001", b"\x001X", STREAM, PATTERN, DECLARATION)
 
 
-def spoil(rng: random.Random, frame: bytes, others: list[bytes], keep: int = 0) -> bytes:
+def spoil(rng: random.Random, frame: bytes, others: list[bytes], overflow: int = 0) -> bytes:
     """Change a frame in one to three places, behind the bytes that are to be kept."""
     for _ in range(rng.choice((1, 1, 2, 3))):
-        at = rng.randint(min(keep, len(frame)), len(frame))
+        at = rng.randint(min(overflow, len(frame)), len(frame))
         frame = _WAYS[rng.randrange(len(_WAYS))](rng, frame, at, others)
     return frame
 

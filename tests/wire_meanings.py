@@ -19,7 +19,7 @@ from oz.wire.batch import (
 )
 from oz.wire.codec import MsgpackCodec
 from oz.wire.discovery import unpack_reply, unpack_request
-from oz.wire.keys import KEEPS, POLICIES, DeliveryOptions, parse_declaration, parse_pattern, parse_stream
+from oz.wire.keys import OVERFLOWS, POLICIES, DeliveryOptions, parse_declaration, parse_pattern, parse_stream
 from oz.wire.node_codec import NodeCodec
 
 KEYS = {b"\x001S": parse_stream, b"\x001P": parse_pattern, b"\x001D": parse_declaration}
@@ -32,8 +32,8 @@ def plain(value):
     """Write a value as JSON can hold it, without the names of the classes."""
     if isinstance(value, DeliveryOptions):
         # What users write for these may be called otherwise later; the numbers stay.
-        keep, policy = KEEPS.index(value.keep), POLICIES.index(value.policy)
-        return [value.is_shared, value.group, policy, keep, value.limit]
+        overflow, policy = OVERFLOWS.index(value.overflow), POLICIES.index(value.policy)
+        return [value.is_shared, value.group, policy, overflow, value.limit]
     if dataclasses.is_dataclass(value):
         return [plain(getattr(value, field.name)) for field in dataclasses.fields(value)]
     if isinstance(value, bytes):

@@ -11,7 +11,7 @@ def on_peer(peer: oz.Announcement, what: str) -> None:
 
 
 with oz.Node("dashboard", bus="market-example", on_peer=on_peer) as node:
-    prices = node.subscribe("price.*", keep="latest")
+    prices = node.subscribe("price.*", overflow="conflate")
     shown = 0
     while shown < QUOTES:
         # It may have to wait for the others to start. Only the newest price of each pair waits for it.

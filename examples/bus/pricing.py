@@ -25,7 +25,7 @@ def on_quote(message: oz.Message) -> None:
 
 
 with oz.Node("pricing", bus="market-example") as node, suppress(KeyboardInterrupt):
-    node.subscribe("price.*", handler=on_price, keep="latest")
+    node.subscribe("price.*", handler=on_price, overflow="conflate")
     # Start it twice, and the two share the requests.
     node.subscribe("quote.*", handler=on_quote, group="pricers")
     while True:

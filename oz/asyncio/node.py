@@ -27,7 +27,7 @@ from oz.subjects.pattern import Patterns
 from oz.transport.node_base import TICK
 from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
-from oz.transport.option_checks import Keep, Policy, closing_time
+from oz.transport.option_checks import Overflow, Policy, closing_time
 from oz.wire.discovery import Announcement
 
 _SLICE = 0.05
@@ -241,8 +241,8 @@ class Node(Requesting):
         dialect: str | None = None,
         group: str | None = None,
         policy: Policy = "round_robin",
-        keep: Keep = "all",
-        max_waiting: int | None = None,
+        overflow: Overflow = None,
+        max_pending: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
         concurrency: int = 1,
@@ -258,8 +258,8 @@ class Node(Requesting):
         dialect: str | None = None,
         group: str | None = None,
         policy: Policy = "round_robin",
-        keep: Keep = "all",
-        max_waiting: int | None = None,
+        overflow: Overflow = None,
+        max_pending: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
         concurrency: int = 1,
@@ -274,8 +274,8 @@ class Node(Requesting):
         dialect: str | None = None,
         group: str | None = None,
         policy: Policy = "round_robin",
-        keep: Keep = "all",
-        max_waiting: int | None = None,
+        overflow: Overflow = None,
+        max_pending: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
         concurrency: int = 1,
@@ -290,8 +290,8 @@ class Node(Requesting):
         return self._subscribe(
             self._prepare(pattern, dialect),
             handler,
-            self._delivery_options(group, policy, keep, max_waiting),
-            HandlerQueue(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
+            self._delivery_options(group, policy, overflow, max_pending),
+            HandlerQueue(overflow, LIMIT if max_pending is None else max_pending, concurrency, order_by),
             last_value=last_value,
             max_messages=max_messages,
         )

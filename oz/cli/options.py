@@ -15,12 +15,12 @@ from oz.cli.output import printable
 from oz.configuration.settings import meant
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.transport import endpoints
-from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES
+from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
 """Where `oz pub` and `oz sub` meet when they are told nothing: this machine only."""
 
-ROUTED = ("filtering", "group", "policy", "keep", "last_value")
+ROUTED = ("filtering", "group", "policy", "overflow", "last_value")
 """The names of what `routed_options` offer."""
 
 MOST_SECONDS = 1e9
@@ -112,10 +112,10 @@ def routed_options(command: _F) -> _F:
             "came.  [default: round_robin]",
         ),
         click.option(
-            "--keep",
-            type=click.Choice(KEEPS),
-            help="What to keep when messages come faster than they are read: all of them, the latest of each "
-            "subject, or 10,000.  [default: all]",
+            "--overflow",
+            type=click.Choice([one for one in OVERFLOWS if one is not None]),
+            help="What to do when messages come faster than they are read: conflate to the newest of each "
+            "subject, or drop the oldest or the newest.  [default: keep all]",
         ),
         click.option(
             "--last-value", is_flag=True, help="First the newest message of each subject, if kept there."

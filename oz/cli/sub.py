@@ -52,7 +52,8 @@ Without --bind and --connect it connects to {DEFAULT_ENDPOINT}, where `oz pub` p
 started first. Runs until Ctrl-C, --count or --timeout.
 
 With --filtering publisher an oz publisher sends only what matches, and what is lost nevertheless is said on
-stderr, to the message. It needs oz at the other end. --group, --keep, --last-value and --headers imply it.
+stderr, to the message. It needs oz at the other end. --group, --overflow, --last-value and --headers imply
+it.
 
 With --bus it joins a bus as a node, and prints what any node there publishes. Payloads are then values: text
 is printed as it is, and anything else as JSON. What is lost is said on stderr.

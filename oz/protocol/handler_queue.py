@@ -20,7 +20,7 @@ LIMIT = 65_536
 MOST_CONCURRENCY = 1024
 """The highest `concurrency`."""
 
-_KEEPS = ("all", "latest", "drop_oldest", "drop_newest")
+_OVERFLOWS = (None, "conflate", "drop_oldest", "drop_newest")
 
 
 class Partition:
@@ -79,7 +79,7 @@ class HandlerQueue:
     Attributes:
         lock: is held for every change. One that does nothing at first, which is enough for a single thread;
             those who have several give it a re-entrant one before they begin. `pop` of a partition takes it
-            only with `keep="latest"`: otherwise it is a deque's, which threads may share.
+            only with `overflow="conflate"`: otherwise it is a deque's, which threads may share.
         dropped: messages that were dropped so far.
     """
 
@@ -98,14 +98,19 @@ class HandlerQueue:
     )
 
     def __init__(
-        self, keep: str = "all", limit: int = LIMIT, concurrency: int = 1, order_by: str | None = None
+        self,
+        overflow: str | None = None,
+        limit: int = LIMIT,
+        concurrency: int = 1,
+        order_by: str | None = None,
     ) -> None:
         """Start empty.
 
         Args:
-            keep: what is dropped when `limit` messages wait: the new one with `"all"` and `"drop_newest"`,
-                the oldest with `"drop_oldest"`. With `"latest"` a message takes the place of an older one
-                of its subject, and the subject that came up first goes.
+            overflow: what is dropped when `limit` messages wait: the
+                new one with None and `"drop_newest"`, the oldest with `"drop_oldest"`. With `"conflate"` a
+                message takes the place of an older one of its subject, and the subject that came up first
+                goes.
             limit: messages that may wait, all partitions together; at least 1.
             concurrency: messages that may be handled at the same time, 1 to 1,024.
             order_by: `"subject"` keeps the messages of one subject in order. Without it only a
@@ -114,12 +119,12 @@ class HandlerQueue:
         Raises:
             ValueError: an argument is none of these.
         """
-        _check(keep, limit, concurrency, order_by)
+        _check(overflow, limit, concurrency, order_by)
         self.lock: AbstractContextManager[Any] = nullcontext()
         self.dropped = 0
         self._limit = limit
-        self._is_latest = keep == "latest"
-        self._makes_room = keep in ("latest", "drop_oldest")
+        self._is_latest = overflow == "conflate"
+        self._makes_room = overflow in ("conflate", "drop_oldest")
         self._is_ordered = order_by is not None and concurrency > 1
         self._is_closed = False
         make = _ConflatingStore if self._is_latest else deque
@@ -242,9 +247,9 @@ def _emptied(store: Any) -> int:
         return count
 
 
-def _check(keep: str, limit: int, concurrency: int, order_by: str | None) -> None:
-    if keep not in _KEEPS:
-        raise ValueError(f"keep={keep!r} is none of {', '.join(map(repr, _KEEPS))}")
+def _check(overflow: str | None, limit: int, concurrency: int, order_by: str | None) -> None:
+    if overflow not in _OVERFLOWS:
+        raise ValueError(f"overflow={overflow!r} is none of {', '.join(map(repr, _OVERFLOWS))}")
     if limit < 1:
         raise ValueError(f"a limit of {limit} lets no message wait; give at least 1")
     if not isinstance(concurrency, int) or not 1 <= concurrency <= MOST_CONCURRENCY:

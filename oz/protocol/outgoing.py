@@ -57,7 +57,7 @@ class OutStream:
         left_out_at: when one of several connections was last left out of what was sent, in monotonic seconds.
         refused_at: since when a record of where it stands finds no room, in monotonic seconds.
         unsent: frames that are to be sent as soon as there is room.
-        send_buffer: the messages of a `keep` that found no room: subjects and payloads.
+        send_buffer: the messages of an `overflow` that found no room: subjects and payloads.
         is_shared: whether it is that of a shared pattern.
     """
 

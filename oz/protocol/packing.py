@@ -32,7 +32,7 @@ class Batch:
         self.stream = stream
         self.count = 0
         self.items: list[Any] | None = (
-            None if stream.delivery.keep == "all" and not stream.delivery.group else []
+            None if stream.delivery.overflow is None and not stream.delivery.group else []
         )
         self.places: list[int] = []
         self._parts: list[bytes] = []

@@ -9,7 +9,7 @@ from typing import Protocol
 from oz.message import Message
 
 LIMIT = 10_000
-"""Messages, or subjects with `keep="latest"`, that are kept unless said otherwise."""
+"""Messages, or subjects with `overflow="conflate"`, that are kept unless said otherwise."""
 
 
 class ReceiveBuffer(Protocol):
@@ -118,10 +118,10 @@ class DropNewestBuffer(DropOldestBuffer):
         return max(0, len(messages) - room)
 
 
-def make(keep: str, limit: int) -> ReceiveBuffer | None:
-    """Make what a `keep` asks for; None for `"all"`, which drops nothing."""
-    if keep == "latest":
+def make(overflow: str | None, limit: int) -> ReceiveBuffer | None:
+    """Make the receive buffer of an overflow; None for None, which drops nothing."""
+    if overflow == "conflate":
         return ConflatingBuffer(limit)
-    if keep == "drop_oldest":
+    if overflow == "drop_oldest":
         return DropOldestBuffer(limit)
-    return DropNewestBuffer(limit) if keep == "drop_newest" else None
+    return DropNewestBuffer(limit) if overflow == "drop_newest" else None

@@ -18,7 +18,7 @@ class Recipients:
         kind: `NOBODY`, or of `PLAIN` and `ROUTED` those that apply, added.
         streams: the streams that each message goes out on.
         choices: for each queue group, the members of which one gets it.
-        is_simple: whether a message goes out as it is on every stream: no groups, no `keep`.
+        is_simple: whether a message goes out as it is on every stream: no groups, no `overflow`.
     """
 
     __slots__ = ("choices", "is_simple", "kind", "streams")
@@ -30,7 +30,7 @@ class Recipients:
         self.kind = PLAIN * is_plain | ROUTED * bool(streams or choices)
         self.streams = streams
         self.choices = choices
-        self.is_simple = not choices and all(one.delivery.keep == "all" for one in streams)
+        self.is_simple = not choices and all(one.delivery.overflow is None for one in streams)
 
 
 class RecipientSets:

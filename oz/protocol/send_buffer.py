@@ -101,12 +101,12 @@ class ConflatingSendBuffer:
 
 
 def send_buffer_of(stream: OutStream) -> SendBuffer | None:
-    """Give the send buffer of a stream; None when its `keep` needs none."""
+    """Give the send buffer of a stream; None when its overflow needs none."""
     if stream.send_buffer is None:
         limit = stream.delivery.limit or receive_buffer.LIMIT
-        if stream.delivery.keep == "latest":
+        if stream.delivery.overflow == "conflate":
             stream.send_buffer = ConflatingSendBuffer(limit)
-        elif stream.delivery.keep == "drop_oldest":
+        elif stream.delivery.overflow == "drop_oldest":
             stream.send_buffer = DropOldestSendBuffer(limit)
     send_buffer: SendBuffer | None = stream.send_buffer
     return send_buffer

@@ -43,7 +43,7 @@ class SubscriberStats:
     lost: int = 0
     """Messages known to be lost; a plain ZeroMQ publisher gives no way to know."""
     dropped: int = 0
-    """Messages that a subscription dropped because of its `keep`."""
+    """Messages that a subscription dropped because of its `overflow`."""
     recovered: int = 0
     """Lost messages that were had again."""
     repeated: int = 0

@@ -1,7 +1,7 @@
 """The streams of a subscriber that has its publishers filter: each a key, its subscriptions and its sources.
 
 Subscriptions with the same delivery options share one stream, on which each message comes once. Each queue
-group, and each `keep` other than `"all"`, is a stream of its own. Shared patterns have one each, with a key
+group, and each `overflow`, is a stream of its own. Shared patterns have one each, with a key
 that all subscribers to the pattern have in common.
 """
 
@@ -38,7 +38,7 @@ class Stream:
         key: the ZeroMQ subscription.
         table: the subscriptions behind it.
         sources: what is known of each publisher, by origin.
-        receive_buffer: what holds messages back, unless `keep` is `"all"`.
+        receive_buffer: what holds messages back, unless `overflow` is None.
         is_shared: whether others read the same key.
         only_answers: whether publishers only say here what they serve, and messages come on other streams.
         repeats: the ids of what came, where repeats are dropped.
@@ -68,7 +68,7 @@ class Stream:
         self.key = key
         self.table = SubscriptionTable(index=index)
         self.sources: dict[bytes, Source] = {}
-        self.receive_buffer = receive_buffer.make(delivery.keep, delivery.limit)
+        self.receive_buffer = receive_buffer.make(delivery.overflow, delivery.limit)
         self.is_shared = is_shared
         self.only_answers = delivery.is_shared and not is_shared
         # For each stream: subscriptions with other delivery options get a message again, and are to.

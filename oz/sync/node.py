@@ -28,7 +28,7 @@ from oz.sync.subscriber import Subscriber
 from oz.transport.node_base import TICK
 from oz.transport.node_interest import OnDropped
 from oz.transport.node_sockets import NodePublishing, NodeSubscribing
-from oz.transport.option_checks import Keep, Policy, closing_time
+from oz.transport.option_checks import Overflow, Policy, closing_time
 from oz.wire.discovery import Announcement
 
 OnPeer = Callable[[Announcement, str], Any]
@@ -232,8 +232,8 @@ class Node(Requesting):
         dialect: str | None = None,
         group: str | None = None,
         policy: Policy = "round_robin",
-        keep: Keep = "all",
-        max_waiting: int | None = None,
+        overflow: Overflow = None,
+        max_pending: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
         concurrency: int = 1,
@@ -249,8 +249,8 @@ class Node(Requesting):
         dialect: str | None = None,
         group: str | None = None,
         policy: Policy = "round_robin",
-        keep: Keep = "all",
-        max_waiting: int | None = None,
+        overflow: Overflow = None,
+        max_pending: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
         concurrency: int = 1,
@@ -265,8 +265,8 @@ class Node(Requesting):
         dialect: str | None = None,
         group: str | None = None,
         policy: Policy = "round_robin",
-        keep: Keep = "all",
-        max_waiting: int | None = None,
+        overflow: Overflow = None,
+        max_pending: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
         concurrency: int = 1,
@@ -284,10 +284,11 @@ class Node(Requesting):
             dialect: that of the pattern, if it is another than the node's.
             group: a queue group: of its members on the bus one gets each message.
             policy: which one: `"round_robin"`, `"sticky"` or `"failover"`.
-            keep: what to drop when handlers are slower than messages come: `"all"` the newest, once
-                `max_waiting` wait; `"latest"` keeps the newest of each subject; `"drop_oldest"`,
-                `"drop_newest"`.
-            max_waiting: messages that may wait for the handler; default 65,536.
+            overflow: what happens to messages beyond `max_pending`, which come faster than they are handled:
+                `"drop_newest"`, as with None, `"drop_oldest"`, or `"conflate"`: the newest of each subject
+                stays.
+            max_pending: messages, or subjects with `overflow="conflate"`, that may wait for the handler, and
+                with an `overflow` at each publisher; from 1 to 2**32 - 1, 65,536 unless said otherwise.
             last_value: first give the newest message of each subject that matches, of the nodes that are made
                 with `last_value=True`.
             max_messages: end the subscription after so many.
@@ -306,8 +307,8 @@ class Node(Requesting):
         return self._subscribe(
             self._prepare(pattern, dialect),
             handler,
-            self._delivery_options(group, policy, keep, max_waiting),
-            HandlerQueue(keep, LIMIT if max_waiting is None else max_waiting, concurrency, order_by),
+            self._delivery_options(group, policy, overflow, max_pending),
+            HandlerQueue(overflow, LIMIT if max_pending is None else max_pending, concurrency, order_by),
             last_value=last_value,
             max_messages=max_messages,
         )

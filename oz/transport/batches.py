@@ -34,7 +34,7 @@ MAX_BATCH = 256
 PLAIN, RICH, CONTROL, LAST_VALUES, LAST_VALUES_RICH = range(5)
 """Places in `OutStream.heads`."""
 
-_BUFFERED = ("latest", "drop_oldest")
+_BUFFERED = ("conflate", "drop_oldest")
 """What a publisher holds messages back for; the others are dropped, or wait in the way of everybody."""
 
 PATIENCE = 1.0
@@ -148,7 +148,7 @@ class Batches:
             frames = (self._head(stream, RICH, stream.sequence, 1) + body, attached)
             if not stream.is_full and self._try(socket, stream, frames):
                 stream.sequence += 1
-            elif stream.delivery.group or stream.delivery.keep in _BUFFERED:
+            elif stream.delivery.group or stream.delivery.overflow in _BUFFERED:
                 # Within a batch, which can be held back or passed on.
                 whole = [subject, payload]
                 self._send_batch(socket, Batch(stream).whole(pack_array(whole), whole), is_rich=True)
@@ -180,7 +180,7 @@ class Batches:
             self._retry(socket, stream)
         if batch.items is not None and stream.is_full and self._buffer(stream, batch.items):
             return
-        if stream.delivery.keep in _BUFFERED:
+        if stream.delivery.overflow in _BUFFERED:
             self._send_or_buffer(socket, batch, is_rich=is_rich)
             if stream.delivery.group:
                 self._passing.note(batch)
@@ -252,7 +252,7 @@ class Batches:
         must_wait: bool = False,
     ) -> None:
         """Do with frames that are numbered what is to be done when there is no room."""
-        if not must_wait and (self._drops or stream.delivery.keep == "drop_newest"):
+        if not must_wait and (self._drops or stream.delivery.overflow == "drop_newest"):
             # Counted once: nobody can tell how many of several connections had no room.
             self._router.stats.missed += count
             if not stream.unsent:
@@ -358,14 +358,14 @@ class Batches:
         if stream.vanished_at is None:
             frame = self._head(stream, RICH if is_rich else PLAIN, sequence, count) + pack_array(items)
             self._send_waiting(socket, stream, (frame,))
-        if stream.delivery.keep == "latest":
+        if stream.delivery.overflow == "conflate":
             stream.sequence += count
         stream.send_buffer.drop(count)
 
 
 def _blocks(stream: OutStream) -> bool:
-    """Tell whether the publisher has to wait for a stream; one with a `keep` never holds anybody up."""
-    return bool(stream.unsent) and stream.delivery.keep == "all"
+    """Tell whether the publisher has to wait for a stream; one with an `overflow` never holds anybody up."""
+    return bool(stream.unsent) and stream.delivery.overflow is None
 
 
 def send_if_it_fits(socket: Any, frames: tuple[bytes, ...]) -> None:

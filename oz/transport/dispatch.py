@@ -65,7 +65,7 @@ class Dispatch(Batches):
                     router.to_answer.pop(stream, None)
         waiting, router.to_serve = router.to_serve, []
         for stream, number in waiting:
-            if stream.delivery.keep == "drop_oldest" and stream.send_buffer and number in stream.chunks:
+            if stream.delivery.overflow == "drop_oldest" and stream.send_buffer and number in stream.chunks:
                 # What is held is numbered already, and must go first.
                 router.to_serve.append((stream, number))
             else:
@@ -146,7 +146,7 @@ class Dispatch(Batches):
     def _standing(self, stream: OutStream, body: bytes) -> tuple[bytes, ...]:
         """Make a record of where a stream stands."""
         sequence = stream.sequence
-        if stream.send_buffer and stream.delivery.keep == "drop_oldest":
+        if stream.send_buffer and stream.delivery.overflow == "drop_oldest":
             # What is held is numbered already but not lost.
             sequence = stream.send_buffer.take(stream, 0)[0]
         return (self._head(stream, CONTROL, sequence, 0) + body,)

@@ -71,16 +71,16 @@ def check_conflated(patterns: Iterable[Pattern], *, is_routed: bool, is_split: b
     """
     if is_routed:
         raise ValueError(
-            "CONFLATE would keep one batch of all that publishers send; subscribe with keep='latest', which "
-            "keeps the newest message of each subject"
+            "CONFLATE would keep one batch of all that publishers send; subscribe with overflow='conflate', "
+            "which keeps the newest message of each subject"
         )
     for pattern in patterns:
         if not pattern.is_prefix and not (is_split and pattern.is_literal):
             raise ValueError(
                 f"CONFLATE keeps one message of all that the prefix of {pattern.text!r} lets through, so one "
-                "that the pattern refuses would push out one that it wants. Subscribe with keep='latest' and "
-                'Subscriber(…, filtering="publisher"), which keeps the newest of each subject, or to bytes, '
-                "which are a plain prefix"
+                "that the pattern refuses would push out one that it wants. Subscribe with "
+                "overflow='conflate' and Subscriber(…, filtering=\"publisher\"), which keeps the newest "
+                "of each subject, or to bytes, which are a plain prefix"
             )
 
 

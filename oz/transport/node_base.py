@@ -97,7 +97,7 @@ class NodeBase(Interested):
         before, self._counted = self._counted, (missed, timed_out, dropped)
         if dropped > before[2] and self._sub.may_drop:
             count = dropped - before[2]
-            text = f"{count:,} messages were dropped that came at once with others: see max_waiting"
+            text = f"{count:,} messages were dropped that came at once with others: see max_pending"
             self._advise(advise("slow_consumer", text, about="subscriptions", count=count))
         if missed > before[0]:
             count = missed - before[0]

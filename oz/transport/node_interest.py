@@ -94,8 +94,8 @@ class Interested(Replying):
         patterns, is_advisory = wanted
         if max_messages is not None:
             check_count("max_messages", max_messages, 1, 2**63)
-        # With `"latest"` it is what was asked for.
-        dropped = _ignore if delivery.keep == "latest" else self._on_dropped
+        # With `"conflate"` it is what was asked for.
+        dropped = _ignore if delivery.overflow == "conflate" else self._on_dropped
         queue: Any
         if handler is None:
             if len(handler_queue.partitions) > 1:
@@ -190,9 +190,11 @@ class Interested(Replying):
 
     @staticmethod
     def _delivery_options(
-        group: str | None, policy: Any, keep: Any, max_waiting: int | None
+        group: str | None, policy: Any, overflow: Any, max_pending: int | None
     ) -> DeliveryOptions:
-        return delivery_options(group, policy, keep, None if keep == "all" else max_waiting, shared=False)
+        return delivery_options(
+            group, policy, overflow, None if overflow is None else max_pending, shared=False
+        )
 
 
 def _patterns(pattern: Any, dialect: str) -> list[Pattern]:

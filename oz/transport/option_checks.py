@@ -6,10 +6,10 @@ from typing import Any, Literal
 
 from oz.protocol import receive_buffer
 from oz.transport.payloads import is_utf8
-from oz.wire.keys import KEEPS, MAX_GROUP, POLICIES, DeliveryOptions
+from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES, DeliveryOptions
 
 Filtering = Literal["prefix", "publisher"]
-Keep = Literal["all", "latest", "drop_oldest", "drop_newest"]
+Overflow = Literal["drop_newest", "drop_oldest", "conflate"] | None
 Policy = Literal["round_robin", "sticky", "failover"]
 
 
@@ -111,7 +111,7 @@ def check_filtering(
 
 
 def delivery_options(
-    group: Any, policy: Any, keep: Any, max_waiting: Any, *, shared: bool
+    group: Any, policy: Any, overflow: Any, max_pending: Any, *, shared: bool
 ) -> DeliveryOptions:
     """Put the delivery options of a subscription together.
 
@@ -120,21 +120,25 @@ def delivery_options(
     """
     if policy not in POLICIES:
         raise ValueError(f"policy is one of {', '.join(POLICIES)}, not {policy!r}")
-    if keep not in KEEPS:
-        raise ValueError(f"keep is one of {', '.join(KEEPS)}, not {keep!r}")
+    if overflow not in OVERFLOWS:
+        raise ValueError(f"overflow is None or one of {', '.join(filter(None, OVERFLOWS))}, not {overflow!r}")
     if group is not None and not _is_group(group):
         raise ValueError(f"a queue group has a name of 1 to {MAX_GROUP} bytes of UTF-8, not {group!r}")
     if policy != "round_robin" and not group:
         raise ValueError(f"policy={policy!r} is for members of a group; give group= too")
-    if max_waiting is None:
-        max_waiting = receive_buffer.LIMIT
-    elif keep == "all":
-        raise ValueError('max_waiting is for keep="latest", "drop_oldest" or "drop_newest"')
-    check_count("max_waiting", max_waiting, 1, 2**32 - 1)
-    if shared and (group or keep != "all"):
-        raise ValueError("a shared subscriber gets what all others get: no group, and keep is all")
+    if max_pending is None:
+        max_pending = receive_buffer.LIMIT
+    elif overflow is None:
+        raise ValueError('max_pending needs overflow="drop_newest", "drop_oldest" or "conflate"')
+    check_count("max_pending", max_pending, 1, 2**32 - 1)
+    if shared and (group or overflow is not None):
+        raise ValueError("a shared subscriber gets what all others get: no group and no overflow")
     return DeliveryOptions(
-        shared, group or "", policy if group else "round_robin", keep, 0 if keep == "all" else max_waiting
+        shared,
+        group or "",
+        policy if group else "round_robin",
+        overflow,
+        0 if overflow is None else max_pending,
     )
 
 

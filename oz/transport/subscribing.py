@@ -35,7 +35,7 @@ from oz.transport.multicast_group import group_for
 from oz.transport.multicast_listening import Listening, OnAdvisory
 from oz.transport.option_checks import (
     Filtering,
-    Keep,
+    Overflow,
     Policy,
     check_advisory,
     check_count,
@@ -223,8 +223,8 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         handler: AnyHandler | None = None,
         group: str | None = None,
         policy: Policy = "round_robin",
-        keep: Keep = "all",
-        max_waiting: int | None = None,
+        overflow: Overflow = None,
+        max_pending: int | None = None,
         last_value: bool = False,
         max_messages: int | None = None,
     ) -> AnySubscription:
@@ -240,10 +240,10 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             policy: which one: `"round_robin"`;
                 `"sticky"` by subject or the key given to `publish`; or `"failover"`, the senior member. That
                 of the senior member counts.
-            keep: what to do when messages come faster than they are taken: `"all"` keeps them until
-                ZeroMQ's queues are full, and then the publisher's `on_full` counts; `"latest"` keeps the
-                newest of each subject; `"drop_oldest"` and `"drop_newest"` keep `max_waiting` of them.
-            max_waiting: messages, or subjects with `keep="latest"`, that are kept; 10,000 unless said
+            overflow: what to do when messages come faster than they are taken: None keeps them until
+                ZeroMQ's queues are full, and then the publisher's `on_full` counts; `"conflate"` keeps the
+                newest of each subject; `"drop_oldest"` and `"drop_newest"` keep `max_pending` of them.
+            max_pending: messages, or subjects with `overflow="conflate"`, that are kept; 10,000 unless said
                 otherwise.
             last_value: give the newest message of each subject that matches first, if the publisher
                 keeps it.
@@ -264,11 +264,11 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
         self._check_open()
         if handler is not None:
             self._check_handler(handler)
-        delivery = delivery_options(group, policy, keep, max_waiting, shared=self._is_shared)
+        delivery = delivery_options(group, policy, overflow, max_pending, shared=self._is_shared)
         if self._streams is None and (delivery != DeliveryOptions() or last_value):
             if self._group is not None:
-                raise ValueError("multicast goes to everybody: it has no group, keep nor last_value")
-            raise ValueError('group, keep and last_value need Subscriber(…, filtering="publisher")')
+                raise ValueError("multicast goes to everybody: it has no group, overflow nor last_value")
+            raise ValueError('group, overflow and last_value need Subscriber(…, filtering="publisher")')
         if max_messages is not None:
             check_count("max_messages", max_messages, 1, 2**63)
         patterns = self._compile(pattern, dialect or self.dialect)

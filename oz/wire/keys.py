@@ -34,11 +34,11 @@ MAX_KEY = 16_384
 MAX_GROUP = 255
 """Bytes of the name of a queue group."""
 
-KEEPS = ("all", "latest", "drop_oldest", "drop_newest")
+OVERFLOWS = (None, "conflate", "drop_oldest", "drop_newest")
 POLICIES = ("round_robin", "sticky", "failover")
 
 _SHARED, _GROUP, _LAST_VALUE, _LIMIT = 0x01, 0x02, 0x04, 0x08
-_KEEP_SHIFT = 4
+_OVERFLOW_SHIFT = 4
 _CLOSING = 0x40
 _KNOWN_FLAGS = 0x7F
 _CHUNK = struct.Struct(">IB")
@@ -71,14 +71,14 @@ class DeliveryOptions:
         is_shared: they come on the keys of the patterns, not on the stream's.
         group: the queue group, or empty.
         policy: how a member of the group is picked.
-        keep: what to do when this subscriber cannot take more.
-        limit: messages kept for it then; 0 with `keep="all"`.
+        overflow: what to do when this subscriber cannot take more.
+        limit: messages kept for it then; 0 with `overflow=None`.
     """
 
     is_shared: bool = False
     group: str = ""
     policy: str = "round_robin"
-    keep: str = "all"
+    overflow: str | None = None
     limit: int = 0
 
 
@@ -111,7 +111,7 @@ class Declaration:
             | _LAST_VALUE * self.wants_last_value
             | _LIMIT * bool(delivery.limit)
             | _CLOSING * self.is_closing
-            | KEEPS.index(delivery.keep) << _KEEP_SHIFT
+            | OVERFLOWS.index(delivery.overflow) << _OVERFLOW_SHIFT
         )
         parts = [DECLARATION, self.stream, _CHUNK.pack(self.chunk, flags)]
         if delivery.group:
@@ -186,7 +186,9 @@ def parse_declaration(key: bytes) -> Declaration:
         raise ProtocolError(f"a declaration is cut short or wrong at byte {at}: {error}") from None
     except UnicodeDecodeError:
         raise ProtocolError("the name of a queue group is not UTF-8") from None
-    delivery = DeliveryOptions(bool(flags & _SHARED), group, policy, KEEPS[flags >> _KEEP_SHIFT & 3], limit)
+    delivery = DeliveryOptions(
+        bool(flags & _SHARED), group, policy, OVERFLOWS[flags >> _OVERFLOW_SHIFT & 3], limit
+    )
     _check_delivery(delivery, flags)
     patterns = tuple(_patterns(key, at))
     if flags & _CLOSING and patterns:
@@ -202,10 +204,10 @@ def _check_delivery(delivery: DeliveryOptions, flags: int) -> None:
     """
     if flags & _GROUP and not delivery.group:
         raise ProtocolError("a queue group without a name")
-    if bool(flags & _LIMIT) != (delivery.limit > 0) or (delivery.limit and delivery.keep == "all"):
-        raise ProtocolError(f"a limit of {delivery.limit} where {delivery.keep!r} is kept")
-    if delivery.is_shared and (delivery.group or delivery.keep != "all"):
-        raise ProtocolError("a shared stream with a queue group or a keep of its own")
+    if bool(flags & _LIMIT) != (delivery.limit > 0) or (delivery.limit and delivery.overflow is None):
+        raise ProtocolError(f"a limit of {delivery.limit} where {delivery.overflow!r} is kept")
+    if delivery.is_shared and (delivery.group or delivery.overflow is not None):
+        raise ProtocolError("a shared stream with a queue group or an overflow of its own")
 
 
 def _patterns(key: bytes, at: int) -> Iterable[Declared]:

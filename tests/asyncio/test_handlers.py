@@ -38,13 +38,13 @@ async def test_messages_are_handled_one_after_the_other_in_order():
 @given(
     sizes=st.tuples(st.integers(1, 4), st.integers(1, 4)),
     is_async=st.booleans(),
-    keep=st.sampled_from(["all", "latest", "drop_oldest"]),
+    overflow=st.sampled_from([None, "conflate", "drop_oldest"]),
     order_by=st.sampled_from([None, "subject"]),
     limit=st.sampled_from([1, 3, 1000]),
     steps=st.text("abc.", max_size=60),
 )
 def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(
-    sizes, is_async, keep, order_by, limit, steps
+    sizes, is_async, overflow, order_by, limit, steps
 ):
     heard, got = Heard(HandlerRunner), []
 
@@ -57,7 +57,7 @@ def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(
         handlers = Handlers(sizes[0])
         handler = slowly if is_async else got.append
         queue = heard.queue(
-            handlers, handler, keep=keep, order_by=order_by, limit=limit, concurrency=sizes[1]
+            handlers, handler, overflow=overflow, order_by=order_by, limit=limit, concurrency=sizes[1]
         )
         for number, subject in enumerate(steps):
             if subject == ".":

@@ -177,7 +177,7 @@ def test_a_key_sends_all_subjects_to_one_member(oz_start, endpoint):
 
 
 def test_keep_latest_skips_what_is_outdated(oz_start, publisher, endpoint):
-    subscriber = oz_start("sub", "a.*", "--keep", "latest", "--connect", endpoint)
+    subscriber = oz_start("sub", "a.*", "--overflow", "conflate", "--connect", endpoint)
     subscriber.ready_line()
     lines = Lines(subscriber.process.stdout)
     subscriber.process.send_signal(signal.SIGSTOP)
@@ -295,7 +295,7 @@ def test_a_bad_line_is_named_by_its_number(oz_start, oz_run, endpoint, stdin):
         ("sub", "a", "--group", ""),
         ("sub", "a", "--group", "x" * 300),
         ("sub", "a", "--group", "g", "--policy", "random"),
-        ("sub", "a", "--keep", "some"),
+        ("sub", "a", "--overflow", "some"),
         ("pub", "a", "b", "--header", "name"),
         ("pub", "a", "b", "--header", "=value"),
         ("pub", "a", "b", "--header", "a=1", "--header", "a=2"),
@@ -311,7 +311,7 @@ def test_what_is_written_wrongly_exits_2_at_once(oz_run, arguments):
 
 def test_json_is_as_before_without_headers(oz_start, publisher, endpoint):
     subscriber = oz_start(
-        "sub", "a", "--json", "--keep", "drop_oldest", "--connect", endpoint, "--count", "1"
+        "sub", "a", "--json", "--overflow", "drop_oldest", "--connect", endpoint, "--count", "1"
     )
     subscriber.ready_line()
     publisher.publish("a", b"b", headers={"x": "y"})

@@ -36,7 +36,7 @@ def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def test_the_glossary_lists_what_is_refused():
     assert {"presence announcement", "lane", "receiver"} <= WORDS
-    assert {"keep", "max_waiting"} <= NAMES
+    assert {"keep", "max_pending"} <= NAMES
 
 
 @pytest.mark.parametrize("name", ["_lanes", "HeraldIndex", "MulticastReceiver", "local_origin", "is_told"])

@@ -195,18 +195,18 @@ def test_text_with_a_wildcard_that_is_no_pattern_is_warned_of():
 def test_conflate_and_a_pattern_are_refused_in_either_order(pattern):
     with oz.Subscriber() as sub:
         sub.setsockopt(zmq.CONFLATE, 1)
-        with pytest.raises(ValueError, match="keep='latest'"):
+        with pytest.raises(ValueError, match="overflow='conflate'"):
             sub.subscribe(pattern)
         assert sub._standing() == []
         sub.conflate = 0
         sub.subscribe(pattern)
-        with pytest.raises(ValueError, match="keep='latest'"):
+        with pytest.raises(ValueError, match="overflow='conflate'"):
             sub.conflate = 1
         assert sub.conflate == 0
 
 
 def test_conflate_is_refused_where_publishers_filter():
-    with oz.Subscriber(filtering="publisher") as sub, pytest.raises(ValueError, match="keep='latest'"):
+    with oz.Subscriber(filtering="publisher") as sub, pytest.raises(ValueError, match="overflow='conflate'"):
         sub.setsockopt(zmq.CONFLATE, 1)
 
 

@@ -380,7 +380,7 @@ def test_a_subscriber_refuses_what_multicast_cannot_do(endpoint, options, says):
         oz.Subscriber(endpoint, **options)
 
 
-@pytest.mark.parametrize("options", [{"group": "g"}, {"keep": "latest"}, {"last_value": True}])
+@pytest.mark.parametrize("options", [{"group": "g"}, {"overflow": "conflate"}, {"last_value": True}])
 def test_a_subscription_refuses_what_multicast_cannot_do(endpoint, options):
     with (
         oz.Subscriber(endpoint) as subscriber,

@@ -163,7 +163,7 @@ def test_a_handler_that_raises_and_a_slow_one_harm_no_one(place):
                 await go.wait()
 
             node.subscribe("a", handler=fail)
-            late = node.subscribe("a", handler=slow, max_waiting=10)
+            late = node.subscribe("a", handler=slow, max_pending=10)
             await node.wait_ready(DEADLINE)
             for number in range(100):
                 await node.publish("a", number)

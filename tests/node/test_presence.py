@@ -127,7 +127,7 @@ def test_what_is_published_once_ready_is_never_lost(make, met, collected, order)
         for other in range(number * 8):
             sub.subscribe(f"other.{other}.{'x' * 50}", handler=print)
         sub.subscribe("b.*", handler=got, group="workers")
-        sub.subscribe("c.*", handler=got, keep="drop_oldest")
+        sub.subscribe("c.*", handler=got, overflow="drop_oldest")
         pub.wait_for_peers("sub", timeout=DEADLINE)
         # The subscriptions were made before; the one that waits is who publishes, or who subscribed.
         (sub if number % 2 else pub).wait_ready(DEADLINE)
@@ -149,7 +149,7 @@ def test_a_subscriber_that_comes_with_much_gets_all_once_the_publisher_is_ready(
         for other in range(300):
             sub.subscribe(f"other.{other}.{'x' * 50}", handler=print)
         sub.subscribe("b.*", handler=got, group="workers")
-        sub.subscribe("c.*", handler=got, keep="drop_oldest")
+        sub.subscribe("c.*", handler=got, overflow="drop_oldest")
         pub = make("pub", bind=endpoint)
         pub.wait_for_peers("sub", timeout=DEADLINE)
         pub.publish("b.1", 1)
@@ -166,7 +166,7 @@ def test_a_presence_announcement_comes_behind_everything_that_its_node_asked_for
     for number in range(300):
         sub.subscribe(f"a.{number}.{'x' * 50}", handler=print)
     sub.subscribe("b", handler=print, group="g")
-    sub.subscribe("c", handler=print, keep="latest")
+    sub.subscribe("c", handler=print, overflow="conflate")
     keys = []
     with zmq.Context() as context, context.socket(zmq.XPUB) as pub:
         pub.bind(endpoint)

@@ -222,7 +222,7 @@ def test_a_slow_handler_is_told_of(make, advised, collected):
     seen = advised(node)
     go = threading.Event()
     quick = collected()
-    node.subscribe("a", handler=lambda _: go.wait(DEADLINE), max_waiting=10, keep="drop_oldest")
+    node.subscribe("a", handler=lambda _: go.wait(DEADLINE), max_pending=10, overflow="drop_oldest")
     node.subscribe("a", handler=quick)
     node.wait_ready(DEADLINE)
     for number in range(50):

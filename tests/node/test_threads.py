@@ -94,7 +94,7 @@ def test_a_handler_that_raises_harms_no_one(pair, collected, caplog):
 def test_a_slow_handler_fills_its_own_queue_only(make, met, collected):
     one, two = make("one"), make("two", threads=2)
     go, begun = threading.Event(), threading.Event()
-    slow = two.subscribe("a", handler=lambda _: (begun.set(), go.wait(DEADLINE)), max_waiting=100)
+    slow = two.subscribe("a", handler=lambda _: (begun.set(), go.wait(DEADLINE)), max_pending=100)
     got = collected()
     two.subscribe("a", handler=got)
     met(one, two)
@@ -252,10 +252,10 @@ def test_what_was_received_before_the_end_is_still_had(make):
         ({"concurrency": 0}, ValueError),
         ({"concurrency": 2, "handler": None}, ValueError),
         ({"order_by": "size"}, ValueError),
-        ({"keep": "some"}, ValueError),
+        ({"overflow": "some"}, ValueError),
         ({"group": ""}, ValueError),
         ({"handler": 7}, TypeError),
-        ({"max_waiting": 0}, ValueError),
+        ({"max_pending": 0}, ValueError),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, options, error):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from oz.protocol.handler_queue import HandlerQueue
 
-KEEPS = ["all", "latest", "drop_oldest", "drop_newest"]
+OVERFLOWS = [None, "conflate", "drop_oldest", "drop_newest"]
 
 
 def message(text):
@@ -53,8 +53,8 @@ def test_a_partition_is_named_once_until_it_was_found_empty():
 
 
 def test_the_short_way_of_taking_gives_the_same_messages_and_then_raises():
-    for keep in KEEPS:
-        handler_queue = HandlerQueue(keep)
+    for overflow in OVERFLOWS:
+        handler_queue = HandlerQueue(overflow)
         (partition,), _ = filled(handler_queue, "a1", "b1")
         assert [partition.pop().text, partition.pop().text] == ["a1", "b1"]
         with pytest.raises(IndexError):
@@ -64,18 +64,18 @@ def test_the_short_way_of_taking_gives_the_same_messages_and_then_raises():
 
 
 @pytest.mark.parametrize(
-    ("keep", "limit", "left", "dropped"),
+    ("overflow", "limit", "left", "dropped"),
     [
-        ("all", 10, ["a1", "b1", "a2", "b2", "a3"], 0),
-        ("all", 2, ["a1", "b1"], 3),
+        (None, 10, ["a1", "b1", "a2", "b2", "a3"], 0),
+        (None, 2, ["a1", "b1"], 3),
         ("drop_newest", 2, ["a1", "b1"], 3),
         ("drop_oldest", 2, ["b2", "a3"], 3),
-        ("latest", 10, ["a3", "b2"], 3),
-        ("latest", 1, ["a3"], 4),
+        ("conflate", 10, ["a3", "b2"], 3),
+        ("conflate", 1, ["a3"], 4),
     ],
 )
-def test_what_is_left_when_too_many_wait(keep, limit, left, dropped):
-    handler_queue = HandlerQueue(keep, limit)
+def test_what_is_left_when_too_many_wait(overflow, limit, left, dropped):
+    handler_queue = HandlerQueue(overflow, limit)
     (partition,), dropped = filled(handler_queue, "a1", "b1", "a2", "b2", "a3")
     assert (dropped, handler_queue.dropped) == (dropped, dropped)
     assert emptied(handler_queue, partition) == left
@@ -101,11 +101,11 @@ def test_by_subject_the_messages_of_one_subject_stay_in_one_partition():
     assert emptied(handler_queue, partition) == [one + "1", one + "2", one + "3"]
 
 
-@pytest.mark.parametrize("keep", KEEPS)
-def test_the_limit_is_for_all_partitions_together(keep):
-    handler_queue = HandlerQueue(keep, 2, concurrency=4, order_by="subject")
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+def test_the_limit_is_for_all_partitions_together(overflow):
+    handler_queue = HandlerQueue(overflow, 2, concurrency=4, order_by="subject")
     one, other = two_subjects_apart(4)
-    # The newer message of a subject takes no room with "latest", and the older one is dropped all the same.
+    # The newer message of a subject takes no room with "conflate", and the older one is dropped all the same.
     _, dropped = filled(handler_queue, one + "1", one + "2", other + "1")
     assert (len(handler_queue), dropped, handler_queue.dropped) == (2, 1, 1)
 
@@ -128,9 +128,9 @@ def test_what_is_cleared_is_counted_and_room_again():
     assert emptied(handler_queue, partition) == ["a3", "a4"]
 
 
-@pytest.mark.parametrize("keep", KEEPS)
-def test_closed_partitions_ignore_what_comes(keep):
-    handler_queue = HandlerQueue(keep)
+@pytest.mark.parametrize("overflow", OVERFLOWS)
+def test_closed_partitions_ignore_what_comes(overflow):
+    handler_queue = HandlerQueue(overflow)
     filled(handler_queue, "a1", "b1")
     assert handler_queue.close() == 2
     assert filled(handler_queue, "a2") == ([], 0)
@@ -160,7 +160,7 @@ def test_what_can_be_handled_beside_a_partition_that_stands_still():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"keep": "some"}, "keep='some'"),
+        ({"overflow": "some"}, "overflow='some'"),
         ({"limit": 0}, "limit of 0"),
         ({"concurrency": 0}, "concurrency=0"),
         ({"concurrency": 1025}, "concurrency=1025"),
@@ -175,9 +175,9 @@ def test_arguments_that_make_no_sense_are_refused(arguments, said):
 class Law:
     """A handler queue, worked off by workers that do what they are told when they are told."""
 
-    def __init__(self, keep, limit, concurrency, order_by):
-        self.handler_queue = HandlerQueue(keep, limit, concurrency, order_by)
-        self.keep, self.limit = keep, limit
+    def __init__(self, overflow, limit, concurrency, order_by):
+        self.handler_queue = HandlerQueue(overflow, limit, concurrency, order_by)
+        self.overflow, self.limit = overflow, limit
         self.in_order = concurrency == 1 or order_by == "subject"
         self.scheduled = []
         self.taken = []
@@ -217,7 +217,7 @@ class Law:
 
 
 @given(
-    keep=st.sampled_from(KEEPS),
+    overflow=st.sampled_from(OVERFLOWS),
     limit=st.integers(1, 8),
     concurrency=st.integers(1, 4),
     order_by=st.sampled_from([None, "subject"]),
@@ -225,8 +225,8 @@ class Law:
         st.tuples(st.sampled_from(["put"] * 3 + ["take"] * 2 + ["clear"]), st.sampled_from("abcde"))
     ),
 )
-def test_every_message_is_accounted_for_and_comes_in_order(keep, limit, concurrency, order_by, steps):
-    law = Law(keep, limit, concurrency, order_by)
+def test_every_message_is_accounted_for_and_comes_in_order(overflow, limit, concurrency, order_by, steps):
+    law = Law(overflow, limit, concurrency, order_by)
     for do, subject in steps:
         law.step(do, subject)
         law.check()

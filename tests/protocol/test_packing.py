@@ -86,7 +86,7 @@ def test_sticky_goes_by_the_key_or_else_the_subject():
 
 
 def test_what_may_have_to_be_held_back_is_kept_as_it_was():
-    held = Stream(keep="latest", limit=5)
+    held = Stream(overflow="conflate", limit=5)
     (batch,) = split(
         accumulated((recipients(held), b"a", b"1"), (recipients(held), b"b", Rich(b"2", {}, None)))
     )

@@ -177,7 +177,7 @@ def test_a_stream_of_which_only_declarations_came_is_served(router):
 
 
 @pytest.mark.parametrize(
-    "delivery", [{}, {"group": "g"}, {"is_shared": True}, {"keep": "latest", "limit": 5}]
+    "delivery", [{}, {"group": "g"}, {"is_shared": True}, {"overflow": "conflate", "limit": 5}]
 )
 def test_a_goodbye_ends_everything_at_once(router, delivery):
     come(router, key(1, "a", **delivery), key(2, "b", **delivery), stream_key(NAME))

@@ -7,9 +7,9 @@ from oz.protocol.send_buffer import send_buffer_of
 from oz.wire.keys import DeliveryOptions
 
 
-def stream(keep, limit=3, sequence=100):
+def stream(overflow, limit=3, sequence=100):
     return SimpleNamespace(
-        delivery=DeliveryOptions(keep=keep, limit=limit), send_buffer=None, sequence=sequence
+        delivery=DeliveryOptions(overflow=overflow, limit=limit), send_buffer=None, sequence=sequence
     )
 
 
@@ -18,9 +18,9 @@ def items(*texts):
 
 
 def test_only_two_keeps_hold_anything_back():
-    assert send_buffer_of(stream("all")) is None
+    assert send_buffer_of(stream(None)) is None
     assert send_buffer_of(stream("drop_newest")) is None
-    one = stream("latest")
+    one = stream("conflate")
     assert send_buffer_of(one) is send_buffer_of(one) is one.send_buffer
 
 
@@ -47,7 +47,7 @@ def test_more_at_once_than_are_held_are_counted_too():
 
 
 def test_the_latest_are_numbered_only_when_they_are_given():
-    one = stream("latest")
+    one = stream("conflate")
     send_buffer = send_buffer_of(one)
     assert send_buffer.put(one, items("a1", "b1", "a2")) == 0
     assert send_buffer.put(one, items("b2")) == 0
@@ -61,16 +61,16 @@ def test_the_latest_are_numbered_only_when_they_are_given():
 
 
 def test_a_subject_beyond_the_bound_is_missed_and_numbered():
-    one = stream("latest", limit=2)
+    one = stream("conflate", limit=2)
     send_buffer = send_buffer_of(one)
     assert send_buffer.put(one, items("a1", "b1", "c1", "a2", "d1")) == 2
     assert one.sequence == 102
     assert send_buffer.take(one, 9) == (102, items("a2", "b1"))
 
 
-@pytest.mark.parametrize("keep", ["latest", "drop_oldest"])
-def test_without_a_bound_there_is_one(keep):
-    one = stream(keep, limit=0)
+@pytest.mark.parametrize("overflow", ["conflate", "drop_oldest"])
+def test_without_a_bound_there_is_one(overflow):
+    one = stream(overflow, limit=0)
     count = receive_buffer.LIMIT + 5
     pairs = [part for number in range(count) for part in (b"%d" % number, b"")]
     assert send_buffer_of(one).put(one, pairs) == 5

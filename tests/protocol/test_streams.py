@@ -48,7 +48,7 @@ def test_declarations_are_asked_for_before_the_key_that_answers_come_on(streams)
 def test_subscriptions_on_other_terms_have_a_stream_of_their_own(streams):
     add(streams, "a")
     add(streams, "a", group="g")
-    add(streams, "a", keep="latest", limit=5)
+    add(streams, "a", overflow="conflate", limit=5)
     add(streams, "b", group="g")
     assert len(streams.by_key) == 3
     assert len(streams.buffered) == 1

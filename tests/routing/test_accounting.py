@@ -1,4 +1,4 @@
-"""Whatever the network does: what was published was delivered, or reported lost, or dropped by a `keep`."""
+"""Whatever the network does: what was published was delivered, or reported lost, or dropped."""
 
 import time
 from contextlib import suppress
@@ -39,11 +39,11 @@ class Traffic:
 class Account:
     """What a subscriber got, in which order of their numbers, and what it said it lost."""
 
-    def __init__(self, pub_endpoint, patterns, keep="all", **options):
+    def __init__(self, pub_endpoint, patterns, overflow=None, **options):
         self.gaps = []
         self.sub = oz.Subscriber(pub_endpoint, filtering="publisher", on_gap=self.gaps.append, **options)
         for number in range(patterns):
-            self.sub.subscribe(f"n.{number}.>", keep=keep)
+            self.sub.subscribe(f"n.{number}.>", overflow=overflow)
         self.sub.wait_ready(timeout=DEADLINE)
         self.delivered = 0
 
@@ -84,13 +84,13 @@ def test_all_is_delivered_or_reported_whatever_the_network_does(patterns, seed, 
         proxy.release()
 
 
-@pytest.mark.parametrize("keep", ["drop_oldest", "drop_newest"])
-def test_what_a_keep_drops_is_counted_whatever_the_network_does(keep):
+@pytest.mark.parametrize("overflow", ["drop_oldest", "drop_newest"])
+def test_what_a_keep_drops_is_counted_whatever_the_network_does(overflow):
     with (
         oz.Publisher("tcp://127.0.0.1:*", high_water_mark=10) as pub,
         FaultProxy(pub.endpoint, 2) as proxy,
     ):
-        account = Account(proxy.endpoint, 1, keep, high_water_mark=10)
+        account = Account(proxy.endpoint, 1, overflow, high_water_mark=10)
         with account.sub:
             traffic = Traffic(pub, 1)
             shaking = Thread(lambda: proxy.shake(FAULTS))

@@ -138,7 +138,7 @@ def test_large_batches_are_split_by_their_bytes(stage):
 def test_order_holds_for_each_thread_whatever_others_publish(stage, many):
     pub, sub = meet(stage)
     other = stage.sub(pub)
-    other.subscribe("a.1", keep="drop_oldest", max_waiting=100_000)
+    other.subscribe("a.1", overflow="drop_oldest", max_pending=100_000)
     other.wait_ready(timeout=DEADLINE)
 
     def work(at):

@@ -88,8 +88,8 @@ def test_the_others_of_its_subscriber_go_on_in_order(stage):
 def test_what_is_held_back_for_it_is_given_and_what_is_held_back_for_others_is_not(stage):
     pub = stage.pub()
     sub, newest, oldest = stage.sub(pub), [], []
-    latest = sub.subscribe("a.*", keep="latest", handler=newest.append)
-    sub.subscribe("a.*", keep="drop_newest", max_waiting=3, handler=oldest.append)
+    latest = sub.subscribe("a.*", overflow="conflate", handler=newest.append)
+    sub.subscribe("a.*", overflow="drop_newest", max_pending=3, handler=oldest.append)
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 100)
     assert latest.drain(timeout=DEADLINE)

@@ -114,11 +114,11 @@ def test_members_of_a_group_are_given_them_and_share_the_rest(stage, pub):
     assert live == [(f"a.{n}", n) for n in range(10)]
 
 
-@pytest.mark.parametrize("keep", ["latest", "drop_oldest", "drop_newest"])
-def test_it_goes_with_a_keep(stage, pub, keep):
+@pytest.mark.parametrize("overflow", ["conflate", "drop_oldest", "drop_newest"])
+def test_it_goes_with_a_keep(stage, pub, overflow):
     publish(pub, 10)
     sub = stage.sub(pub)
-    sub.subscribe("a.*", last_value=True, keep=keep)
+    sub.subscribe("a.*", last_value=True, overflow=overflow)
     sub.wait_ready(timeout=DEADLINE)
     assert pairs(taken_until(lambda got: len(got) >= 10, sub)) == [(f"a.{n}", n) for n in range(10)]
 
@@ -168,7 +168,7 @@ def test_whoever_joins_under_traffic_gets_every_subject_whole(stage, pub, shared
 
     publishing = [Thread(keep_publishing)]
     other = stage.sub(pub, shared=shared)
-    other.subscribe("a.*", keep="all" if shared else "latest")
+    other.subscribe("a.*", overflow=None if shared else "conflate")
     try:
         for _ in range(ROUNDS):
             with oz.Subscriber(pub.endpoint, filtering="publisher", shared=shared) as sub:
@@ -268,22 +268,22 @@ def tight(stage):
     return pub, stage.sub(pub, **options)
 
 
-@pytest.mark.parametrize("keep", ["latest", "drop_oldest", "drop_newest"])
-def test_last_values_that_find_no_room_hold_nobody_up(tight, keep):
+@pytest.mark.parametrize("overflow", ["conflate", "drop_oldest", "drop_newest"])
+def test_last_values_that_find_no_room_hold_nobody_up(tight, overflow):
     pub, sub = tight
     publish(pub, 3_000, subjects=3_000)
-    sub.subscribe("a.*", last_value=True, keep=keep)
+    sub.subscribe("a.*", last_value=True, overflow=overflow)
     until(lambda: pub._engine._dispatch.full)
     for number in range(100):
         pub.publish("a.5", b"%d" % number)
     subjects = {f"a.{number}" for number in range(3_000)}
 
     def is_all(got):
-        has_newest = keep == "drop_newest" or dict(pairs(got)).get("a.5") == 99
+        has_newest = overflow == "drop_newest" or dict(pairs(got)).get("a.5") == 99
         return has_newest and {message.subject for message in got} == subjects
 
     got = pairs(taken_until(is_all, sub))
-    if keep != "drop_newest":
+    if overflow != "drop_newest":
         assert dict(got)["a.5"] == 99
     assert {subject for subject, _ in got} == subjects
 
@@ -291,11 +291,11 @@ def test_last_values_that_find_no_room_hold_nobody_up(tight, keep):
 def test_one_that_asks_while_others_are_held_back_takes_nothing_from_them(tight):
     pub, sub = tight
     old, new = [], []
-    sub.subscribe("a.*", keep="drop_oldest", max_waiting=50, handler=old.append)
+    sub.subscribe("a.*", overflow="drop_oldest", max_pending=50, handler=old.append)
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 200, subjects=10)
     assert pub._engine._dispatch.full
-    sub.subscribe("a.*", keep="drop_oldest", max_waiting=50, handler=new.append, last_value=True)
+    sub.subscribe("a.*", overflow="drop_oldest", max_pending=50, handler=new.append, last_value=True)
     until(
         lambda: (
             len(pub._engine._router.to_serve)

@@ -108,14 +108,14 @@ def test_a_subscriber_that_came_back_is_not_starved_by_its_own_dead_connection(o
         pub.close(timeout=0.1)
 
 
-@pytest.mark.parametrize("keep", ["latest", "drop_oldest", "drop_newest"])
-def test_a_keep_is_not_starved_by_a_dead_connection_either(keep):
+@pytest.mark.parametrize("overflow", ["conflate", "drop_oldest", "drop_newest"])
+def test_a_keep_is_not_starved_by_a_dead_connection_either(overflow):
     with (
         oz.Publisher("tcp://127.0.0.1:*", high_water_mark=2) as pub,
         FaultProxy(pub.endpoint) as proxy,
         oz.Subscriber(proxy.endpoint, filtering="publisher", high_water_mark=2) as sub,
     ):
-        sub.subscribe("n.*", keep=keep)
+        sub.subscribe("n.*", overflow=overflow)
         sub.wait_ready(timeout=DEADLINE)
         proxy.half_open()
         for number in range(500):

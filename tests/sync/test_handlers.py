@@ -32,15 +32,19 @@ def test_messages_are_handled_one_after_the_other_in_order(pool, heard):
 
 @given(
     sizes=st.tuples(st.integers(1, 4), st.integers(1, 4)),
-    keep=st.sampled_from(["all", "latest", "drop_oldest"]),
+    overflow=st.sampled_from([None, "conflate", "drop_oldest"]),
     order_by=st.sampled_from([None, "subject"]),
     limit=st.sampled_from([1, 3, 1000]),
     subjects=st.text("abc", max_size=60),
 )
-def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(sizes, keep, order_by, limit, subjects):
+def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(
+    sizes, overflow, order_by, limit, subjects
+):
     heard, got = Heard(HandlerRunner), []
     handlers = Handlers(sizes[0])
-    queue = heard.queue(handlers, got.append, keep=keep, order_by=order_by, limit=limit, concurrency=sizes[1])
+    queue = heard.queue(
+        handlers, got.append, overflow=overflow, order_by=order_by, limit=limit, concurrency=sizes[1]
+    )
     for number, subject in enumerate(subjects):
         queue.put(message(subject, number))
     assert queue.drain(DEADLINE)

@@ -8,10 +8,10 @@ import oz
 from oz.protocol.declared import DIALECT_NUMBERS
 from oz.wire.keys import (
     CHUNK_SIZE,
-    KEEPS,
     MAX_GROUP,
     MAX_KEY,
     MAX_PATTERN,
+    OVERFLOWS,
     OWN,
     POLICIES,
     Declaration,
@@ -43,7 +43,7 @@ def value_of(row):
     if row["kind"] == "pattern":
         return declared(value)
     delivery = DeliveryOptions(
-        value["is_shared"], value["group"], value["policy"], value["keep"], value["limit"]
+        value["is_shared"], value["group"], value["policy"], value["overflow"], value["limit"]
     )
     patterns = tuple(declared(one) for one in value["patterns"])
     stream = bytes.fromhex(value["stream"])
@@ -80,7 +80,7 @@ def test_the_vectors_have_each_dialect_policy_and_keep():
     patterns = [*values, *(one for value in values for one in value.get("patterns", ()))]
     assert {one["dialect"] for one in patterns if "dialect" in one} == set(DIALECT_NUMBERS)
     assert {value["policy"] for value in values if "policy" in value} == set(POLICIES)
-    assert {value["keep"] for value in values if "keep" in value} == set(KEEPS)
+    assert {value["overflow"] for value in values if "overflow" in value} == set(OVERFLOWS)
     assert len({row["name"] for row in ROWS}) == len(ROWS)
 
 
@@ -89,16 +89,18 @@ def test_the_vectors_have_each_dialect_policy_and_keep():
 streams = st.binary(min_size=16, max_size=16)
 patterns = st.builds(Declared, st.integers(0, 255), st.binary(max_size=200))
 groups = st.text(min_size=1, max_size=60).filter(lambda name: len(name.encode()) <= MAX_GROUP)
-held = st.tuples(st.sampled_from([keep for keep in KEEPS if keep != "all"]), st.integers(0, 2**32 - 1))
-keeps = st.just(("all", 0)) | held
+held = st.tuples(
+    st.sampled_from([overflow for overflow in OVERFLOWS if overflow is not None]), st.integers(0, 2**32 - 1)
+)
+overflows = st.just((None, 0)) | held
 
 
 @st.composite
 def declarations(draw):
-    keep, limit = draw(keeps)
+    overflow, limit = draw(overflows)
     group = draw(st.just("") | groups)
     delivery = DeliveryOptions(
-        False, group, draw(st.sampled_from(POLICIES)) if group else "round_robin", keep, limit
+        False, group, draw(st.sampled_from(POLICIES)) if group else "round_robin", overflow, limit
     )
     if draw(st.booleans()):
         delivery = DeliveryOptions(is_shared=True)
@@ -152,7 +154,7 @@ def test_a_stream_comes_back_as_it_was(stream):
 
 
 def test_the_largest_chunk_that_is_made_is_a_key_that_is_taken():
-    delivery = DeliveryOptions(group="g" * MAX_GROUP, keep="latest", limit=1)
+    delivery = DeliveryOptions(group="g" * MAX_GROUP, overflow="conflate", limit=1)
     patterns = (Declared(1, b"x" * (CHUNK_SIZE - 3)), Declared(1, b"y" * MAX_PATTERN))
     key = Declaration(b"s" * 16, 1, delivery, patterns=patterns).encode()
     assert len(key) <= MAX_KEY

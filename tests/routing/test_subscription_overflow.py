@@ -1,4 +1,4 @@
-"""What a subscription keeps when messages come faster than they are taken: `keep` and `max_waiting`."""
+"""What a subscription keeps when messages come faster than they are taken: `overflow` and `max_pending`."""
 
 import asyncio
 
@@ -69,7 +69,7 @@ def counted(sub, sent):
 
 @pytest.mark.parametrize("on_full", ["drop", "block", "error"])
 def test_latest_gives_the_newest_of_each_subject_in_the_end_and_never_blocks(slow, on_full):
-    pub, sub = slow(keep="latest", on_full=on_full)
+    pub, sub = slow(overflow="conflate", on_full=on_full)
     publish(pub)
     newest = {f"a.{at}": SENT - SUBJECTS + at for at in range(SUBJECTS)}
     got = taken_until(lambda got: newest_of(got) == newest, sub)
@@ -83,7 +83,7 @@ def test_latest_gives_the_newest_of_each_subject_in_the_end_and_never_blocks(slo
 
 
 def test_latest_that_is_kept_here_counts_what_it_dropped(tight):
-    pub, sub = tight(high_water_mark=100_000, keep="latest")
+    pub, sub = tight(high_water_mark=100_000, overflow="conflate")
     publish(pub)
     until(lambda: sub._receive_path.unpack(sub) or sub.stats.received == SENT)
     assert numbers(rest_of(sub)) == list(range(SENT - SUBJECTS, SENT))
@@ -92,7 +92,7 @@ def test_latest_that_is_kept_here_counts_what_it_dropped(tight):
 
 @pytest.mark.parametrize("headers", [None, {"h": 1}])
 def test_latest_may_have_headers_and_be_large(tight, headers):
-    pub, sub = tight(keep="latest", on_full="error")
+    pub, sub = tight(overflow="conflate", on_full="error")
     for number in range(200):
         payload = b"%d" % number if number % 3 else b"%d".ljust(70_000) % number
         pub.publish(f"a.{number % 5}", payload, headers=headers)
@@ -104,7 +104,7 @@ def test_latest_may_have_headers_and_be_large(tight, headers):
 
 
 def test_latest_beyond_its_bound_of_subjects_is_counted(slow):
-    pub, sub = slow(keep="latest", max_waiting=20)
+    pub, sub = slow(overflow="conflate", max_pending=20)
     publish(pub, 1_000, subjects=1_000)
     got = counted(sub, 1_000)
     assert len(got) <= 60
@@ -113,9 +113,9 @@ def test_latest_beyond_its_bound_of_subjects_is_counted(slow):
 
 
 @pytest.mark.parametrize("on_full", ["drop", "block", "error"])
-@pytest.mark.parametrize("keep", ["drop_oldest", "drop_newest"])
-def test_what_is_dropped_is_counted_and_nobody_is_blocked(slow, keep, on_full):
-    pub, sub = slow(keep=keep, max_waiting=50, on_full=on_full)
+@pytest.mark.parametrize("overflow", ["drop_oldest", "drop_newest"])
+def test_what_is_dropped_is_counted_and_nobody_is_blocked(slow, overflow, on_full):
+    pub, sub = slow(overflow=overflow, max_pending=50, on_full=on_full)
     publish(pub)
     got = numbers(counted(sub, SENT))
     assert got == sorted(set(got))
@@ -123,7 +123,7 @@ def test_what_is_dropped_is_counted_and_nobody_is_blocked(slow, keep, on_full):
     assert stats.lost == pub.stats.missed
     assert stats.delivered == len(got)
     assert stats.delivered + stats.dropped + stats.lost == SENT == pub.stats.published == pub.stats.sent
-    if keep == "drop_oldest":
+    if overflow == "drop_oldest":
         assert got[-50:] == list(range(SENT - 50, SENT))
     else:
         # What finds room is counted in batches, and on a machine that stands still each may have one message.
@@ -133,7 +133,7 @@ def test_what_is_dropped_is_counted_and_nobody_is_blocked(slow, keep, on_full):
 
 
 def test_drop_oldest_keeps_order_and_count_whatever_the_size(tight):
-    pub, sub = tight(keep="drop_oldest", max_waiting=20, on_full="error")
+    pub, sub = tight(overflow="drop_oldest", max_pending=20, on_full="error")
     for number in range(200):
         pub.publish(
             "a.b", b"%d" % number if number % 3 else (b"%d" % number).ljust(70_000), headers={"n": number}
@@ -145,9 +145,9 @@ def test_drop_oldest_keeps_order_and_count_whatever_the_size(tight):
     assert sub.stats.lost == pub.stats.missed
 
 
-@pytest.mark.parametrize("keep", ["latest", "drop_oldest", "drop_newest"])
-def test_it_all_adds_up_under_traffic_that_is_read_now_and_then(tight, keep):
-    pub, sub = tight(keep=keep, max_waiting=20)
+@pytest.mark.parametrize("overflow", ["conflate", "drop_oldest", "drop_newest"])
+def test_it_all_adds_up_under_traffic_that_is_read_now_and_then(tight, overflow):
+    pub, sub = tight(overflow=overflow, max_pending=20)
     publishing = Thread(lambda: publish(pub, 20_000))
     got = []
     while publishing.is_alive():
@@ -156,7 +156,7 @@ def test_it_all_adds_up_under_traffic_that_is_read_now_and_then(tight, keep):
     newest = {f"a.{at}": 20_000 - SUBJECTS + at for at in range(SUBJECTS)}
 
     def is_all(rest):
-        if keep == "latest":
+        if overflow == "conflate":
             return newest_of(got + rest) == newest
         return len(got + rest) + sub.stats.dropped + sub.stats.lost >= 20_000
 
@@ -165,9 +165,9 @@ def test_it_all_adds_up_under_traffic_that_is_read_now_and_then(tight, keep):
     for at in range(SUBJECTS):
         one = numbers(message for message in got if message.subject == f"a.{at}")
         assert one == sorted(set(one))
-        if keep == "latest":
+        if overflow == "conflate":
             assert one[-1] == 20_000 - SUBJECTS + at
-    if keep != "latest":
+    if overflow != "conflate":
         assert len(got) + sub.stats.dropped + sub.stats.lost == 20_000
 
 
@@ -175,7 +175,7 @@ def test_others_of_the_same_subscriber_get_everything(stage):
     pub = stage.pub()
     sub, every, newest = stage.sub(pub), [], []
     sub.subscribe("a.*", handler=every.append)
-    sub.subscribe("a.*", handler=newest.append, keep="latest")
+    sub.subscribe("a.*", handler=newest.append, overflow="conflate")
     sub.wait_ready(timeout=DEADLINE)
     publish(pub)
     until(lambda: sub.run(timeout=0.05) >= 0 and len(every) == SENT)
@@ -186,16 +186,16 @@ def test_others_of_the_same_subscriber_get_everything(stage):
 
 
 def test_an_unsubscribed_one_gives_nothing_of_what_it_kept(tight):
-    pub, sub = tight(high_water_mark=1_000, keep="drop_oldest")
+    pub, sub = tight(high_water_mark=1_000, overflow="drop_oldest")
     publish(pub, 10)
     assert int(sub.receive(timeout=DEADLINE).payload) == 0
     sub.unsubscribe(sub._streams.buffered[0].table.find((oz.compile("a.*"),)))
     assert rest_of(sub, 0.05) == []
 
 
-@pytest.mark.parametrize("keep", ["latest", "drop_oldest"])
-def test_draining_gives_what_the_publisher_still_holds(tight, keep):
-    pub, sub = tight(keep=keep)
+@pytest.mark.parametrize("overflow", ["conflate", "drop_oldest"])
+def test_draining_gives_what_the_publisher_still_holds(tight, overflow):
+    pub, sub = tight(overflow=overflow)
     publish(pub, 200)
     sub.drain(timeout=DEADLINE)
     got = list(sub)
@@ -208,18 +208,18 @@ def test_draining_gives_what_the_publisher_still_holds(tight, keep):
 
 
 @pytest.mark.parametrize(
-    ("keep", "first"), [("latest", SENT - SUBJECTS), ("drop_oldest", SENT - 50), ("drop_newest", 0)]
+    ("overflow", "first"), [("conflate", SENT - SUBJECTS), ("drop_oldest", SENT - 50), ("drop_newest", 0)]
 )
-def test_asyncio_keeps_the_same(stage, keep, first):
+def test_asyncio_keeps_the_same(stage, overflow, first):
     async def scenario(pub):
         async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
-            sub.subscribe("a.*", keep=keep, max_waiting=50)
+            sub.subscribe("a.*", overflow=overflow, max_pending=50)
             await sub.wait_ready(timeout=DEADLINE)
             publish(pub)
             while sub.stats.received < SENT:
                 sub._receive_path.unpack(sub)
                 await asyncio.sleep(0.001)
-            count = 10 if keep == "latest" else 50
+            count = 10 if overflow == "conflate" else 50
             got = [await sub.receive(timeout=DEADLINE) for _ in range(count)]
             assert numbers(got) == list(range(first, first + count))
             with pytest.raises(oz.Timeout):
@@ -229,9 +229,9 @@ def test_asyncio_keeps_the_same(stage, keep, first):
     asyncio.run(scenario(stage.pub()))
 
 
-@pytest.mark.parametrize("keep", ["latest", "drop_oldest"])
-def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, keep):
-    pub, sub = tight(keep=keep)
+@pytest.mark.parametrize("overflow", ["conflate", "drop_oldest"])
+def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, overflow):
+    pub, sub = tight(overflow=overflow)
     publish(pub, 200)
     with pub._engine._guard:
         sub._begin_drain()
