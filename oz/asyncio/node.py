@@ -21,8 +21,9 @@ from oz.asyncio.subscriber import Subscriber
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.protocol import node_subscription
-from oz.protocol.handler_queue import LIMIT, HandlerQueue
+from oz.protocol.handler_queue import HandlerQueue
 from oz.protocol.node_stats import NodeStats
+from oz.protocol.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
 from oz.transport.node_base import TICK
 from oz.transport.node_interest import OnDropped

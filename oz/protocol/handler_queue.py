@@ -13,9 +13,7 @@ from functools import partial
 from typing import Any
 
 from oz.message import Message
-
-LIMIT = 65_536
-"""Messages that wait for one subscription's handler unless said otherwise."""
+from oz.protocol.receive_buffer import LIMIT
 
 MOST_CONCURRENCY = 1024
 """The highest `concurrency`."""

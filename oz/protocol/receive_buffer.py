@@ -8,7 +8,7 @@ from typing import Protocol
 
 from oz.message import Message
 
-LIMIT = 10_000
+LIMIT = 65_536
 """Messages, or subjects with `overflow="conflate"`, that are kept unless said otherwise."""
 
 

@@ -77,14 +77,12 @@ class ConflatingSendBuffer:
         return bool(self._newest)
 
     def put(self, stream: OutStream, items: list[Any]) -> int:
-        """Take messages in; beyond the limit a new subject is missed."""
-        missed = 0
+        """Take messages in; beyond the limit the subject that came up first is missed."""
+        newest = self._newest
         for at in range(0, len(items), 2):
-            subject = items[at]
-            if subject in self._newest or len(self._newest) < self._limit:
-                self._newest[subject] = items[at + 1]
-            else:
-                missed += 1
+            newest[items[at]] = items[at + 1]
+        missed = max(0, len(newest) - self._limit)
+        self.drop(missed)
         # What is missed is numbered as if it had gone first, so that it shows as a gap.
         stream.sequence += missed
         return missed

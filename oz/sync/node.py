@@ -15,8 +15,9 @@ import zmq
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
 from oz.protocol import node_subscription
-from oz.protocol.handler_queue import LIMIT, HandlerQueue
+from oz.protocol.handler_queue import HandlerQueue
 from oz.protocol.node_stats import NodeStats
+from oz.protocol.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
 from oz.sync.draining import Handler, Subscription, refuse_async
 from oz.sync.handlers import HandlerRunner, Handlers

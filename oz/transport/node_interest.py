@@ -12,10 +12,11 @@ from oz.message import Message
 from oz.protocol import reserved
 from oz.protocol.handler_queue import HandlerQueue
 from oz.protocol.node_subscription import NodeSubscription
+from oz.protocol.receive_buffer import LIMIT
 from oz.protocol.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
 from oz.transport.admission import compile_asked
-from oz.transport.option_checks import check_count, delivery_options
+from oz.transport.option_checks import MOST_PENDING, check_count, delivery_options
 from oz.transport.replying import Replying
 from oz.transport.subscribing import EVERYTHING
 from oz.wire.keys import DeliveryOptions
@@ -192,6 +193,7 @@ class Interested(Replying):
     def _delivery_options(
         group: str | None, policy: Any, overflow: Any, max_pending: int | None
     ) -> DeliveryOptions:
+        check_count("max_pending", LIMIT if max_pending is None else max_pending, 1, MOST_PENDING)
         return delivery_options(
             group, policy, overflow, None if overflow is None else max_pending, shared=False
         )

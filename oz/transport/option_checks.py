@@ -39,6 +39,9 @@ def check_seconds(name: str, value: Any, most: float) -> None:
         raise ValueError(f"{name} is from 0 to {most:,g} seconds, not {value!r}")
 
 
+MOST_PENDING = 2**32 - 1
+"""The highest `max_pending`: what a declaration has room for."""
+
 LONGEST_CLOSE = 86_400.0
 """Seconds that stand for waiting as long as it takes: as good as for ever, and ZeroMQ can count them."""
 
@@ -130,7 +133,7 @@ def delivery_options(
         max_pending = receive_buffer.LIMIT
     elif overflow is None:
         raise ValueError('max_pending needs overflow="drop_newest", "drop_oldest" or "conflate"')
-    check_count("max_pending", max_pending, 1, 2**32 - 1)
+    check_count("max_pending", max_pending, 1, MOST_PENDING)
     if shared and (group or overflow is not None):
         raise ValueError("a shared subscriber gets what all others get: no group and no overflow")
     return DeliveryOptions(

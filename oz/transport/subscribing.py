@@ -240,11 +240,11 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
             policy: which one: `"round_robin"`;
                 `"sticky"` by subject or the key given to `publish`; or `"failover"`, the senior member. That
                 of the senior member counts.
-            overflow: what to do when messages come faster than they are taken: None keeps them until
-                ZeroMQ's queues are full, and then the publisher's `on_full` counts; `"conflate"` keeps the
-                newest of each subject; `"drop_oldest"` and `"drop_newest"` keep `max_pending` of them.
-            max_pending: messages, or subjects with `overflow="conflate"`, that are kept; 10,000 unless said
-                otherwise.
+            overflow: what happens to messages beyond `max_pending`, which come faster than they are taken:
+                `"drop_newest"`, `"drop_oldest"`, or `"conflate"`: the newest of each subject stays. None
+                keeps all until ZeroMQ's queues are full, and then the publisher's `on_full` decides.
+            max_pending: messages, or subjects with `overflow="conflate"`, that may wait here, and at each
+                publisher; from 1 to 2**32 - 1, 65,536 unless said otherwise. It needs an `overflow`.
             last_value: give the newest message of each subject that matches first, if the publisher
                 keeps it.
             max_messages: end the subscription after so many.
