@@ -35,11 +35,11 @@ def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_the_glossary_lists_what_is_refused():
-    assert {"presence announcement", "lane", "receiver"} <= WORDS
-    assert {"keep", "max_pending"} <= NAMES
+    assert {"herald", "lane", "intake"} <= WORDS
+    assert {"keep", "max_waiting"} <= NAMES
 
 
-@pytest.mark.parametrize("name", ["_lanes", "HeraldIndex", "MulticastReceiver", "local_origin", "is_told"])
+@pytest.mark.parametrize("name", ["_lanes", "HeraldIndex", "MulticastIntake", "near_origin", "is_told"])
 def test_a_word_is_found_within_a_name(name):
     assert words_of(name) & FORMS
 
