@@ -16,7 +16,7 @@ function::
         if pattern.regex.fullmatch(subject.decode()):  # oz/subjects/dialects/tokens.py: to_regex
             print(subject, payload)  # what it cannot
 
-`oz.Subscriber` does the same for many patterns at once (oz/protocol/receiver.py: accept), and
+`oz.Subscriber` does the same for many patterns at once (oz/protocol/subscriber/receiver.py: accept), and
 `oz.asyncio.Subscriber` too. `oz.Publisher` checks subjects and sends ordinary ZeroMQ messages.
 """
 
@@ -50,9 +50,9 @@ from oz.errors import (
     WouldBlock,
 )
 from oz.message import Gap, Message
-from oz.protocol.advisory import Advisory
-from oz.protocol.multicast import Multicast
-from oz.protocol.node_stats import NodeStats
+from oz.protocol.multicast.options import Multicast
+from oz.protocol.node.advisories import Advisory
+from oz.protocol.node.subscription import NodeStats
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.subjects.dialects import DIALECTS
 from oz.subjects.index import PatternIndex

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import zmq
 
-from oz.protocol.discovery_client import DiscoveryClient
+from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.wire.discovery import Announcement, unpack_reply
 from waiting import DEADLINE
 

@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from oz.protocol.handler_queue import HandlerQueue
+from oz.protocol.node.handler_queue import HandlerQueue
 
 
 def message(subject, number=0):

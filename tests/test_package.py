@@ -101,7 +101,7 @@ import elsewhere
 elsewhere.hide()
 import oz
 from oz.journal import Writer
-from oz.transport.multicast_endpoint import parse
+from oz.transport.multicast.endpoint import parse
 
 def refused(work, kind):
     try:

@@ -4,7 +4,7 @@ import dataclasses
 from contextlib import suppress
 
 from oz.errors import ProtocolError
-from oz.protocol.presence import from_text
+from oz.protocol.node.presence import from_text
 from oz.wire import datagram
 from oz.wire.batch import (
     CHUNK_FIELD,

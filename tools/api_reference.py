@@ -83,7 +83,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "oz.configuration.Setting",
         "oz.configuration.Candidate",
     ),
-    "Discovery": ("oz.services.nameserver.NameServer", "oz.protocol.registry.RegistryStats"),
+    "Discovery": ("oz.services.nameserver.NameServer", "oz.protocol.node.registry.RegistryStats"),
     "Forwarders": (
         "oz.services.forwarder.Forwarder",
         "oz.services.leg.ForwarderStats",

@@ -15,9 +15,9 @@ from oz.asyncio.closing import is_cancelled
 from oz.asyncio.waiting import Clock, Waiters
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
-from oz.protocol import subscriptions
-from oz.transport.receive_path import PATIENCE_MS, RoutedReceivePath
-from oz.transport.subscribing import SubscriberBase
+from oz.protocol.subscriber import subscriptions
+from oz.transport.subscriber.engine import SubscriberBase
+from oz.transport.subscriber.receiver import PATIENCE_MS, RoutedReceivePath
 
 TURN_SECONDS = 0.01
 """Seconds in one turn of the loop for messages that nobody receives: handlers have them, or no pattern wants

@@ -18,8 +18,8 @@ from typing import Any, cast
 from oz.asyncio.closing import is_cancelled
 from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol.handler_queue import HandlerQueue, Partition
-from oz.transport.handling import HandlerRunnerBase, HandlersBase, handled_partition
+from oz.protocol.node.handler_queue import HandlerQueue, Partition
+from oz.transport.node.handlers import HandlerRunnerBase, HandlersBase, handled_partition
 
 _log = logging.getLogger("oz.handlers")
 

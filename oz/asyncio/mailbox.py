@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
-from oz.protocol.handler_queue import HandlerQueue
-from oz.transport.mailbox_base import MailboxBase
+from oz.protocol.node.handler_queue import HandlerQueue
+from oz.transport.node.mailbox import MailboxBase
 
 
 class Mailbox(MailboxBase):

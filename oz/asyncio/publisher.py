@@ -18,7 +18,7 @@ import zmq.asyncio
 
 from oz.asyncio.closing import Closing, is_cancelled
 from oz.errors import ClosedError, Timeout
-from oz.transport.publishing import PublisherBase
+from oz.transport.publisher.engine import PublisherBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
 _SLICE = 0.05

@@ -17,11 +17,11 @@ from oz.asyncio.closing import Closing
 from oz.asyncio.draining import TURN_SECONDS, Draining
 from oz.errors import ClosedError, Timeout
 from oz.message import Arrived, Message
-from oz.protocol.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.guard import Guard
 from oz.transport.option_checks import check_count
-from oz.transport.receive_path import RoutedReceivePath
+from oz.transport.subscriber.receiver import RoutedReceivePath
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000

@@ -11,8 +11,8 @@ import click
 
 from oz.cli.options import Number, Whole
 from oz.cli.output import write_json, write_line
-from oz.protocol.multicast_plan import BEATS, REPAIRED_AT_ONCE, Load, Plan
-from oz.protocol.multicast_plan import plan as plan_for
+from oz.protocol.multicast.plan import BEATS, REPAIRED_AT_ONCE, Load, Plan
+from oz.protocol.multicast.plan import plan as plan_for
 
 _WIDEST = 100
 

@@ -29,7 +29,7 @@ from oz.cli.options import (
     socket_refused,
 )
 from oz.cli.output import printable
-from oz.transport.multicast_endpoint import is_multicast
+from oz.transport.multicast.endpoint import is_multicast
 
 _FROM_STDIN = "-"
 _MANY = 10_000

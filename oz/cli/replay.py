@@ -28,7 +28,7 @@ from oz.cli.options import (
     socket_refused,
 )
 from oz.cli.output import console
-from oz.transport.multicast_endpoint import is_multicast
+from oz.transport.multicast.endpoint import is_multicast
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 from oz.errors import ClosedError, ConfigurationError, OzError
 from oz.message import Message
-from oz.protocol import tree
-from oz.protocol.bridge import VIA, VIA_SIZE, has_passed
+from oz.protocol.bridge import spanning_tree
+from oz.protocol.bridge.bridge import VIA, VIA_SIZE, has_passed
 from oz.services.leg import ForwarderStats, Leg
 from oz.wire.batch import HEADERS, MESSAGE_ID, REPLY_TO
 
@@ -77,7 +77,7 @@ class Forwarder:
             self.close()
             raise
         self._name = os.urandom(VIA_SIZE)
-        self._rank = time.time_ns().to_bytes(tree.TIME_SIZE, "big") + self._name
+        self._rank = time.time_ns().to_bytes(spanning_tree.TIME_SIZE, "big") + self._name
         self._path: tuple[bytes, ...] = ()
         self._turns = dict[str, int]()
         self._asked_for: list[tuple[bool, dict[str, str]]] = []
@@ -122,14 +122,14 @@ class Forwarder:
         names = Counter(
             name
             for leg in self.legs
-            for name in {offer.path[-1][tree.TIME_SIZE :] for offer in leg.ledger.offers}
+            for name in {offer.path[-1][spanning_tree.TIME_SIZE :] for offer in leg.ledger.offers}
         )
         self._has_stand_by = any(count > 1 for count in names.values())
-        settled = tree.settle(self._rank, [one.ledger.offers for one in self.legs])
+        settled = spanning_tree.settle(self._rank, [one.ledger.offers for one in self.legs])
         if settled.path != self._path:
             self._path, self._serial = settled.path, self._serial + 1
             for leg in self.legs:
-                leg.tell(tree.Offer(self._path, leg.number, self._serial))
+                leg.tell(spanning_tree.Offer(self._path, leg.number, self._serial))
                 leg.free_since = None
         may_open = self._is_settled or self._may_begin(now)
         for leg, is_free in zip(self.legs, settled.is_open, strict=True):
@@ -154,7 +154,7 @@ class Forwarder:
             for leg in self.legs:
                 leg.is_open, leg.free_since = False, None
             # As one that is started now.
-            self._rank = time.time_ns().to_bytes(tree.TIME_SIZE, "big") + self._name
+            self._rank = time.time_ns().to_bytes(spanning_tree.TIME_SIZE, "big") + self._name
             self._path = ()
         self._alive_at = time.monotonic()
 
@@ -349,7 +349,7 @@ class Forwarder:
         if any(leg.is_open and leg.ledger.offers for leg in self.legs):
             # Whoever is to go on opens in a moment.
             for leg in self.legs:
-                leg.tell(tree.Offer((tree.LAST, self._rank), leg.number, self._serial + 1))
+                leg.tell(spanning_tree.Offer((spanning_tree.LAST, self._rank), leg.number, self._serial + 1))
             time.sleep(SETTLE)
             self._is_replaced = True
 

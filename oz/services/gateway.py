@@ -17,8 +17,8 @@ import zmq
 
 from oz.errors import OzError, Timeout
 from oz.message import Gap, Message
-from oz.protocol.multicast import Multicast
-from oz.protocol.relaying import Relaying
+from oz.protocol.bridge.publishers import Relaying
+from oz.protocol.multicast.options import Multicast
 from oz.services.link import (
     ADVISORY,
     GAP,

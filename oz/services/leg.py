@@ -11,10 +11,10 @@ from typing import Any
 
 from oz.errors import ClosedError
 from oz.message import Gap, Message
-from oz.protocol import tree
-from oz.protocol.bridge import ImportFilter, Interest, Ledger
-from oz.protocol.outgoing import OutStream
-from oz.protocol.tree import Offer
+from oz.protocol.bridge import spanning_tree
+from oz.protocol.bridge.bridge import ImportFilter, Interest, Ledger
+from oz.protocol.bridge.spanning_tree import Offer
+from oz.protocol.publisher.stream import OutStream
 from oz.subjects.pattern import Pattern, compile, parse
 from oz.sync.node import Node
 
@@ -203,7 +203,7 @@ class Leg:
 
     def tell(self, offer: Offer) -> None:
         """Tell other forwarders on this bus how the root is reached over this one."""
-        pattern = compile(tree.PREFIX + tree.to_text(offer), "nats")
+        pattern = compile(spanning_tree.PREFIX + spanning_tree.to_text(offer), "nats")
         before = self._offer
 
         def tell() -> None:

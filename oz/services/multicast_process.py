@@ -17,9 +17,9 @@ import zmq
 
 from oz.errors import OzError, Timeout, WouldBlock
 from oz.message import Gap
-from oz.protocol.advisory import Advisory
-from oz.protocol.multicast import Multicast
-from oz.protocol.multicast_receiver import MulticastReceiver
+from oz.protocol.multicast.options import Multicast
+from oz.protocol.multicast.receiver import MulticastReceiver
+from oz.protocol.node.advisories import Advisory
 from oz.services.link import (
     ADVISORY,
     BEAT,
@@ -39,7 +39,7 @@ from oz.services.link import (
 from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.subscriber import Subscriber
 from oz.system import POLLHUP, POLLIN, make_poll
-from oz.transport.multicast_group import silence_libpgm
+from oz.transport.multicast.group import silence_libpgm
 
 FAILED = 3
 """The exit code of a process that says in its last line why it cannot do its work."""

@@ -13,10 +13,10 @@ from typing import Any, Self
 
 import zmq
 
-from oz.protocol.discovery_client import BEACON, EXPIRY
-from oz.protocol.registry import News, Registry, RegistryStats, Sends
+from oz.protocol.node.discovery_client import BEACON, EXPIRY
+from oz.protocol.node.registry import News, Registry, RegistryStats, Sends
 from oz.transport import descriptors, endpoints
-from oz.transport.node_sockets import KEEPALIVE
+from oz.transport.node.sockets import KEEPALIVE
 from oz.wire.discovery import MAX_REQUEST, Announcement
 
 _log = logging.getLogger("oz.nameserver")

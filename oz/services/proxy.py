@@ -13,9 +13,9 @@ from typing import Any, Self
 import zmq
 
 from oz.transport import descriptors, endpoints
-from oz.transport.node_sockets import keep_alive
+from oz.transport.node.sockets import keep_alive
 from oz.transport.option_checks import check_count
-from oz.transport.publishing import MAX_SUBSCRIPTION
+from oz.transport.publisher.engine import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK
 
 _log = logging.getLogger("oz.forwarder")

@@ -11,9 +11,9 @@ from math import ceil
 import zmq
 
 from oz.message import Message
-from oz.protocol import subscriptions
-from oz.transport.receive_path import RoutedReceivePath
-from oz.transport.subscribing import SubscriberBase
+from oz.protocol.subscriber import subscriptions
+from oz.transport.subscriber.engine import SubscriberBase
+from oz.transport.subscriber.receiver import RoutedReceivePath
 
 PATIENCE = 0.05
 """Seconds that a call which must not wait may look through messages that are not for its caller."""

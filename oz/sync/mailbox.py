@@ -8,9 +8,9 @@ from time import monotonic
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
-from oz.protocol.handler_queue import HandlerQueue
+from oz.protocol.node.handler_queue import HandlerQueue
 from oz.transport.guard import Guard
-from oz.transport.mailbox_base import MailboxBase
+from oz.transport.node.mailbox import MailboxBase
 
 
 class Mailbox(MailboxBase):

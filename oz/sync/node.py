@@ -14,10 +14,10 @@ import zmq
 
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
-from oz.protocol import node_subscription
-from oz.protocol.handler_queue import HandlerQueue
-from oz.protocol.node_stats import NodeStats
-from oz.protocol.receive_buffer import LIMIT
+from oz.protocol.node import subscription as node_subscription
+from oz.protocol.node.handler_queue import HandlerQueue
+from oz.protocol.node.subscription import NodeStats
+from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
 from oz.sync.draining import Handler, Subscription, refuse_async
 from oz.sync.handlers import HandlerRunner, Handlers
@@ -26,9 +26,9 @@ from oz.sync.mailbox import Mailbox
 from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.requesting import Requesting
 from oz.sync.subscriber import Subscriber
-from oz.transport.node_base import TICK
-from oz.transport.node_interest import OnDropped
-from oz.transport.node_sockets import NodePublishing, NodeSubscribing
+from oz.transport.node.node import TICK
+from oz.transport.node.sockets import NodePublishing, NodeSubscribing
+from oz.transport.node.subscriptions import OnDropped
 from oz.transport.option_checks import Overflow, Policy, closing_time
 from oz.wire.discovery import Announcement
 

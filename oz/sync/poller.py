@@ -11,8 +11,8 @@ import zmq
 
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
-from oz.transport.receive_path import PATIENCE_MS
 from oz.transport.socket import BaseSocket
+from oz.transport.subscriber.receiver import PATIENCE_MS
 
 
 class Poller(zmq.Poller):

@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 import zmq
 
-from oz.protocol.multicast import Multicast
+from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import PublisherStats
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.sync.publisher_engine import PublisherEngine
-from oz.transport.batches import MAX_BATCH
 from oz.transport.endpoints import Endpoints
-from oz.transport.publishing import MAX_DELAY, OnFull
+from oz.transport.publisher.batches import MAX_BATCH
+from oz.transport.publisher.engine import MAX_DELAY, OnFull
 from oz.transport.socket import describe, refuse_to_copy
 from oz.wire.codec import Codec
 

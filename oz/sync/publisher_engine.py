@@ -17,8 +17,8 @@ from oz.errors import ProtocolError, Timeout
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
 from oz.system import POLLIN, make_poll
-from oz.transport.publisher_closing import pauses
-from oz.transport.publishing import PublisherBase
+from oz.transport.publisher.closing import pauses
+from oz.transport.publisher.engine import PublisherBase
 
 _log = logging.getLogger("oz.publisher")
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from oz.errors import Timeout
 from oz.message import Message
-from oz.protocol.requests import Failures
-from oz.transport.node_base import NodeBase
+from oz.protocol.node.requests import Failures
+from oz.transport.node.node import NodeBase
 from oz.transport.option_checks import check_count
 
 _LONG = 0.5

@@ -12,11 +12,11 @@ import zmq
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message, MessageBatch, PlainBatch
-from oz.protocol.batch_decoder import BatchDecoder
+from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.sync.draining import PATIENCE, Draining, refuse_async
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
-from oz.transport.receive_path import PATIENCE_MS, RoutedReceivePath
+from oz.transport.subscriber.receiver import PATIENCE_MS, RoutedReceivePath
 
 _NOBLOCK = int(zmq.NOBLOCK)
 

@@ -16,7 +16,7 @@ from contextlib import suppress
 import zmq
 
 from oz.system import POLLIN, make_poll
-from oz.transport.publishing import PublisherBase
+from oz.transport.publisher.engine import PublisherBase
 
 _log = logging.getLogger("oz.publisher")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oz.errors import PatternError, SubjectWarning
-from oz.protocol.receiver import Receiver
+from oz.protocol.subscriber.receiver import Receiver
 from oz.subjects.dialects import find
 from oz.subjects.pattern import Pattern, compile
 

@@ -7,7 +7,7 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError
-from oz.protocol.bridge import VIA
+from oz.protocol.bridge.bridge import VIA
 from oz.wire.batch import HEADERS, MESSAGE_ID, REPLY_TO, check_id
 
 

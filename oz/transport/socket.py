@@ -18,8 +18,8 @@ from oz.transport import descriptors, endpoints
 from oz.transport.dropin import refuse_green
 from oz.transport.guard import Guard, refuse
 from oz.transport.monitors import make_address, make_pair
-from oz.transport.multicast_endpoint import is_multicast
-from oz.transport.multicast_group import Group
+from oz.transport.multicast.endpoint import is_multicast
+from oz.transport.multicast.group import Group
 from oz.transport.option_checks import check_count
 
 _log = logging.getLogger("oz.socket")

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = ("oz", "oz.asyncio", "oz.journal", "oz.services", "oz.spark", "oz.testing")
 
 DEEPER = {
-    *("oz.message.MessageBatch", "oz.message.PlainBatch", "oz.protocol.registry.RegistryStats"),
+    *("oz.message.MessageBatch", "oz.message.PlainBatch", "oz.protocol.node.registry.RegistryStats"),
     *("oz.configuration.Candidate", "oz.configuration.Configuration", "oz.configuration.Setting"),
     *("oz.configuration.Survey", "oz.configuration.private_directory", "oz.configuration.resolve"),
     "oz.configuration.survey",

@@ -8,8 +8,8 @@ import zmq
 import zmq.asyncio
 
 import oz.asyncio
-from oz.protocol import streams
-from oz.transport import publisher_closing
+from oz.protocol.subscriber import streams
+from oz.transport.publisher import closing as publisher_closing
 from waiting import DEADLINE, Thread, until
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from handling import Heard, filled, message
 from handling_tasks import Gate, in_loop
 from oz.asyncio.handlers import HandlerRunner, Handlers
-from oz.protocol.handler_queue import HandlerQueue
+from oz.protocol.node.handler_queue import HandlerQueue
 from scripts import run
 from waiting import DEADLINE
 
@@ -234,7 +234,7 @@ import asyncio, os
 from types import SimpleNamespace
 import oz
 from oz.asyncio.handlers import HandlerRunner, Handlers
-from oz.protocol.handler_queue import HandlerQueue
+from oz.protocol.node.handler_queue import HandlerQueue
 
 handlers = Handlers(1)
 queue = HandlerRunner(handlers, HandlerQueue(), lambda message: None, print, print)

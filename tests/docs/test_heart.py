@@ -12,8 +12,8 @@ STEPS = [
     ("oz/subjects/dialects/tokens.py", "to_regex"),
     ("oz/subjects/dialects/globs.py", "prefixes"),
     ("oz/subjects/prefix.py", "literal_prefixes"),
-    ("oz/transport/subscribing.py", "SubscriberBase.subscribe"),
-    ("oz/protocol/receiver.py", "Receiver.accept"),
+    ("oz/transport/subscriber/engine.py", "SubscriberBase.subscribe"),
+    ("oz/protocol/subscriber/receiver.py", "Receiver.accept"),
 ]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import oz
 import oz.asyncio
-from oz.transport import node_opening
+from oz.transport.node import opening
 from waiting import DEADLINE, Thread, until
 
 MANY = 200
@@ -152,7 +152,7 @@ def test_subscriptions_that_end_meanwhile_are_not_waited_for(make, met):
 def test_a_node_of_an_older_oz_is_not_asked_what_it_wants(make, monkeypatch):
     node = make("node")
     with monkeypatch.context() as older:
-        older.setattr(node_opening, "interest_subject", lambda uuid: f"_OZ.ELSE.{uuid.hex()}")
+        older.setattr(opening, "interest_subject", lambda uuid: f"_OZ.ELSE.{uuid.hex()}")
         asks = make("asks")
     node.wait_for_peers("asks", DEADLINE)
     asks.wait_for_peers("node", DEADLINE)

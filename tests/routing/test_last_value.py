@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 import oz.asyncio
-from oz.protocol import last_value_cache
+from oz.protocol.publisher import last_value_cache
 from ports import lasting_endpoint
 from routed import Stage, finish, mark, rest_of, taken_until
 from waiting import DEADLINE, Thread, until

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 import oz
-from oz.protocol import lifetimes
+from oz.protocol.publisher import lifetimes
 from ports import lasting_endpoint
 from waiting import DEADLINE, Thread, until
 

@@ -3,7 +3,8 @@ from contextlib import ExitStack, suppress
 import pytest
 
 import oz
-from oz.protocol import declarations, lifetimes
+from oz.protocol.publisher import lifetimes
+from oz.protocol.subscriber import declarations
 from waiting import DEADLINE, until
 
 pytestmark = pytest.mark.timeout(300)

@@ -8,7 +8,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from oz.transport.dispatch import Dispatch
+from oz.transport.publisher.dispatch import Dispatch
 from ports import lasting_endpoint
 from waiting import DEADLINE, Thread, until
 
@@ -219,7 +219,7 @@ def test_a_subscriber_is_ready_behind_a_proxy(proxy):
 
 
 def test_a_publisher_that_is_gone_for_long_makes_nobody_ready(monkeypatch):
-    monkeypatch.setattr("oz.protocol.streams.SILENCE", 0.2)
+    monkeypatch.setattr("oz.protocol.subscriber.streams.SILENCE", 0.2)
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
         sub = oz.Subscriber(pub.endpoint, filtering="publisher")
         sub.subscribe("n.*")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 
 from joined import Buses, payloads, up_to, wait_for_interest, wants
-from oz.protocol import tree
+from oz.protocol.bridge import spanning_tree
 from waiting import DEADLINE, until
 
 pytestmark = pytest.mark.timeout(180)
@@ -132,12 +132,12 @@ def test_a_ring_of_three_buses(buses):
 
 def test_a_message_does_not_go_round_while_forwarders_disagree(buses, monkeypatch):
     """Such as when the link between two of them is cut: then both pass messages."""
-    settle = tree.settle
+    settle = spanning_tree.settle
 
     def all_open(rank, heard):
         return settle(rank, heard)._replace(is_open=(True, True))
 
-    monkeypatch.setattr(tree, "settle", all_open)
+    monkeypatch.setattr(spanning_tree, "settle", all_open)
     near, far = buses.node("lan", echo=False), buses.node("wan")
     forwarders = [buses.forwarder("lan", "wan") for _ in range(2)]
     far.subscribe("a.b")

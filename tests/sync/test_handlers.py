@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from handling import Heard, filled, message
-from oz.protocol.handler_queue import HandlerQueue
+from oz.protocol.node.handler_queue import HandlerQueue
 from oz.sync.handlers import HandlerRunner, Handlers
 from waiting import DEADLINE, Thread, until
 

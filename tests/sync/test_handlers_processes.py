@@ -6,7 +6,7 @@ SET_UP = """
 import os, sys, threading, warnings
 from types import SimpleNamespace
 import oz
-from oz.protocol.handler_queue import HandlerQueue
+from oz.protocol.node.handler_queue import HandlerQueue
 from oz.sync.handlers import HandlerRunner, Handlers
 
 # Python 3.12 and later warn of any fork beside a thread.

@@ -4,7 +4,8 @@ import pytest
 import zmq
 
 import oz
-from oz.transport import frames, sender
+from oz.transport import frames
+from oz.transport.publisher import sender
 from waiting import DEADLINE
 
 

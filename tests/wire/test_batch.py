@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.batch_decoder import BatchDecoder
-from oz.protocol.streams import Streams
-from oz.protocol.subscriptions import Subscription
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.subscriptions import Subscription
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,

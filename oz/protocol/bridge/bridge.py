@@ -1,0 +1,185 @@
+"""The bridge: what passes from one bus to another is what peers there ask for, as far as it may."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from contextlib import suppress
+from functools import lru_cache
+
+from oz.errors import ProtocolError, Undecidable
+from oz.protocol.bridge import spanning_tree
+from oz.protocol.bridge.spanning_tree import Offer
+from oz.protocol.node.reserved_subjects import INBOX, LOCAL, OWN
+from oz.protocol.publisher.interest import NAME_SIZE
+from oz.protocol.publisher.stream import OutStream
+from oz.subjects.index import PatternIndex
+from oz.subjects.pattern import Pattern
+
+VIA = "oz-via"
+"""The header by which a message tells which forwarders it has passed: 8 bytes for each."""
+
+VIA_SIZE = 8
+
+_INBOX, _LOCAL, _OWN = INBOX.encode(), LOCAL.encode(), OWN.encode()
+_OFFER = spanning_tree.PREFIX.encode()
+
+
+Interest = tuple[Pattern, str]
+"""Something that is asked for: a pattern, and the queue group that asks, or ""."""
+
+
+class Ledger:
+    """What those ask for who are connected to one publisher, and were not cut off nor take their leave.
+
+    Attributes:
+        interests: how many streams ask for each.
+        policies: of each queue group that of its senior member.
+        offers: what other forwarders tell, the newest of each.
+    """
+
+    __slots__ = ("_changes", "_counted", "_offered", "interests", "offers", "policies")
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self.interests: dict[Interest, int] = {}
+        self.policies: dict[str, str] = {}
+        self.offers: list[Offer] = []
+        self._counted: dict[OutStream, dict[Pattern, None]] = {}
+        self._offered: dict[OutStream, dict[Pattern, Offer]] = {}
+        self._changes: dict[Interest, bool] = {}
+
+    def update(
+        self,
+        streams: Iterable[OutStream],
+        changed: Mapping[OutStream, Iterable[Pattern]],
+        silent: Container[bytes] = (),
+    ) -> None:
+        """Take note of what has changed.
+
+        Args:
+            streams: all that there are.
+            changed: the patterns that came or went since the last call, of streams that were there then.
+            silent: what the names of the streams of those begin with who say nothing any more. A forwarder
+                that stands still passes nothing on: its offers do not count.
+        """
+        standing = {one for one in streams if _stands(one)}
+        for stream in self._counted.keys() - standing:
+            for pattern in list(self._counted.pop(stream)):
+                self._count(stream, pattern, -1)
+            self._offered.pop(stream, None)
+        for stream in standing:
+            is_new = stream not in self._counted
+            counted = self._counted.setdefault(stream, {})
+            for pattern in stream.patterns if is_new else changed.get(stream, ()):
+                self._note(stream, counted, pattern)
+        self.offers = spanning_tree.newest(
+            offer
+            for stream, offered in self._offered.items()
+            if stream.name[:NAME_SIZE] not in silent
+            for offer in offered.values()
+        )
+        seniors: dict[str, tuple[int, str]] = {}
+        for stream in standing:
+            if group := stream.delivery.group:
+                member = stream.joined, stream.delivery.policy
+                seniors[group] = min(seniors.get(group, member), member)
+        self.policies = {group: policy for group, (_, policy) in seniors.items()}
+
+    def _note(self, stream: OutStream, counted: dict[Pattern, None], pattern: Pattern) -> None:
+        """Take note of whether a stream has a pattern."""
+        is_there = pattern in stream.patterns
+        if pattern.prefix.startswith(_OFFER):
+            offered = self._offered.setdefault(stream, {})
+            offered.pop(pattern, None)
+            if is_there and pattern.is_literal:
+                with suppress(ProtocolError):
+                    offered[pattern] = spanning_tree.from_text(str(pattern.text)[len(spanning_tree.PREFIX) :])
+        elif is_there != (pattern in counted) and not _is_private(pattern):
+            if is_there:
+                counted[pattern] = None
+            else:
+                del counted[pattern]
+            self._count(stream, pattern, 1 if is_there else -1)
+
+    def _count(self, stream: OutStream, pattern: Pattern, change: int) -> None:
+        interest = pattern, stream.delivery.group
+        before = self.interests.get(interest, 0)
+        if before + change:
+            self.interests[interest] = before + change
+        else:
+            del self.interests[interest]
+        if not before or not before + change:
+            # What came and went, or went and came, has not changed.
+            if interest in self._changes:
+                del self._changes[interest]
+            else:
+                self._changes[interest] = not before
+
+    def take_changes(self) -> dict[Interest, bool]:
+        """Give the interests that came (True) or went since this was asked last."""
+        changes, self._changes = self._changes, {}
+        return changes
+
+
+def _stands(stream: OutStream) -> bool:
+    is_there = stream.vanished_at is None and not stream.is_closing and not stream.is_gone
+    return is_there and stream.is_held
+
+
+def _is_private(pattern: Pattern) -> bool:
+    """Tell whether a pattern asks for nothing that may leave its bus."""
+    return all(prefix.startswith((_OWN, _LOCAL)) for prefix in pattern.prefixes)
+
+
+class ImportFilter:
+    """What may come onto one bus from another. It belongs to one thread."""
+
+    __slots__ = ("_allowed", "_index")
+
+    def __init__(self, allowed: Iterable[Pattern] = ()) -> None:
+        """Take down what is allowed.
+
+        Args:
+            allowed: patterns; none allows everything.
+        """
+        self._allowed = tuple(allowed)
+        self._index = PatternIndex(cache_size=65_536)
+        for pattern in self._allowed:
+            self._index.add(pattern)
+
+    def narrow(self, pattern: Pattern) -> tuple[Pattern, ...]:
+        """Give what to ask for on the other bus, so that no more than needed comes and is refused here."""
+        return narrowed(pattern, self._allowed) if self._allowed else (pattern,)
+
+    def lets(self, subject: bytes) -> bool:
+        """Tell whether a message may come: one that is allowed, and answers to requests."""
+        if subject.startswith((_OWN, _LOCAL)):
+            return False
+        return not self._allowed or subject.startswith(_INBOX) or bool(self._index.find(subject).values)
+
+
+@lru_cache(maxsize=65_536)
+def narrowed(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+    """Give patterns that match what both match, and as little else as can be had without a new pattern."""
+    if all(prefix.startswith(_INBOX) for prefix in pattern.prefixes):
+        return (pattern,)
+    found: dict[Pattern, None] = {}
+    for one in allowed:
+        try:
+            if one.covers(pattern):
+                return (pattern,)
+            if pattern.covers(one):
+                found[one] = None
+            elif pattern.overlaps(one):
+                found[pattern] = None
+        except Undecidable:
+            found[pattern] = None
+    return (pattern,) if pattern in found else tuple(found)
+
+
+def has_passed(via: object, name: bytes) -> bool:
+    """Tell whether a message has passed a forwarder, or so many that it must be going round."""
+    if type(via) is not bytes:
+        return False
+    passed = [via[at : at + VIA_SIZE] for at in range(0, len(via), VIA_SIZE)]
+    return name in passed or len(passed) >= spanning_tree.MAX_PATH

@@ -1,0 +1,146 @@
+"""What a multicast subscriber does with a frame that arrives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oz.errors import ProtocolError
+from oz.message import LoneMessage, Message
+from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
+from oz.protocol.subscriber.sequences import MOST, Source
+from oz.protocol.subscriber.streams import Stream, Streams
+from oz.protocol.subscriber.subscriptions import Route
+from oz.wire.batch import CONTROL, Head
+from oz.wire.codec import Codec
+from oz.wire.datagram import CRC_SIZE, parse, parse_control, parse_messages
+from oz.wire.keys import DeliveryOptions
+
+JOINING = 0.5
+"""Seconds for which a subscriber may still be joining: what was sent then may have been before it joined."""
+
+
+class Sender(Source):
+    """One publisher, as it is heard over multicast.
+
+    Attributes:
+        to: the group and port that it says it sends to; None before it said anything.
+        rate: the kilobits a second that it says it sends.
+        first: the number of the first message that was heard of, until it is known whether those before
+            it were lost or came before this subscriber did; None from then on.
+        has_left: it said goodbye.
+        quiet: for how many seconds it said that nothing can be heard, as a large message is on its way.
+        quiet_at: when it said so, in nanoseconds; only while nothing came since, it still holds.
+    """
+
+    __slots__ = ("first", "has_left", "quiet", "quiet_at", "rate", "to")
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        super().__init__()
+        self.to: str | None = None
+        self.rate = 0
+        self.first: int | None = None
+        self.has_left = False
+        self.quiet = 0.0
+        self.quiet_at = 0
+
+
+class MulticastReceiver(BatchDecoder):
+    """Takes multicast frames apart; the messages wait in line.
+
+    All of a publisher's messages are numbered together, and a subscriber takes in all of them: so it knows
+    of every loss, though not what the subject was. What no pattern matches is counted as filtered.
+
+    Attributes:
+        senders: what is known of each publisher, by origin.
+        joined_at: when this subscriber began to listen, in nanoseconds since 1970.
+        corrupt: frames that were damaged.
+    """
+
+    __slots__ = ("_stream", "corrupt", "joined_at", "senders")
+
+    def __init__(self, streams: Streams, codec: Codec | None = None, on_gap: OnGap | None = None) -> None:
+        """Start without subscriptions; see `BatchDecoder`. No stream is ever declared."""
+        super().__init__(streams, codec, on_gap)
+        # Others hear it too, so it did not begin with this subscriber.
+        self._stream = Stream(b"", DeliveryOptions(), is_shared=True, dedupe=streams.dedupe)
+        self._stream.table = self.table
+        streams.by_key[b""] = self._stream
+        self.senders: dict[bytes, Sender] = {}
+        self._stream.sources = self.senders  # type: ignore[assignment]
+        self.joined_at = 0
+        self.corrupt = 0
+
+    def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
+        """Take in one frame; what it held waits in line.
+
+        Returns:
+            The message, where it was the only one and the next in order; otherwise None: see `waiting`.
+        """
+        frame = frames[0]
+        try:
+            prefix, head, at = parse(frame)
+        except ProtocolError as error:
+            # Not `received`: what it held is found missing by its number, and counted as lost.
+            self.corrupt += 1
+            self.stats.malformed += 1
+            self._warn_once("frame", "a frame is dropped: %s", error)
+            return None
+        sender = self.senders.get(head.origin) or self._add(head, time_ns)
+        route = self._routes.get(prefix)
+        if route is not None and self._is_common(sender, route, head):
+            return self._take_one(sender, route, head, frame[at:-CRC_SIZE], time_ns)
+        try:
+            if head.flags & CONTROL:
+                self._take_record(sender, head, parse_control(frame, at), time_ns)
+            else:
+                subjects, payloads = parse_messages(frame, prefix, at, head)
+                self._take_all(self._stream, head, (subjects, payloads, [], len(frame)), time_ns)
+        except ProtocolError as error:
+            self.stats.malformed += 1
+            self._warn_once("body", "a frame is dropped: %s", error)
+        return None
+
+    def _add(self, head: Head, time_ns: int) -> Sender:
+        """Begin to listen to a publisher that was not heard before."""
+        if len(self.senders) >= MOST:
+            del self.senders[min(self.senders, key=lambda known: self.senders[known].heard_at)]
+        sender = self.senders[head.origin] = Sender()
+        sender.epoch = head.epoch
+        sender.expected = sender.first = head.sequence
+        return sender
+
+    def _take_one(
+        self, sender: Sender, route: Route, head: Head, payload: bytes, time_ns: int
+    ) -> Message | None:
+        """Take in the next message in order, which has nothing special: the short way."""
+        sender.expected = head.sequence + 1
+        sender.heard_at = time_ns
+        stats = self.stats
+        stats.received += 1
+        if not route.subscriptions:
+            stats.filtered += 1
+            return None
+        stats.delivered += 1
+        return LoneMessage(route.subject, payload, route, head.origin, head.sequence, time_ns)
+
+    def _is_common(self, sender: Sender, route: Route, head: Head) -> bool:
+        """Tell whether a message is one for the short way."""
+        if head.flags or sender.expected != head.sequence or sender.epoch != head.epoch:
+            return False
+        if route.is_clear:
+            return not (sender.unreported or self.waiting or self.in_batches or self._decode)
+        return not (route.subscriptions or route.timed_out or route.is_malformed)
+
+    def _take_record(self, sender: Sender, head: Head, body: dict[Any, Any], time_ns: int) -> None:
+        """Take in where a publisher stands."""
+        self._advance(self._stream, sender, head, time_ns)
+        sender.to, sender.rate = body["to"], body["rate"]
+        sender.has_left = body.get("bye") is True
+        sender.quiet, sender.quiet_at = body.get("quiet", 0.0), time_ns
+        if sender.first is not None:
+            missed, sender.first = sender.first, None
+            began_at = time_ns - round(1e9 * body["age"])
+            if missed and began_at > self.joined_at + round(1e9 * JOINING):
+                # It began when this subscriber was listening: they are lost, though nothing came before.
+                self._report(self._stream, sender, head.origin, missed, missed)

@@ -1,0 +1,44 @@
+"""Who wants what is multicast: all there are, as nothing comes back from a subscriber that could tell."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from oz.protocol.publisher.plain_interest import NOTHING, Keys
+from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.stream import OutStream
+from oz.protocol.stats import PublisherStats
+from oz.wire.keys import DeliveryOptions
+
+
+class MulticastRouter(Router):
+    """The interests of the subscribers of a multicast publisher, in which every subject is wanted."""
+
+    __slots__ = ("_recipients",)
+
+    def __init__(self, origin: bytes, stats: PublisherStats) -> None:
+        """Start; see `Router`."""
+        super().__init__(origin, stats)
+        stream = OutStream(b"", b"", DeliveryOptions(), origin, 0)
+        self.streams[b""] = stream
+        self._recipients = Recipients(is_plain=False, streams=(stream,), choices=())
+
+    def learn(self, frame: bytes, now: float) -> Keys:
+        """Take in a subscription frame: none comes."""
+        return NOTHING
+
+    def find(self, subject: bytes, plain: bytes) -> Recipients:
+        """Give the recipients of a subject: all there are."""
+        return self._recipients
+
+    def count(self, subject: bytes | None, plain: bytes | None) -> NoReturn:
+        """Refuse to count.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "a multicast publisher hears nothing from its subscribers, so it cannot tell how many there are "
+            "nor wait for them; have them answer on a TCP socket if you must know"
+        )

@@ -1,0 +1,190 @@
+"""Presence announcements: the pattern that tells every publisher that a node connects to who it is.
+
+Subscriptions are the only thing that flows upstream, so that is where it stands: docs/decisions/028. The
+subscription ends when the connection does, so a presence announcement that stands is a link that is up.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+from collections.abc import Container, Iterable
+from contextlib import suppress
+
+from oz.errors import ProtocolError
+from oz.protocol.bridge import spanning_tree
+from oz.protocol.node.reserved_subjects import ReservedIndex
+from oz.protocol.publisher.interest import NAME_SIZE
+from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.stream import Chunk, OutStream
+from oz.protocol.stats import PublisherStats
+from oz.subjects.index import PatternIndex
+from oz.subjects.pattern import Pattern, compile
+from oz.wire.discovery import Announcement, pack_announcement, unpack_announcement
+from oz.wire.keys import Declaration
+
+_log = logging.getLogger("oz.node")
+
+PREFIX = "_OZ.PEER."
+_PREFIX = PREFIX.encode()
+_OFFER = spanning_tree.PREFIX.encode()
+
+MOST_STRANGERS = 1_024
+"""Subscribers of another bus that are remembered."""
+
+
+def to_text(announcement: Announcement) -> str:
+    """Write an announcement as one token of a subject."""
+    return base64.urlsafe_b64encode(pack_announcement(announcement)).rstrip(b"=").decode()
+
+
+def from_text(token: str) -> Announcement:
+    """Read what `to_text` wrote.
+
+    Raises:
+        ProtocolError: it is something else.
+    """
+    try:
+        packed = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except (binascii.Error, ValueError) as error:
+        raise ProtocolError(f"an announcement is not base64: {error}") from None
+    return unpack_announcement(packed)
+
+
+def presence_pattern(announcement: Announcement) -> Pattern:
+    """Make the pattern that announces a node's presence."""
+    return compile(PREFIX + to_text(announcement), "nats")
+
+
+class NodeRouter(Router):
+    """The interests at a publisher of a node: it knows presence, and wildcards pass by subjects with `_`."""
+
+    __slots__ = ("_announced", "_bus", "_changes", "_offers", "_strangers")
+
+    def __init__(self, origin: bytes, stats: PublisherStats, bus: str) -> None:
+        """Start without any.
+
+        Args:
+            origin: 16 bytes that name the publisher.
+            stats: where to count.
+            bus: nodes of another get nothing.
+        """
+        super().__init__(origin, stats)
+        self._bus = bus
+        self._announced: dict[OutStream, dict[Pattern, Announcement]] = {}
+        self._offers: dict[OutStream, set[Pattern]] = {}
+        self._strangers: dict[bytes, str] = {}
+        self._changes: dict[OutStream, dict[Pattern, None]] | None = None
+
+    @staticmethod
+    def _make_index() -> PatternIndex:
+        return ReservedIndex(cache_size=0)
+
+    def _accept(self, stream: OutStream, declaration: Declaration) -> Chunk | None:
+        """Take on what a chunk asks for, unless whoever asks is of another bus."""
+        whose = stream.name[:NAME_SIZE]
+        for pattern in declaration.patterns:
+            if pattern.text.startswith(_PREFIX):
+                self._look_at(whose, pattern.text[len(_PREFIX) :].decode("ascii", "replace"))
+        if whose not in self._strangers:
+            return super()._accept(stream, declaration)
+        stream.refused[declaration.chunk] = (
+            f"it is of bus {self._strangers[whose]!r}, and this node of {self._bus!r}"
+        )
+        return None
+
+    def _look_at(self, whose: bytes, token: str) -> None:
+        """See whether somebody is of another bus; then what was asked for so far is not given either."""
+        with suppress(ProtocolError):
+            announced = from_text(token)
+            if announced.bus == self._bus or whose in self._strangers:
+                return
+            _log.warning(
+                "%s of bus %r is connected to a node of bus %r, and gets nothing",
+                announced.name, announced.bus, self._bus,
+            )  # fmt: skip
+            while len(self._strangers) >= MOST_STRANGERS:
+                del self._strangers[next(iter(self._strangers))]
+            self._strangers[whose] = announced.bus
+            for stream in [one for one in self.streams.values() if one.name[:NAME_SIZE] == whose]:
+                if stream.chunks:
+                    self._forget(stream, 0.0)
+
+    def _add_interest(self, stream: OutStream, pattern: Pattern) -> None:
+        super()._add_interest(stream, pattern)
+        if self._changes is not None:
+            self._changes.setdefault(stream, {})[pattern] = None
+        if pattern.prefix.startswith(_PREFIX) and pattern.is_literal:
+            try:
+                announced = from_text(str(pattern.text)[len(PREFIX) :])
+            except ProtocolError:
+                self.stats.malformed += 1
+            else:
+                self._announced.setdefault(stream, {})[pattern] = announced
+        elif pattern.prefix.startswith(_OFFER):
+            self._offers.setdefault(stream, set()).add(pattern)
+
+    def _drop(self, stream: OutStream, pattern: Pattern) -> None:
+        super()._drop(stream, pattern)
+        if self._changes is not None:
+            self._changes.setdefault(stream, {})[pattern] = None
+        if stream in self._announced:
+            self._announced[stream].pop(pattern, None)
+            if not self._announced[stream]:
+                del self._announced[stream]
+        if stream in self._offers:
+            self._offers[stream].discard(pattern)
+            if not self._offers[stream]:
+                del self._offers[stream]
+
+    def _check_held(self, stream: OutStream, now: float) -> None:
+        stood = stream.vanished_at is None
+        super()._check_held(stream, now)
+        if stream in self._announced and stood != (stream.vanished_at is None):
+            # No interest has changed, as it is kept for a while; but a link is down.
+            self._changed()
+
+    def _returned(self, stream: OutStream, now: float) -> None:
+        if stream in self._announced and stream.vanished_at is not None:
+            self._changed()
+        super()._returned(stream, now)
+
+    def counted(self) -> Iterable[OutStream]:
+        """Give the streams on which an application's messages go out: not those of presence announcements."""
+        return [one for one in self.streams.values() if one not in self._announced]
+
+    def take_changes(self) -> dict[OutStream, dict[Pattern, None]]:
+        """Give the patterns that may have come or gone since this was asked last; nothing the first time."""
+        changes, self._changes = self._changes or {}, {}
+        return changes
+
+    def forwarders(self) -> set[bytes]:
+        """Give the uuids of the nodes that pass messages on from other buses."""
+        names = {stream.name[:NAME_SIZE] for stream in self._offers}
+        return {
+            announced.uuid
+            for stream, announced_by_pattern in self._announced.items()
+            if stream.name[:NAME_SIZE] in names
+            for announced in announced_by_pattern.values()
+        }
+
+    def names_of(self, uuids: Container[bytes]) -> set[bytes]:
+        """Give what the names of the streams of some nodes begin with."""
+        return {
+            stream.name[:NAME_SIZE]
+            for stream, announced_by_pattern in self._announced.items()
+            if any(announced.uuid in uuids for announced in announced_by_pattern.values())
+        }
+
+    def standing(self) -> tuple[list[Announcement], set[bytes]]:
+        """Give the nodes that are connected, and the uuids of those whose connection was cut."""
+        linked: list[Announcement] = []
+        cut: set[bytes] = set()
+        for stream, announced_by_pattern in self._announced.items():
+            for announced in announced_by_pattern.values():
+                if stream.vanished_at is None and stream.listeners:
+                    linked.append(announced)
+                else:
+                    cut.add(announced.uuid)
+        return linked, cut

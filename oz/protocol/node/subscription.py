@@ -1,0 +1,94 @@
+"""What `oz.Node.subscribe` gives: a subscription with a queue between the bus and whoever handles it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from oz.message import Message
+from oz.protocol.subscriber.subscriptions import Subscription
+from oz.subjects.pattern import Pattern
+
+
+class NodeSubscription(Subscription):
+    """One call of a node's `subscribe`. Its methods may be called from any thread, handlers included.
+
+    Attributes:
+        group: its queue group, or "".
+        queue: what its messages wait in.
+        answer: publishes a reply to a message; `Message.reply` calls it.
+    """
+
+    __slots__ = ("answer", "group", "queue")
+
+    def __init__(
+        self,
+        patterns: Iterable[Pattern],
+        queue: Any,
+        cancel: Callable[[Subscription], Any],
+        max_messages: int | None,
+        group: str,
+        answer: Callable[[Message, Any, Any], Any],
+        drain: Callable[[Any, float], Any],
+    ) -> None:
+        """For `subscribe`."""
+        is_counted = max_messages is not None and hasattr(queue, "end")
+        super().__init__(patterns, self._put_last if is_counted else queue.put, cancel, max_messages, drain)
+        self.queue = queue
+        self.group = group
+        self.answer = answer
+
+    def _put_last(self, message: Message) -> None:
+        self.queue.put(message)
+        if self.left == 0:
+            # Only now: whoever receives is to have the last message before the end.
+            self.queue.end()
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait to be handled."""
+        return int(self.queue.waiting)
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were dropped because too many waited."""
+        return int(self.queue.dropped)
+
+
+@dataclass(slots=True)
+class NodeStats:
+    """What a node did and what became of its messages. Plain integers; a copy as of when it was asked for."""
+
+    published: int = 0
+    """Messages given to `publish`, requests and replies included."""
+    unwanted: int = 0
+    """Those that nobody had asked for."""
+    missed: int = 0
+    """Messages for which a peer had no room, counted for each: it learns of them by a gap."""
+    received: int = 0
+    """Messages that came in, those of the node itself included."""
+    lost: int = 0
+    """Messages known to have been lost on the way here."""
+    handled: int = 0
+    """Messages that handlers have handled, or that were received of subscriptions without one."""
+    failed: int = 0
+    """Messages at which a handler raised."""
+    dropped: int = 0
+    """Messages dropped because too many waited for a handler."""
+    waiting: int = 0
+    """Messages that wait for a handler now."""
+    requests: int = 0
+    """Requests made."""
+    replies: int = 0
+    """Replies given."""
+    late_replies: int = 0
+    """Replies that came when nobody waited for them any more; they are dropped."""
+    replies_dropped: int = 0
+    """Replies given to requesters who could not be reached."""
+    no_responders: int = 0
+    """Requests that nobody would have answered."""
+    advisories: int = 0
+    """Advisories published."""
+    malformed: int = 0
+    """Frames that meant nothing."""

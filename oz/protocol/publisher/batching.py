@@ -1,0 +1,150 @@
+"""Making batches of what was published: each message is packed once, however many get it."""
+
+from __future__ import annotations
+
+from bisect import bisect
+from itertools import chain
+from typing import Any
+
+from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.stream import OutStream
+from oz.wire.batch import array_header, pack_array, strip_header
+
+STEP = 3
+"""A flat list is accumulated: recipients, subject and payload of each message in turn. Flat, so that one
+`list.extend` adds a message whole, whatever other threads do."""
+
+
+class Batch:
+    """What goes out on one stream at once.
+
+    Attributes:
+        stream: the stream.
+        count: how many messages.
+        items: subjects and payloads in turn; only where the stream may have to hold them back.
+        places: of each message among those accumulated; only for a member of a queue group.
+    """
+
+    __slots__ = ("_body", "_parts", "count", "items", "places", "stream")
+
+    def __init__(self, stream: OutStream) -> None:
+        """Start empty."""
+        self.stream = stream
+        self.count = 0
+        self.items: list[Any] | None = (
+            None if stream.delivery.overflow is None and not stream.delivery.group else []
+        )
+        self.places: list[int] = []
+        self._parts: list[bytes] = []
+        self._body: bytes | None = None
+
+    def add(self, packed: bytes, items: list[Any]) -> None:
+        """Add messages: packed, without the header of an array, and as they are."""
+        self.count += len(items) // 2
+        self._parts.append(packed)
+        if self.items is not None:
+            self.items += items
+
+    def whole(self, body: bytes, items: list[Any]) -> Batch:
+        """Make it of one body that others share."""
+        self.count = len(items) // 2
+        self._body = body
+        if self.items is not None:
+            self.items = items
+        if self.stream.delivery.group:
+            self.places = list(range(self.count))
+        return self
+
+    def put(self, place: int, item: list[Any]) -> None:
+        """Put in a message where it belongs by its place among them."""
+        assert self.items is not None
+        at = bisect(self.places, place)
+        self.places.insert(at, place)
+        self.items[2 * at : 2 * at] = item
+        self.count += 1
+        self._parts.insert(at, strip_header(pack_array(item), 2))
+        self._body = None
+
+    @property
+    def body(self) -> bytes:
+        """The body of the batch."""
+        if self._body is None:
+            self._body = array_header(2 * self.count) + b"".join(self._parts)
+        return self._body
+
+
+def split(accumulated: list[Any]) -> list[Batch]:
+    """Make the batches of what was accumulated, in which every message has a recipient.
+
+    Args:
+        accumulated: see `STEP`; it is used up.
+    """
+    recipient_sets = accumulated[0::STEP]
+    first = recipient_sets[0]
+    if first.is_simple and recipient_sets.count(first) == len(recipient_sets):
+        del accumulated[0::STEP]
+        body = pack_array(accumulated)
+        return [Batch(stream).whole(body, accumulated) for stream in first.streams]
+    return list(_split_runs(recipient_sets, accumulated).values())
+
+
+def _split_runs(recipient_sets: list[Recipients], accumulated: list[Any]) -> dict[OutStream, Batch]:
+    """Pack runs of messages with the same recipients, and give each stream its runs, in order."""
+    del accumulated[0::STEP]
+    batches: dict[OutStream, Batch] = {}
+    start = 0
+    for end in chain(_ends(recipient_sets), (len(recipient_sets),)):
+        items = accumulated[2 * start : 2 * end]
+        recipients = recipient_sets[start]
+        if recipients.streams:
+            packed = strip_header(pack_array(items), len(items))
+            for stream in recipients.streams:
+                _batch(batches, stream).add(packed, items)
+        for choice in recipients.choices:
+            _hand_out(batches, choice, items, start)
+        start = end
+    return batches
+
+
+def _ends(recipient_sets: list[Recipients]) -> Any:
+    previous = recipient_sets[0]
+    for place, recipients in enumerate(recipient_sets):
+        if recipients is not previous:
+            yield place
+            previous = recipients
+
+
+def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], start: int) -> None:
+    """Give each message to one member of a group; the first one's place is `start`."""
+    for at in range(0, len(items), 2):
+        item = items[at : at + 2]
+        batch = _batch(batches, choice.pick(sticky_key(*item)))
+        batch.add(strip_header(pack_array(item), 2), item)
+        batch.places.append(start + at // 2)
+
+
+def sticky_key(subject: bytes, payload: Any) -> bytes:
+    """Give what a sticky choice goes by: the key that was published with a message, or its subject."""
+    return getattr(payload, "key", None) or subject
+
+
+def _batch(batches: dict[OutStream, Batch], stream: OutStream) -> Batch:
+    batch = batches.get(stream)
+    if batch is None:
+        batch = batches[stream] = Batch(stream)
+    return batch
+
+
+class Rich(list[Any]):
+    """A payload with extras: packs as an array of payload and map; the key stays here.
+
+    Attributes:
+        key: what sticky groups go by, or None.
+    """
+
+    __slots__ = ("key",)
+
+    def __init__(self, payload: Any, extras: dict[str, Any], key: bytes | None) -> None:
+        """Put them together."""
+        super().__init__((payload, extras))
+        self.key = key

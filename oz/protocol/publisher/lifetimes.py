@@ -1,0 +1,168 @@
+"""How long streams last: from the first key to the last, and for a time of grace after a cut connection."""
+
+from __future__ import annotations
+
+from oz.errors import PatternError, ProtocolError
+from oz.protocol.declared import restore
+from oz.protocol.publisher.interest import InterestTable
+from oz.protocol.publisher.stream import Chunk, OutStream
+from oz.protocol.stats import PublisherStats
+from oz.wire import keys
+from oz.wire.keys import DeliveryOptions
+
+GRACE = 30.0
+"""Seconds for which a stream whose connection was cut is kept, and its sequence counted on."""
+
+VANISHED_KEPT = 1_000
+"""Streams kept so at most; the one cut first is forgotten first."""
+
+WITHDRAWAL_DELAY = 1.0
+"""Seconds after which a chunk that was taken back ends: by then it is known whether its stream was cut."""
+
+MAX_STREAMS = 65_536
+"""What one publisher takes on."""
+
+
+class Lifetimes(InterestTable):
+    """The streams of one publisher.
+
+    Attributes:
+        to_answer: streams that are to be told where they stand.
+    """
+
+    __slots__ = ("_number", "_origin", "_vanished", "_withdrawn", "to_answer")
+
+    def __init__(self, origin: bytes, stats: PublisherStats) -> None:
+        """Start without any."""
+        super().__init__(stats)
+        self._origin = origin
+        self.to_answer: dict[OutStream, None] = {}
+        self._number = 0
+        self._vanished: dict[OutStream, None] = {}
+        self._withdrawn: dict[OutStream, None] = {}
+
+    # beginning -------------------------------------------------------------------------------------------
+
+    def _stream(self, name: bytes, key: bytes, delivery: DeliveryOptions) -> OutStream:
+        stream = self.streams.get(key)
+        if stream is None:
+            if len(self.streams) >= MAX_STREAMS:
+                raise ProtocolError(f"this publisher has {MAX_STREAMS} streams and takes no more")
+            self._number += 1
+            stream = self.streams[key] = OutStream(name, key, delivery, self._origin, self._number)
+        elif not stream.chunks and not stream.ending and delivery != stream.delivery:
+            # Its own key came first, and says nothing of delivery options.
+            self._leave_group(stream)
+            stream.delivery = delivery
+        self._join_group(stream)
+        return stream
+
+    def _pattern_stream(self, key: bytes) -> OutStream:
+        known = self.streams.get(key)
+        if known is not None:
+            return known
+        try:
+            pattern = restore(keys.parse_pattern(key))
+        except PatternError as error:
+            raise ProtocolError(f"a shared pattern is not valid: {error}") from None
+        stream = self._stream(key, key, DeliveryOptions(is_shared=True))
+        self._add_interest(stream, pattern)
+        return stream
+
+    def renumber(self, stream: OutStream) -> None:
+        """Begin to count a stream anew: its subscriber learns that it missed some, but not how many."""
+        self._number += 1
+        stream.number(self._origin, self._number)
+        stream.unsent.clear()
+        stream.send_buffer = None
+        stream.is_full = False
+        self.to_answer[stream] = None
+
+    # ending ----------------------------------------------------------------------------------------------
+
+    def _withdraw(self, stream: OutStream, number: int, now: float) -> None:
+        """Take note that nobody holds a chunk any more."""
+        if stream.delivery.group:
+            self._end_chunk(stream, stream.chunks.pop(number), now)
+            return
+        # The stream's own key may be taken back in a moment: then its connection was cut, and what it
+        # wanted is still to be counted.
+        chunk = stream.ending[number] = stream.chunks.pop(number)
+        chunk.holders = 0
+        chunk.ends_at = now + WITHDRAWAL_DELAY
+        self._withdrawn[stream] = None
+
+    def _end_chunks(self, stream: OutStream, now: float) -> None:
+        chunks = [*stream.chunks.values(), *stream.ending.values()]
+        stream.chunks.clear()
+        stream.ending.clear()
+        for chunk in chunks:
+            self._end_chunk(stream, chunk, now)
+
+    def _end_chunk(self, stream: OutStream, chunk: Chunk, now: float) -> None:
+        """End a chunk that was taken from its stream already."""
+        for shared in chunk.shared:
+            shared.listeners = max(0, shared.listeners - 1)
+            self._check_held(shared, now)
+        if stream.delivery.is_shared:
+            return
+        for pattern in chunk.patterns:
+            self._remove_interest(stream, pattern)
+
+    def _forget(self, stream: OutStream, now: float) -> None:
+        stream.is_gone = True
+        self._end_chunks(stream, now)
+        for pattern in stream.patterns:
+            self._drop(stream, pattern)
+        self.streams.pop(stream.key, None)
+        self._vanished.pop(stream, None)
+        self._withdrawn.pop(stream, None)
+        self.to_answer.pop(stream, None)
+        self._leave_group(stream)
+        self._changed()
+
+    def expire(self, now: float) -> None:
+        """End what was to end by now: chunks that were taken back, streams whose time of grace is over."""
+        for stream in list(self._withdrawn):
+            self._expire_chunks(stream, now)
+        for stream in list(self._vanished):
+            if stream.vanished_at is None or now - stream.vanished_at < GRACE:
+                break
+            self._forget(stream, now)
+
+    def _expire_chunks(self, stream: OutStream, now: float) -> None:
+        if stream.vanished_at is None and not stream.is_gone:
+            for number in [one for one, chunk in stream.ending.items() if chunk.ends_at <= now]:
+                self._end_chunk(stream, stream.ending.pop(number), now)
+        if stream.vanished_at is not None or not stream.ending:
+            self._withdrawn.pop(stream, None)
+
+    # cut off and back ------------------------------------------------------------------------------------
+
+    def _check_held(self, stream: OutStream, now: float) -> None:
+        """See whether any connection still has a part of a stream."""
+        if stream.is_gone or stream.vanished_at is not None:
+            return
+        if stream.is_closing and not stream.listeners:
+            self._forget(stream, now)
+        elif not stream.is_held:
+            if stream.delivery.group or stream.is_shared:
+                # A group's share moves on. Those who were cut off still hold the patterns that they share.
+                self._forget(stream, now)
+                return
+            stream.vanished_at = now
+            stream.unsent.clear()
+            self.to_answer.pop(stream, None)
+            self._vanished[stream] = None
+            while len(self._vanished) > VANISHED_KEPT:
+                self._forget(next(iter(self._vanished)), now)
+
+    def _returned(self, stream: OutStream, now: float) -> None:
+        """A connection has come back: what it does not declare again ends later."""
+        if stream.vanished_at is None:
+            return
+        stream.vanished_at = None
+        self._vanished.pop(stream, None)
+        self._withdrawn[stream] = None
+        for chunk in stream.ending.values():
+            chunk.ends_at = now + GRACE

@@ -1,0 +1,184 @@
+"""What a publisher learns of its subscribers: the keys it is sent, and what becomes of each.
+
+Every subscription passes through `Router.learn`, which is the one place that accepts or refuses it. How long
+what they ask for lasts is in `lifetimes`, and who wants a subject in `wanted`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from oz.errors import PatternError, ProtocolError
+from oz.protocol.declared import restore
+from oz.protocol.publisher.lifetimes import Lifetimes
+from oz.protocol.publisher.plain_interest import NOTHING, Keys
+from oz.protocol.publisher.stream import Chunk, OutStream
+from oz.protocol.stats import PublisherStats
+from oz.wire import keys
+from oz.wire.keys import OWN, Declaration, DeliveryOptions
+
+_log = logging.getLogger("oz.publisher")
+
+MAX_PATTERNS = 4_000_000
+MAX_CHUNKS = 65_536
+"""What one publisher takes on, chunks for each stream; more is refused, and the answer says so."""
+
+
+class Router(Lifetimes):
+    """The interests of all subscribers of one publisher.
+
+    Attributes:
+        to_serve: chunks that asked for last values and have not been given them.
+    """
+
+    __slots__ = ("to_serve",)
+
+    def __init__(self, origin: bytes, stats: PublisherStats) -> None:
+        """Start without subscribers.
+
+        Args:
+            origin: 16 bytes that name this publisher.
+            stats: where to count.
+        """
+        super().__init__(origin, stats)
+        self.to_serve: list[tuple[OutStream, int]] = []
+
+    def learn(self, frame: bytes, now: float) -> Keys:
+        """Take in a subscription frame.
+
+        Args:
+            frame: 1 or 0, and the key. Source: ZeroMQ RFC 29.
+            now: monotonic seconds.
+
+        Returns:
+            What ZeroMQ is to send to the connection that it came from, or no longer.
+        """
+        key, comes = frame[1:], frame[:1] == b"\x01"
+        if not comes and frame[:1] != b"\x00":
+            return NOTHING
+        if not key.startswith(OWN):
+            self._changed()
+            self.plain.learn(frame)
+            return self.plain.keys(key, comes=comes)
+        try:
+            return self._learn_own(key, now, comes=comes)
+        except ProtocolError as error:
+            self.stats.malformed += 1
+            if "malformed" not in self._reported:
+                self._reported.add("malformed")
+                _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)
+            return NOTHING
+
+    def _learn_own(self, key: bytes, now: float, *, comes: bool) -> Keys:
+        kind = key[:3]
+        if kind == keys.STREAM:
+            stream = (
+                self._stream(keys.parse_stream(key), key, DeliveryOptions())
+                if comes
+                else self.streams.get(key)
+            )
+            return self._listen(stream, now, comes=comes)
+        if kind == keys.PATTERN:
+            stream = self._pattern_stream(key) if comes else self.streams.get(key)
+            return self._listen(stream, now, comes=comes)
+        if kind != keys.DECLARATION:
+            raise ProtocolError(f"keys of kind {kind[2:]!r} are not known here")
+        declaration = keys.parse_declaration(key)
+        if comes:
+            return self._declare(declaration, now)
+        return self._take_back(declaration, now)
+
+    def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
+        """Tell whether all that a subscriber asks for has arrived here.
+
+        Args:
+            chunks: the number of the newest chunk of each of its streams, by name.
+        """
+        found = ((self.streams.get(keys.stream_key(name)), number) for name, number in chunks.items())
+        return all(stream is not None and stream.newest >= number for stream, number in found)
+
+    def _listen(self, stream: OutStream | None, now: float, *, comes: bool) -> Keys:
+        if stream is None:
+            return NOTHING
+        if comes:
+            stream.listeners += 1
+            self._returned(stream, now)
+            self.to_answer[stream] = None
+            return Keys(wanted=(stream.key,))
+        stream.listeners = max(0, stream.listeners - 1)
+        if not stream.listeners:
+            # Its declarations came over the same connections. A proxy whose subscribers die by the dozen
+            # does not pass on all that they take back.
+            for number in list(stream.chunks):
+                self._withdraw(stream, number, now)
+        self._check_held(stream, now)
+        return Keys(dropped=(stream.key,))
+
+    def _declare(self, declaration: Declaration, now: float) -> Keys:
+        key = keys.stream_key(declaration.stream)
+        if declaration.is_closing:
+            return self._say_goodbye(self.streams.get(key), declaration, now)
+        stream = self._stream(declaration.stream, key, declaration.delivery)
+        self._returned(stream, now)
+        self.to_answer[stream] = None
+        number = declaration.chunk
+        chunk = stream.chunks.get(number) or stream.ending.pop(number, None)
+        if chunk is None and number not in stream.refused:
+            if len(stream.chunks) + len(stream.ending) + len(stream.refused) >= MAX_CHUNKS:
+                raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
+            chunk = self._accept(stream, declaration)
+        stream.newest = max(stream.newest, number)
+        if chunk is None:
+            return Keys(wanted=(key,))
+        stream.chunks[number] = chunk
+        chunk.holders += 1
+        # The key itself too: a proxy at its high-water mark may have dropped it.
+        return Keys(wanted=(key, *(shared.key for shared in chunk.shared)))
+
+    def _accept(self, stream: OutStream, declaration: Declaration) -> Chunk | None:
+        """Take on what a chunk asks for, or refuse all of it."""
+        try:
+            if self._pattern_count + len(declaration.patterns) > MAX_PATTERNS:
+                raise ProtocolError(f"this publisher has {self._pattern_count} patterns and takes no more")
+            patterns = tuple(restore(one) for one in declaration.patterns)
+            shared: tuple[OutStream, ...] = ()
+            if stream.delivery.is_shared:
+                shared = tuple(self._pattern_stream(keys.pattern_key(one)) for one in declaration.patterns)
+        except (PatternError, ProtocolError) as error:
+            stream.refused[declaration.chunk] = str(error)
+            return None
+        chunk = Chunk(patterns, declaration.wants_last_value)
+        if stream.delivery.is_shared:
+            chunk.shared = shared
+            for one in shared:
+                one.listeners += 1
+                self.to_answer[one] = None
+        else:
+            for pattern in patterns:
+                self._add_interest(stream, pattern)
+        if declaration.wants_last_value:
+            self.to_serve.append((stream, declaration.chunk))
+        return chunk
+
+    def _take_back(self, declaration: Declaration, now: float) -> Keys:
+        stream = self.streams.get(keys.stream_key(declaration.stream))
+        if stream is None:
+            return NOTHING
+        stream.refused.pop(declaration.chunk, None)
+        chunk = stream.chunks.get(declaration.chunk)
+        if chunk is not None:
+            chunk.holders -= 1
+            if not chunk.holders:
+                self._withdraw(stream, declaration.chunk, now)
+        self._check_held(stream, now)
+        return NOTHING
+
+    def _say_goodbye(self, stream: OutStream | None, declaration: Declaration, now: float) -> Keys:
+        if stream is None:
+            return NOTHING
+        stream.is_closing = True
+        self._end_chunks(stream, now)
+        stream.chunks[declaration.chunk] = Chunk((), wants_last_value=False, holders=1)
+        self.to_answer[stream] = None
+        return NOTHING

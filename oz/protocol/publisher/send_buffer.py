@@ -1,0 +1,187 @@
+"""The send buffer: what waits at a publisher for a stream that is full, as its subscriber chose."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any, Protocol
+
+from oz.protocol.publisher.batching import Batch
+from oz.protocol.publisher.stream import OutStream
+from oz.protocol.subscriber import receive_buffer
+
+
+class SendBuffer(Protocol):
+    """Messages of one stream that found no room."""
+
+    def put(self, stream: OutStream, items: list[Any]) -> int:
+        """Take subjects and payloads in; give how many messages the subscriber will miss for it."""
+        ...
+
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
+        """Give the sequence of the first, and subjects and payloads of at most so many messages."""
+        ...
+
+    def drop(self, count: int) -> None:
+        """Forget those that were given."""
+        ...
+
+    def __bool__(self) -> bool:
+        """Whether any are held."""
+        ...
+
+
+class DropOldestSendBuffer:
+    """The newest so many messages; each has its sequence, so that those dropped show as a gap."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self, limit: int) -> None:
+        """Start empty."""
+        self._items: deque[tuple[bytes, Any]] = deque(maxlen=limit)
+
+    def __bool__(self) -> bool:
+        """Whether any are held."""
+        return bool(self._items)
+
+    def put(self, stream: OutStream, items: list[Any]) -> int:
+        """Take messages in."""
+        pairs = list(zip(items[0::2], items[1::2], strict=True))
+        before = len(self._items) + len(pairs)
+        self._items.extend(pairs)
+        stream.sequence += len(pairs)
+        return before - len(self._items)
+
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
+        """Give the oldest of them."""
+        pairs = list(islice(self._items, most))
+        return stream.sequence - len(self._items), [part for pair in pairs for part in pair]
+
+    def drop(self, count: int) -> None:
+        """Forget the oldest."""
+        for _ in range(count):
+            self._items.popleft()
+
+
+class ConflatingSendBuffer:
+    """The newest message of each subject. Those that it stands for were never numbered: they are no gap."""
+
+    __slots__ = ("_limit", "_newest")
+
+    def __init__(self, limit: int) -> None:
+        """Start empty."""
+        self._limit = limit
+        self._newest: dict[bytes, Any] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any are held."""
+        return bool(self._newest)
+
+    def put(self, stream: OutStream, items: list[Any]) -> int:
+        """Take messages in; beyond the limit the subject that came up first is missed."""
+        newest = self._newest
+        for at in range(0, len(items), 2):
+            newest[items[at]] = items[at + 1]
+        missed = max(0, len(newest) - self._limit)
+        self.drop(missed)
+        # What is missed is numbered as if it had gone first, so that it shows as a gap.
+        stream.sequence += missed
+        return missed
+
+    def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
+        """Give those whose subjects came up first; they are numbered when they are dropped from here."""
+        pairs = islice(self._newest.items(), most)
+        return stream.sequence, [part for pair in pairs for part in pair]
+
+    def drop(self, count: int) -> None:
+        """Forget those that were given."""
+        for subject in list(islice(self._newest, count)):
+            del self._newest[subject]
+
+
+def send_buffer_of(stream: OutStream) -> SendBuffer | None:
+    """Give the send buffer of a stream; None when its overflow needs none."""
+    if stream.send_buffer is None:
+        limit = stream.delivery.limit or receive_buffer.LIMIT
+        if stream.delivery.overflow == "conflate":
+            stream.send_buffer = ConflatingSendBuffer(limit)
+        elif stream.delivery.overflow == "drop_oldest":
+            stream.send_buffer = DropOldestSendBuffer(limit)
+    send_buffer: SendBuffer | None = stream.send_buffer
+    return send_buffer
+
+
+class Passing:
+    """The batches of one flush that are for members of queue groups: those sent, and those still to come.
+
+    What one member refuses may be older than what another was sent already. Of one subject that would go back
+    in the order at the other one.
+    """
+
+    __slots__ = ("_pending", "_sent")
+
+    def __init__(self, batches: Iterable[Batch] = ()) -> None:
+        """Start with the batches of one flush, of which none was sent."""
+        self._pending = {one.stream: one for one in batches if one.stream.delivery.group}
+        self._sent: dict[OutStream, list[Batch]] = {}
+
+    def begin(self, batch: Batch) -> None:
+        """Take note that a batch is being sent, so that nothing more goes into it."""
+        if self._pending.get(batch.stream) is batch:
+            del self._pending[batch.stream]
+
+    def note(self, batch: Batch) -> None:
+        """Take note that a batch is its stream's now, sent or waiting."""
+        self._sent.setdefault(batch.stream, []).append(batch)
+
+    def share(
+        self, batch: Batch, members: list[OutStream], *, must_go: bool
+    ) -> tuple[list[Batch], Batch, Batch]:
+        """Share out what a member has no room for.
+
+        Args:
+            batch: what it was to get.
+            members: the others that can take more.
+            must_go: it is gone itself, so that another one gets a message even out of order.
+
+        Returns:
+            Batches that are to be sent now, beside what was added to those still to come; what has to wait
+            for the member itself, as all others that want it are ahead; and what nobody else wants.
+        """
+        assert batch.items is not None
+        latest = {one: self._latest(one) for one in members}
+        follow: dict[OutStream, Batch] = {}
+        waits, rest = Batch(batch.stream), Batch(batch.stream)
+        for number, place in enumerate(batch.places):
+            item = batch.items[2 * number : 2 * number + 2]
+            able = [one for one in members if _wants(one, item[0])]
+            taker = next((one for one in able if latest[one].get(item[0], -1) < place), None)
+            if taker is None and able and must_go:
+                taker = able[0]
+            if taker is None:
+                (waits if able else rest).put(place, item)
+            elif taker in self._pending:
+                self._pending[taker].put(place, item)
+            else:
+                follow.setdefault(taker, Batch(taker)).put(place, item)
+        return list(follow.values()), waits, rest
+
+    def _latest(self, member: OutStream) -> dict[bytes, int]:
+        """Give the place of the last message of each subject that a member was sent."""
+        places: dict[bytes, int] = {}
+        for batch in self._sent.get(member, ()):
+            items: list[Any] = batch.items or []
+            for subject, place in zip(items[0::2], batch.places, strict=True):
+                places[subject] = max(places.get(subject, -1), place)
+        return places
+
+
+def _wants(stream: OutStream, subject: bytes) -> bool:
+    for pattern in stream.patterns:
+        try:
+            if pattern.matches(subject):
+                return True
+        except (ValueError, TimeoutError):
+            continue
+    return False

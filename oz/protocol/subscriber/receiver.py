@@ -1,0 +1,137 @@
+"""The receiver: what a subscriber does with a message that arrives. The heart of oz, without the socket."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from oz.message import Message
+from oz.protocol.stats import SubscriberStats
+from oz.protocol.subscriber.subscriptions import Route, SubscriptionTable
+from oz.subjects.pattern import TIME_LIMIT
+from oz.wire.codec import Codec
+
+_log = logging.getLogger("oz.subscriber")
+
+
+class Receiver:
+    """Takes the frames of messages, and gives the messages that some subscription wants.
+
+    Attributes:
+        on_refused: called with the subject of a message that no pattern wants, if anybody asks for that.
+    """
+
+    __slots__ = ("_decode", "_reported", "_routes", "on_refused", "stats", "table")
+
+    def __init__(self, codec: Codec | None = None, table: SubscriptionTable | None = None) -> None:
+        """Start without subscriptions."""
+        self.table = SubscriptionTable() if table is None else table
+        self.stats = SubscriberStats()
+        self._routes = self.table.routes
+        self._decode = codec.decode if codec is not None else None
+        self._reported: set[object] = set()
+        self.on_refused: Callable[[str], object] | None = None
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether nothing is to be done to a message but to find out whether it is wanted."""
+        return type(self) is Receiver and self._decode is None and self.table.only_lists
+
+    def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
+        """Take one message in.
+
+        Args:
+            frames: its ZeroMQ frames, the subject first.
+            time_ns: the time, for `Message.time_ns`.
+
+        Returns:
+            The message, with the route that says who gets it; None when nobody does, which is counted.
+        """
+        stats = self.stats
+        stats.received += 1
+        route = self._routes.get(frames[0])
+        if route is None:
+            route = self.table.route(frames[0])
+        if not route.is_clear and not self._is_wanted(route):
+            return None
+        payload = frames[1] if len(frames) > 1 else b""
+        if self._decode is not None:
+            try:
+                payload = self._decode(payload)
+            except Exception as error:
+                stats.malformed += 1
+                self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
+                return None
+        stats.delivered += 1
+        return Message(route.subject, payload, frames, route, time_ns)
+
+    def _is_wanted(self, route: Route) -> bool:
+        """Count why a message goes to fewer than it might, and tell whether anybody is left."""
+        if route.timed_out:
+            self._report_timeouts(route)
+        elif route.is_malformed:
+            self.stats.malformed += 1
+            self._warn_once("subject", "a subject is not UTF-8 and is skipped: %r", route.subject)
+        elif not route.subscriptions:
+            self.stats.filtered += 1
+        if not route.subscriptions and self.on_refused is not None:
+            self.on_refused(route.subject)
+        return bool(route.subscriptions)
+
+    def _report_timeouts(self, route: Route) -> None:
+        self.stats.timed_out += len(route.timed_out)
+        for pattern in route.timed_out:
+            self._warn_once(
+                pattern,
+                "pattern %r took longer than %g s on subject %r; its messages are dropped and counted",
+                pattern.text,
+                TIME_LIMIT,
+                route.subject,
+            )
+
+    def _warn_once(self, key: object, text: str, *values: object) -> None:
+        """Log the first of its kind; the counters tell how many there were."""
+        if key not in self._reported:
+            self._reported.add(key)
+            _log.warning(text, *values)
+
+
+class SplittingReceiver(Receiver):
+    """Takes messages whose first frame holds subject and payload, as many ZeroMQ applications send them."""
+
+    __slots__ = ("_delimiter",)
+
+    def __init__(self, delimiter: bytes, codec: Codec | None = None) -> None:
+        """Start without subscriptions.
+
+        Args:
+            delimiter: what ends the subject; the first one counts.
+            codec: decodes the payload.
+        """
+        super().__init__(codec, SubscriptionTable(delimiter))
+        self._delimiter = delimiter
+
+    def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
+        """Take one message in; see `Receiver.accept`. Without a delimiter it is malformed."""
+        subject, delimiter, payload = frames[0].partition(self._delimiter)
+        route = self._routes.get(subject)
+        if route is None or not route.is_clear or not delimiter or self._decode is not None:
+            return self._accept_slowly(subject, delimiter, payload, frames, time_ns)
+        stats = self.stats
+        stats.received += 1
+        stats.delivered += 1
+        return Message(route.subject, payload, frames, route, time_ns)
+
+    def _accept_slowly(
+        self, subject: bytes, delimiter: bytes, payload: bytes, frames: list[bytes], time_ns: int
+    ) -> Message | None:
+        """Take in what is not the common case: a new subject, a codec, or something to count."""
+        if not delimiter:
+            self.stats.received += 1
+            self.stats.malformed += 1
+            self._warn_once("delimiter", "a message has no delimiter %r and is skipped", self._delimiter)
+            return None
+        message = super().accept([subject, payload], time_ns)
+        if message is not None:
+            message.frames = frames
+        return message

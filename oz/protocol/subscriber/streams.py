@@ -1,0 +1,436 @@
+"""The streams of a subscriber that has its publishers filter: each a key, its subscriptions and its sources.
+
+Subscriptions with the same delivery options share one stream, on which each message comes once. Each queue
+group, and each `overflow`, is a stream of its own. Shared patterns have one each, with a key
+that all subscribers to the pattern have in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+from oz.protocol.declared import declare
+from oz.protocol.subscriber import receive_buffer
+from oz.protocol.subscriber.declarations import Chunk, Declarations, SubscriptionChanges
+from oz.protocol.subscriber.dedupe import MessageId, Repeats
+from oz.protocol.subscriber.sequences import Source
+from oz.protocol.subscriber.subscriptions import Subscription, SubscriptionTable
+from oz.subjects.index import PatternIndex
+from oz.wire.keys import ID_SIZE, Declared, DeliveryOptions, pattern_key, stream_key
+
+SILENCE = 3.5
+"""Seconds behind the others after which a publisher counts as gone; its heart beats every second."""
+
+RENEW_EVERY = 0.1
+"""Seconds between two looks at what is unanswered."""
+
+_NS = 1_000_000_000
+_NAME_SIZE = ID_SIZE - 2
+_MOST_NAMES = 65_536
+_MOST_ENDED = 16  # publishers that have said goodbye and are remembered, for each stream
+
+
+class Stream:
+    """One key that messages come on.
+
+    Attributes:
+        key: the ZeroMQ subscription.
+        table: the subscriptions behind it.
+        sources: what is known of each publisher, by origin.
+        receive_buffer: what holds messages back, unless `overflow` is None.
+        is_shared: whether others read the same key.
+        only_answers: whether publishers only say here what they serve, and messages come on other streams.
+        repeats: the ids of what came, where repeats are dropped.
+    """
+
+    __slots__ = (
+        "_ended",
+        "is_shared",
+        "key",
+        "only_answers",
+        "receive_buffer",
+        "repeats",
+        "sources",
+        "table",
+    )
+
+    def __init__(
+        self,
+        key: bytes,
+        delivery: DeliveryOptions,
+        *,
+        is_shared: bool,
+        dedupe: bool = False,
+        index: type[PatternIndex] = PatternIndex,
+    ) -> None:
+        """Start without subscriptions."""
+        self.key = key
+        self.table = SubscriptionTable(index=index)
+        self.sources: dict[bytes, Source] = {}
+        self.receive_buffer = receive_buffer.make(delivery.overflow, delivery.limit)
+        self.is_shared = is_shared
+        self.only_answers = delivery.is_shared and not is_shared
+        # For each stream: subscriptions with other delivery options get a message again, and are to.
+        self.repeats = Repeats() if dedupe else None
+        self._ended: dict[bytes, int] = {}
+
+    def end(self, origin: bytes, epoch: int) -> None:
+        """Take note that a publisher has said goodbye: it is not to be waited for."""
+        self.sources.pop(origin, None)
+        if len(self._ended) >= _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[origin] = epoch
+
+    def has_ended(self, origin: bytes, epoch: int) -> bool:
+        """Tell whether a publisher has said goodbye lately, so that where its sequence stands is no news."""
+        return self._ended.get(origin) == epoch
+
+
+class Interest:
+    """What is asked for with one set of options: its declarations, and the stream for the answers."""
+
+    __slots__ = ("declarations", "delivery", "name", "stream")
+
+    def __init__(
+        self, name: bytes, delivery: DeliveryOptions, *, dedupe: bool, index: type[PatternIndex]
+    ) -> None:
+        """Start with none."""
+        self.name = name
+        self.delivery = delivery
+        self.declarations = Declarations(name, delivery)
+        self.stream = Stream(stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index)
+
+
+class Streams:
+    """All streams of one subscriber.
+
+    Attributes:
+        by_key: each stream by the key that its messages come on.
+        buffered: those with a receive buffer.
+        is_collecting: something is still to be declared.
+        dedupe: messages with an id that was there before are dropped.
+    """
+
+    __slots__ = (
+        "_draining",
+        "_goodbyes",
+        "_homes",
+        "_index",
+        "_interests",
+        "_name",
+        "_number",
+        "_renew_at",
+        "buffered",
+        "by_key",
+        "dedupe",
+        "is_collecting",
+    )
+
+    def __init__(
+        self,
+        random_bytes: Callable[[int], bytes],
+        *,
+        dedupe: bool = False,
+        index: type[PatternIndex] = PatternIndex,
+        ends_with_first: bool = False,
+    ) -> None:
+        """Start with none.
+
+        Args:
+            random_bytes: such as `os.urandom`; the name of this subscriber is made with it.
+            dedupe: whether messages with an id that was there before are dropped.
+            index: what finds the subscriptions that match.
+            ends_with_first: whether the stream that is made first has the last name: libzmq tells a new
+                connection all that is asked for in the order of the keys, so that its part comes last.
+        """
+        self.dedupe = dedupe
+        self._index = index
+        self._name = random_bytes(_NAME_SIZE)
+        self._number = _MOST_NAMES - 2 if ends_with_first else 0
+        self._interests: dict[DeliveryOptions, Interest] = {}
+        self._homes: dict[Subscription, Interest] = {}
+        self.by_key: dict[bytes, Stream] = {}
+        self.buffered: list[Stream] = []
+        self.is_collecting = False
+        self._renew_at = 0.0
+        self._goodbyes: dict[Interest, int] = {}
+        self._draining: dict[Subscription, int] = {}
+
+    def add(
+        self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool
+    ) -> SubscriptionChanges:
+        """Take a subscription in.
+
+        Raises:
+            PatternError: a pattern cannot be sent to publishers; nothing is changed then.
+        """
+        patterns = [declare(pattern) for pattern in subscription.patterns]
+        changes = SubscriptionChanges()
+        interest = self._interests.get(delivery)
+        is_new = interest is None
+        if interest is None:
+            interest = Interest(self._next_name(), delivery, dedupe=self.dedupe, index=self._index)
+            self._interests[delivery] = interest
+            self.by_key[interest.stream.key] = interest.stream
+            if interest.stream.receive_buffer is not None:
+                self.buffered.append(interest.stream)
+        self._homes[subscription] = interest
+        interest.stream.table.add(subscription)
+        changes.add(interest.declarations.add(subscription, patterns, last_value=last_value))
+        if delivery.is_shared:
+            # After the declaration, so that last values come before live traffic.
+            changes.wanted.extend(self._share(subscription, patterns, delivery))
+        if is_new:
+            changes.wanted.append(interest.stream.key)
+        self.is_collecting |= interest.declarations.is_collecting
+        return changes
+
+    def _next_name(self) -> bytes:
+        """Name a stream: after many others, as none is named that still stands."""
+        while True:
+            self._number = (self._number + 1) % _MOST_NAMES
+            name = self._name + self._number.to_bytes(ID_SIZE - _NAME_SIZE, "big")
+            if stream_key(name) not in self.by_key:
+                return name
+
+    def _share(
+        self, subscription: Subscription, patterns: Iterable[Declared], delivery: DeliveryOptions
+    ) -> list[bytes]:
+        new = []
+        for declared, pattern in zip(patterns, subscription.patterns, strict=True):
+            key = pattern_key(declared)
+            stream = self.by_key.get(key)
+            if stream is None:
+                stream = self.by_key[key] = Stream(
+                    key, delivery, is_shared=True, dedupe=self.dedupe, index=self._index
+                )
+                new.append(key)
+            stream.table.add_pattern(subscription, pattern)
+        return new
+
+    def mark_seen(self, message_ids: Iterable[MessageId]) -> None:
+        """Take messages for delivered on the streams that there are."""
+        known = [stream.repeats for stream in self.by_key.values() if stream.repeats is not None]
+        for message_id in message_ids:
+            for repeats in known:
+                repeats.add(message_id)
+
+    def part(self, subscription: Subscription) -> tuple[SubscriptionChanges, SubscriptionChanges]:
+        """Ask for nothing more for a subscription, which stands until `has_drained`: then remove it.
+
+        Returns:
+            What to ask first, and then: publishers answer the latter when they have seen the former.
+        """
+        interest = self._homes.get(subscription)
+        if interest is None:
+            return SubscriptionChanges(), SubscriptionChanges()
+        changes = interest.declarations.part(subscription)
+        self._draining[subscription] = interest.declarations.last
+        return changes
+
+    def has_drained(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
+        """Tell whether nothing more can be on its way for a subscription.
+
+        Args:
+            subscription: one that was given to `part`.
+            among: the publishers that count, of those that are there; None for all.
+        """
+        interest, number = self._homes.get(subscription), self._draining.get(subscription)
+        if interest is None or number is None:
+            return True
+        return all(
+            (source := interest.stream.sources.get(origin)) is None
+            or max(source.answered, default=0) >= number
+            for origin in self._among(among)
+        )
+
+    def stream(self, subscription: Subscription) -> Stream | None:
+        """Give the stream that a subscription has its messages from; None when it has ended."""
+        interest = self._homes.get(subscription)
+        return None if interest is None else interest.stream
+
+    def remove(self, subscription: Subscription) -> SubscriptionChanges:
+        """Take a subscription out; with the last of its delivery options the stream says goodbye."""
+        subscription.active = False
+        self._draining.pop(subscription, None)
+        interest = self._homes.pop(subscription, None)
+        if interest is None:
+            return SubscriptionChanges()
+        stream = interest.stream
+        stream.table.remove(subscription)
+        changes = SubscriptionChanges()
+        if stream.table:
+            changes.add(interest.declarations.remove(subscription))
+        else:
+            del self._interests[interest.delivery], self.by_key[stream.key]
+            self.buffered = [one for one in self.buffered if one is not stream]
+            goodbye = interest.declarations.leave()
+            changes.add(goodbye)
+            # The goodbye too: nobody waits for an answer, and it would be said again at each reconnect.
+            changes.dropped.extend((stream.key, *goodbye.wanted))
+        if interest.delivery.is_shared:
+            changes.dropped.extend(self._unshare(subscription))
+        return changes
+
+    def _unshare(self, subscription: Subscription) -> list[bytes]:
+        gone = []
+        for pattern in subscription.patterns:
+            key = pattern_key(declare(pattern))
+            stream = self.by_key.get(key)
+            if stream is not None:
+                stream.table.remove(subscription)
+                if not stream.table:
+                    del self.by_key[key]
+                    gone.append(key)
+        return gone
+
+    def leave(self) -> SubscriptionChanges:
+        """Say goodbye on every stream; publishers answer that, and send nothing more."""
+        changes = SubscriptionChanges()
+        for interest in self._interests.values():
+            goodbye = interest.declarations.leave()
+            changes.add(goodbye)
+            self._goodbyes[interest] = interest.declarations.last
+        self.is_collecting = False
+        return changes
+
+    def has_left(self, among: Collection[bytes] | None = None) -> bool:
+        """Tell whether every publisher has answered the goodbyes.
+
+        Args:
+            among: the publishers that count, of those that are there; None for all.
+        """
+        alive = self._among(among)
+        return all(
+            (source := interest.stream.sources.get(origin)) is None or number in source.answered
+            for interest, number in self._goodbyes.items()
+            for origin in alive
+        )
+
+    def _among(self, among: Collection[bytes] | None) -> list[bytes]:
+        return [one for one in self._alive() if among is None or one in among]
+
+    def asked(self) -> dict[bytes, int]:
+        """Give the number of the newest chunk that stands, by the name of its stream."""
+        return {
+            interest.name: newest
+            for interest in self._interests.values()
+            if (newest := interest.declarations.newest)
+        }
+
+    def flush(self) -> SubscriptionChanges:
+        """Declare what was collected."""
+        self.is_collecting = False
+        changes = SubscriptionChanges()
+        for interest in self._interests.values():
+            changes.add(interest.declarations.flush())
+        return changes
+
+    def renew(self, now: float) -> SubscriptionChanges:
+        """Declare again what some publisher has left unanswered, and do what else `Declarations` has due."""
+        changes = SubscriptionChanges()
+        if now < self._renew_at or self._goodbyes:
+            return changes
+        self._renew_at = now + RENEW_EVERY
+        alive = self._alive()
+        for interest in self._interests.values():
+            missing = self._missing(interest, alive)
+            if missing:
+                changes.add(interest.declarations.renew(missing, now))
+            # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
+            refused = set().union(*(source.refused for source in interest.stream.sources.values()))
+            changes.add(interest.declarations.tidy(interest.declarations.chunks.keys() - missing - refused))
+            changes.add(interest.declarations.greet(now))
+        return changes
+
+    def is_ready(self, paths: int, time_ns: int | None = None) -> bool:
+        """Tell whether every publisher known has answered everything.
+
+        Args:
+            paths: the connections over which publishers are expected; at least one is.
+            time_ns: now; publishers that have been silent for long do not count. None: silent only when
+                others are not.
+        """
+        if self.is_collecting:
+            return False
+        alive = self._alive(time_ns)
+        for interest in self._interests.values():
+            sources = interest.stream.sources
+            served = sum(sources[origin].paths for origin in alive if origin in sources)
+            if served < max(1, paths) or self._missing(interest, alive):
+                return False
+        # Without knowing where a shared pattern stood, its first loss would go unseen.
+        return all(origin in stream.sources for stream in self.by_key.values() for origin in alive)
+
+    def has_answered(self, origin: bytes) -> bool:
+        """Tell whether one publisher has answered everything that is declared."""
+        if self.is_collecting or not self._interests:
+            return False
+        return all(
+            (source := interest.stream.sources.get(origin)) is not None
+            and interest.declarations.chunks.keys() <= source.answered | source.refused.keys()
+            for interest in self._interests.values()
+        )
+
+    def forget(self, origin: bytes) -> None:
+        """Forget a publisher that is gone for good, so that nobody waits for its answers."""
+        for stream in self.by_key.values():
+            stream.sources.pop(origin, None)
+
+    def refusals(self) -> list[str]:
+        """Give the reasons of publishers that will not serve something."""
+        return [
+            reason
+            for interest in self._interests.values()
+            for source in interest.stream.sources.values()
+            for number, reason in source.refused.items()
+            if number in interest.declarations.chunks
+        ]
+
+    def chunk(self, stream: Stream, number: int) -> Chunk | None:
+        """Give a declaration of a stream; None when it does not stand any more."""
+        for interest in self._interests.values():
+            if interest.stream is stream:
+                return interest.declarations.chunks.get(number)
+        return None
+
+    def _missing(self, interest: Interest, alive: list[bytes]) -> set[int]:
+        standing = interest.declarations.chunks.keys()
+        missing: set[int] = set()
+        for origin in alive:
+            source = interest.stream.sources.get(origin)
+            if source is None:
+                return set(standing)
+            missing |= standing - source.answered - source.refused.keys()
+        return missing
+
+    def _alive(self, time_ns: int | None = None) -> list[bytes]:
+        """Find the publishers that were heard about as lately as any other, or lately."""
+        heard: dict[bytes, int] = {}
+        for interest in self._interests.values():
+            for origin, source in interest.stream.sources.items():
+                heard[origin] = max(heard.get(origin, 0), source.heard_at)
+        newest = time_ns or max(heard.values(), default=0)
+        return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
+
+    def origins(self) -> set[bytes]:
+        """Give the publishers that have answered something and have not said goodbye."""
+        return {origin for interest in self._interests.values() for origin in interest.stream.sources}
+
+    def heard_at(self, origin: bytes) -> int | None:
+        """Give the time at which a publisher was heard last, in nanoseconds; None once it is not known.
+
+        It is not known before it was heard, and after it said goodbye on each stream.
+        """
+        sources = (stream.sources.get(origin) for stream in self.by_key.values())
+        return max((source.heard_at for source in sources if source is not None), default=None)
+
+    def unready(self) -> dict[str, Any]:
+        """Say for a message what is still to come: publishers heard, and chunks without an answer."""
+        alive = self._alive()
+        missing = sum(
+            len(self._missing(interest, alive) if alive else interest.declarations.chunks)
+            for interest in self._interests.values()
+        )
+        return {"publishers": len(alive), "unanswered": missing}

@@ -1,0 +1,260 @@
+"""The subscriptions of one subscriber: what to ask ZeroMQ for, and who gets what arrives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oz.message import Message
+from oz.protocol.prefix_counts import PrefixCounter
+from oz.subjects.index import PatternIndex
+from oz.subjects.pattern import Pattern
+from oz.wire.keys import OWN
+
+CACHE_SIZE = 65_536
+LONGEST_REMEMBERED = 1_024
+"""How many subjects a subscriber remembers the route of, and the bytes of the longest."""
+
+Handler = Callable[[Message], Any]
+
+
+def _nothing_to_wait_for(subscription: Subscription, timeout: float) -> bool:
+    return True
+
+
+class Subscription:
+    """One call of `subscribe`: its patterns and its handler, until it is undone.
+
+    Attributes:
+        patterns: the compiled patterns.
+        handler: what is called with each message, or None when messages are received.
+        active: False once it has been undone; nothing is delivered for it any more.
+        left: messages after which it ends, or None; 0 once it has had its last.
+    """
+
+    __slots__ = ("__weakref__", "_cancel", "_drain", "_last", "active", "handler", "left", "patterns")
+
+    def __init__(
+        self,
+        patterns: Iterable[Pattern],
+        handler: Handler | None,
+        cancel: Callable[[Subscription], Any],
+        max_messages: int | None = None,
+        drain: Callable[[Any, float], Any] = _nothing_to_wait_for,
+    ) -> None:
+        """For `subscribe`."""
+        self.patterns = tuple(dict.fromkeys(patterns))
+        self.handler = handler
+        self.active = True
+        self.left = max_messages
+        self._last: Message | None = None
+        self._cancel = cancel
+        self._drain = drain
+
+    def count(self, message: Message) -> None:
+        """Count a message; with the last one the subscription ends."""
+        assert self.left is not None
+        self.left -= 1
+        if self.left == 0:
+            self._last = message
+            self.unsubscribe()
+
+    def wants(self, message: Message) -> bool:
+        """Tell whether a message may be delivered for it: it stands, or this is its last."""
+        return self.active or self._last is message
+
+    @property
+    def keeps(self) -> bool:
+        """Whether what was counted for it and waits in line is still to be given."""
+        return self.active or self.left == 0
+
+    def unsubscribe(self) -> None:
+        """End it: nothing more is delivered, not even what was queued. A second call does nothing."""
+        if self.active:
+            self._cancel(self)
+
+    def drain(self, timeout: float = 1.0) -> Any:
+        """End it, and lose nothing; see `oz.Subscription.drain`. In asyncio it is awaited."""
+        return self._drain(self, timeout)
+
+    @property
+    def prefixes(self) -> list[bytes]:
+        """The prefixes of all its patterns."""
+        return [prefix for pattern in self.patterns for prefix in pattern.prefixes]
+
+    def __repr__(self) -> str:
+        """Show the patterns and whether it still stands."""
+        state = "" if self.active else " ended"
+        return f"<oz.Subscription {', '.join(repr(pattern.text) for pattern in self.patterns)}{state}>"
+
+
+class Route:
+    """Who gets the messages of one subject.
+
+    Attributes:
+        subject: as text; what is not UTF-8 by `surrogateescape`.
+        is_text: it is UTF-8.
+        subscriptions: all that match.
+        is_clear: somebody wants it, and no pattern ran out of time.
+        is_listed: a subscription without a handler wants it, so `receive` gives it.
+        is_only_listed: and no handler does, and nobody counts.
+        handled: the subscriptions with a handler.
+        is_counted: some subscription ends after so many messages.
+        is_malformed: it is not UTF-8 and nobody wants it.
+        timed_out: the patterns that ran out of time.
+    """
+
+    __slots__ = (
+        "handled",
+        "is_clear",
+        "is_counted",
+        "is_listed",
+        "is_malformed",
+        "is_only_listed",
+        "is_text",
+        "subject",
+        "subscriptions",
+        "timed_out",
+    )
+
+    def __init__(
+        self,
+        subject: str,
+        subscriptions: tuple[Subscription, ...],
+        timed_out: tuple[Pattern, ...],
+        *,
+        is_text: bool = True,
+    ) -> None:
+        """Work the route out from the subscriptions that match."""
+        self.subject = subject
+        self.is_text = is_text
+        self.subscriptions = subscriptions
+        self.is_clear = bool(subscriptions) and not timed_out
+        self.is_listed = any(one.handler is None for one in subscriptions)
+        self.handled = tuple(one for one in subscriptions if one.handler is not None)
+        self.is_counted = any(one.left is not None for one in subscriptions)
+        self.is_only_listed = self.is_listed and not self.handled and not self.is_counted
+        # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
+        self.is_malformed = not subscriptions and not is_text
+        self.timed_out = timed_out
+
+
+class SubscriptionTable:
+    """All subscriptions of one subscriber, or of one of its streams, and the routes that follow from them.
+
+    Attributes:
+        routes: those that are remembered, by subject.
+        unclear: how many of them are not clear; see `Route`.
+        undecoded: how many of them are of a subject that is not UTF-8.
+        only_lists: no subscription has a handler, and none counts.
+    """
+
+    __slots__ = (
+        "_delimiter",
+        "_index",
+        "_prefixes",
+        "_standing",
+        "only_lists",
+        "routes",
+        "unclear",
+        "undecoded",
+    )
+
+    def __init__(
+        self, delimiter: bytes = b"", index: type[PatternIndex[Subscription]] = PatternIndex
+    ) -> None:
+        """Start with none.
+
+        Args:
+            delimiter: what follows the subject within its frame, where the payload does too.
+            index: what finds the patterns that match.
+        """
+        self._delimiter = delimiter
+        self._index = index(cache_size=0)
+        self._prefixes = PrefixCounter()
+        self._standing: dict[Subscription, None] = {}
+        self.routes: dict[bytes, Route] = {}
+        self.unclear = self.undecoded = 0
+        self.only_lists = True
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._standing)
+
+    def __iter__(self) -> Any:
+        """Go through the subscriptions, the oldest first."""
+        return iter(tuple(self._standing))
+
+    def add(self, subscription: Subscription) -> list[bytes]:
+        """Take a subscription in; give the prefixes that ZeroMQ must now be asked for."""
+        for pattern in subscription.patterns:
+            self._index.add(pattern, subscription)
+        self._stand(subscription)
+        return self._prefixes.add(self._wire_prefixes(subscription))
+
+    def add_pattern(self, subscription: Subscription, pattern: Pattern) -> None:
+        """Take in one of the patterns of a subscription, which ZeroMQ is not asked for by prefix."""
+        self._index.add(pattern, subscription)
+        self._stand(subscription)
+
+    def _stand(self, subscription: Subscription) -> None:
+        self._standing[subscription] = None
+        self.only_lists &= subscription.handler is None and subscription.left is None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.routes.clear()
+        self.unclear = self.undecoded = 0
+
+    def remove(self, subscription: Subscription) -> list[bytes]:
+        """Take a subscription out; give the prefixes that ZeroMQ need not send any more."""
+        subscription.active = False
+        if subscription not in self._standing:
+            return []
+        del self._standing[subscription]
+        for pattern in subscription.patterns:
+            self._index.discard(pattern, subscription)
+        self._forget()
+        return self._prefixes.remove(self._wire_prefixes(subscription))
+
+    def _wire_prefixes(self, subscription: Subscription) -> list[bytes]:
+        """Give the prefixes to ask for. With a delimiter a literal is exact already on the wire."""
+        if not self._delimiter:
+            return subscription.prefixes
+        prefixes: list[bytes] = []
+        for pattern in subscription.patterns:
+            literal = pattern.literal
+            prefixes.extend(pattern.prefixes if literal is None else (literal + self._delimiter,))
+        return prefixes
+
+    def find(self, patterns: tuple[Pattern, ...]) -> Subscription | None:
+        """Find the newest subscription with exactly these patterns."""
+        for subscription in reversed(self._standing):
+            if subscription.patterns == patterns:
+                return subscription
+        return None
+
+    def route(self, subject: bytes) -> Route:
+        """Say who gets the messages of a subject, and remember it."""
+        if subject.startswith(OWN):
+            # A batch for others, which an empty prefix lets through behind a proxy: not worth remembering.
+            return Route("", (), ())
+        found = self._index.find(subject)
+        text, is_text = _readable(subject)
+        route = Route(text, tuple(dict.fromkeys(found.values)), found.timed_out, is_text=is_text)
+        if len(subject) > LONGEST_REMEMBERED:
+            return route
+        if len(self.routes) >= CACHE_SIZE:
+            # All at once: finding the oldest again and again would walk over the slots of those gone before.
+            self._forget()
+        self.routes[subject] = route
+        self.unclear += not route.is_clear
+        self.undecoded += not is_text
+        return route
+
+
+def _readable(subject: bytes) -> tuple[str, bool]:
+    try:
+        return subject.decode(), True
+    except UnicodeDecodeError:
+        return subject.decode(errors="surrogateescape"), False

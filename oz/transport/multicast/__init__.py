@@ -1,0 +1,1 @@
+"""Multicast sockets: endpoints, what is sent, what arrives."""

@@ -1,0 +1,1 @@
+"""The sockets of a node: links, discovery, handlers."""

@@ -1,0 +1,318 @@
+"""What the sockets of a node have that others have not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import zmq
+
+from oz.message import Message
+from oz.protocol.bridge.bridge import Ledger
+from oz.protocol.node.presence import NodeRouter
+from oz.protocol.node.reserved_subjects import ReservedIndex
+from oz.protocol.publisher.batching import Rich
+from oz.protocol.publisher.last_value_cache import LastValueCache, NodeLastValueCache
+from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
+from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.stream import OutStream
+from oz.protocol.stats import PublisherStats
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.receive_buffer import DropOldestBuffer
+from oz.protocol.subscriber.streams import Stream, Streams
+from oz.protocol.subscriber.subscriptions import Subscription
+from oz.subjects.pattern import Pattern
+from oz.transport import endpoints
+from oz.transport.payloads import as_item, as_sendable
+from oz.transport.publisher.engine import PublisherBase
+from oz.transport.subscriber.engine import SubscriberBase
+from oz.wire.discovery import Announcement
+from oz.wire.keys import DeliveryOptions
+
+KEEPALIVE = (
+    (zmq.TCP_KEEPALIVE, 1),
+    (zmq.TCP_KEEPALIVE_IDLE, 2),
+    (zmq.TCP_KEEPALIVE_INTVL, 1),
+    (zmq.TCP_KEEPALIVE_CNT, 3),
+    # What was sent and is not acknowledged in so many milliseconds.
+    (zmq.TCP_MAXRT, 5_000),
+)
+"""Have the system notice within 5 s that a host is gone. Not ZMTP's heartbeats: with a receive queue that is
+full they end the process (libzmq issues 3937, 4364 and 4767, open in 2026)."""
+
+RECONNECT_MS = 100
+LONGEST_RECONNECT_MS = 5_000
+"""Milliseconds before a link is tried anew, and the most that this grows to; libzmq adds jitter."""
+
+INTRODUCTION = DeliveryOptions(policy="failover")
+"""Delivery options of the presence announcement's stream: spelt as `DeliveryOptions()` are.
+
+It is declared last on every connection, so that where a presence announcement stands, everything that its
+node had asked for stands too.
+"""
+
+ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
+"""Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
+
+
+def network_origin(uuid: bytes) -> bytes:
+    """Name the publisher of a node that its whole bus hears."""
+    return uuid
+
+
+def local_origin(uuid: bytes) -> bytes:
+    """Name the publisher of a node that only its host hears."""
+    return uuid[:-1] + bytes((uuid[-1] ^ 1,))
+
+
+def uuid_of(origin: bytes) -> bytes:
+    """Name the node that a publisher is of."""
+    return origin[:-1] + bytes((origin[-1] & 0xFE,))
+
+
+def make_uuid() -> bytes:
+    """Name a node: 16 random bytes, of which the last is even, so that both its publishers have names."""
+    drawn = os.urandom(16)
+    return drawn[:-1] + bytes((drawn[-1] & 0xFE,))
+
+
+def keep_alive(socket: Any) -> None:
+    """Have a link noticed that is cut without a word."""
+    for option, value in KEEPALIVE:
+        socket.set(option, value)
+    socket.set(zmq.RECONNECT_IVL, RECONNECT_MS)
+    socket.set(zmq.RECONNECT_IVL_MAX, LONGEST_RECONNECT_MS)
+
+
+class NodePublishing(PublisherBase):
+    """The part of a node's publisher that knows who is connected to it."""
+
+    _origin: bytes
+    _bus: str
+    _scoped: dict[tuple[Recipients, str], Recipients]
+    _on_interest: Callable[[], None] | None = None
+
+    def __init__(self, *, origin: bytes, bus: str, on_interest: Callable[[], None], **options: Any) -> None:
+        """Make one that is not bound yet.
+
+        Args:
+            origin: its name.
+            bus: that of the node.
+            on_interest: called, by any thread, when an interest has come or gone.
+            options: of `oz.Publisher`.
+        """
+        self._origin = origin
+        self._bus = bus
+        self._scoped = {}
+        super().__init__(**options)
+        self._on_interest = on_interest
+        keep_alive(self)
+
+    def _make_origin(self) -> bytes:
+        return self._origin
+
+    @staticmethod
+    def _make_last_values() -> LastValueCache:
+        return NodeLastValueCache()
+
+    def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
+        return NodeRouter(origin, stats, self._bus)
+
+    def _interest_changed(self) -> None:
+        self._scoped.clear()
+        if self._on_interest is not None:
+            self._on_interest()
+
+    def _admit_endpoint(self, addr: str) -> str:
+        endpoints.check(addr, own_context=False)
+        return addr
+
+    def standing(self) -> tuple[list[Announcement], set[bytes]]:
+        """Give the nodes that are connected, and those whose connection was cut; see `NodeRouter`."""
+        with self._guard:
+            assert isinstance(self._router, NodeRouter)
+            return self._router.standing()
+
+    def streams(self) -> list[OutStream]:
+        """Give the streams that there are."""
+        with self._guard:
+            return list(self._router.streams.values())
+
+    def forwarders(self) -> set[bytes]:
+        """Give the uuids of the nodes that are connected and pass messages on from other buses."""
+        with self._guard:
+            assert isinstance(self._router, NodeRouter)
+            return self._router.forwarders()
+
+    def enter_into(self, ledger: Ledger, silent: Container[bytes]) -> None:
+        """Bring a ledger up to date, which is the only one; `on_interest` tells when to do it again.
+
+        Args:
+            ledger: what is asked for here.
+            silent: the uuids of nodes that say nothing any more.
+        """
+        with self._guard:
+            assert isinstance(self._router, NodeRouter)
+            names = self._router.names_of(silent) if silent else ()
+            ledger.update(self._router.streams.values(), self._router.take_changes(), names)
+
+    def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
+        """Tell whether all that a subscriber asks for has arrived; see `Router.has_learned`."""
+        self._listen()
+        with self._guard:
+            return self._router.has_learned(chunks)
+
+    def own_up(self, streams: Iterable[OutStream]) -> None:
+        """Have streams find that they may have missed something, as nobody counted for them meanwhile."""
+        with self._guard:
+            self._sender.accumulator.flush(self)
+            for stream in streams:
+                if not stream.is_gone:
+                    self._router.renumber(stream)
+            self._dispatch.answer(self)
+
+    def pass_on(self, subject: Any, content: Any, extras: dict[str, Any], group: str) -> bool:
+        """Publish what came from another bus.
+
+        Args:
+            subject: as it came.
+            content: the bytes of its payload, or a list of those of several frames.
+            extras: what goes with it, in the form on the wire.
+            group: the queue group that it came for, of which one gets it; "" is all who are in none.
+
+        Returns:
+            Whether anybody wants it.
+
+        Raises:
+            SubjectError, ProtocolError: it may not be published.
+            ClosedError: the publisher is closed.
+        """
+        sender = self._sender
+        with self._guard:
+            sender.look(self)
+            recipients, wire, raw = sender.routes.find(self, subject)
+            scoped = self._scope(recipients, group)
+            payload = as_sendable(content)
+            if scoped.kind & PLAIN:
+                # Dropped for whoever has no room: a node that passes on does not wait.
+                sender.hand_over(self, wire, payload, zmq.NOBLOCK)
+            if scoped.kind & ROUTED:
+                sender.accumulator.begin_rare(self, scoped, raw, Rich(as_item(payload), extras, None))
+            elif scoped.kind:
+                sender.stats.sent += 1
+            else:
+                sender.stats.unwanted += 1
+            return bool(scoped.kind)
+
+    def _scope(self, recipients: Recipients, group: str) -> Recipients:
+        """Leave of the recipients one queue group, or those who are in none."""
+        if not (group or recipients.choices):
+            return recipients
+        scoped = self._scoped.get((recipients, group))
+        if scoped is None:
+            choices = tuple(one for one in recipients.choices if one.members[0].delivery.group == group)
+            scoped = Recipients(
+                is_plain=not group and bool(recipients.kind & PLAIN),
+                streams=() if group else recipients.streams,
+                choices=choices if group else (),
+            )
+            self._scoped[recipients, group] = scoped
+        return scoped
+
+    def send_request(
+        self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
+    ) -> Any:
+        """Publish a message that is to be answered; gives what `Sender.publish` does."""
+        return self._sender.publish(self, subject, payload, headers, key, None, reply_to)
+
+
+class NodeSubscribing(SubscriberBase[Any, Any]):
+    """The part of a node's subscriber that knows whom it hears."""
+
+    _introduced: Stream | None = None
+    # The mesh knows who is gone.
+    _watches_links = False
+
+    def __init__(self, **options: Any) -> None:
+        """Make one that is not connected yet; see `oz.Subscriber`."""
+        super().__init__(filtering="publisher", **options)
+        keep_alive(self)
+        # Whom it hangs up on may read no more; closing gives its own time.
+        self.set(zmq.LINGER, 0)
+
+    @staticmethod
+    def _make_streams(*, dedupe: bool) -> Streams:
+        return Streams(os.urandom, dedupe=dedupe, index=ReservedIndex, ends_with_first=True)
+
+    def introduce(self, pattern: Pattern, handler: Callable[[Message], Any]) -> None:
+        """Subscribe to what nodes say to each other: the first to do, see `INTRODUCTION`."""
+        subscription = Subscription([pattern], handler, lambda _: None, None)
+        self._begin(subscription, INTRODUCTION, last_value=False)
+        assert self._streams is not None
+        self._introduced = self._streams.stream(subscription)
+
+    def _admit_endpoint(self, addr: str) -> str:
+        endpoints.check(addr, own_context=False)
+        return addr
+
+    def dial(self, endpoint: str, *, stop: int) -> None:
+        """Connect.
+
+        Args:
+            endpoint: where to.
+            stop: `ONCE` or `FOR_EVER`.
+        """
+        # It counts for what is connected from now on.
+        self.set(zmq.RECONNECT_STOP, stop)
+        # A connection begins with all that is asked for at the time, in order, and not with what was when it
+        # was first tried; and nothing is held for those who are not there.
+        self.set(zmq.IMMEDIATE, 1)
+        try:
+            self.connect(endpoint)
+        finally:
+            # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it
+            # drops all that has come and was not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
+            self.set(zmq.IMMEDIATE, 0)
+
+    def hang_up(self, endpoint: str) -> None:
+        """Disconnect; what had come and was not taken yet is lost."""
+        if endpoint in self._endpoints:
+            self._endpoints.remove(endpoint)
+            self._connections -= 1
+            # An error: libzmq has given up on it.
+            with suppress(zmq.ZMQError):
+                self.disconnect(endpoint)
+
+    def heard_at(self, origin: bytes) -> int:
+        """Give the time at which a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
+        assert self._streams is not None
+        return self._streams.heard_at(origin) or 0
+
+    @property
+    def may_drop(self) -> bool:
+        """Whether any subscription lets messages go otherwise than for newer ones of the same subject."""
+        assert self._streams is not None
+        return any(isinstance(one.receive_buffer, DropOldestBuffer) for one in self._streams.buffered)
+
+    def has_answer(self, origin: bytes) -> bool:
+        """Tell whether a publisher has answered everything that is asked for."""
+        assert self._streams is not None
+        return self._streams.has_answered(origin)
+
+    def asked(self) -> dict[bytes, int]:
+        """Declare what is still to be declared, and give the newest chunk of each stream."""
+        self._declare_collected()
+        assert self._streams is not None
+        return self._streams.asked()
+
+    def lose_track(self, origin: bytes, *, is_in_place: bool) -> None:
+        """Report that messages of a publisher may be missing; see `BatchDecoder.lose_track`."""
+        assert isinstance(self._receiver, BatchDecoder)
+        self._receiver.lose_track(origin, self._introduced, is_in_place=is_in_place)
+
+    def forget(self, origin: bytes) -> None:
+        """Forget a publisher that is gone."""
+        assert self._streams is not None
+        self._streams.forget(origin)

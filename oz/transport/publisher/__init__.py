@@ -1,0 +1,1 @@
+"""How a publisher's messages reach ZeroMQ."""

@@ -1,0 +1,236 @@
+"""Messages that wait for others to make a batch, on their way to subscribers that have a publisher filter.
+
+They are sent at once when the publisher has been quiet, and otherwise when there are `max_batch` of them or
+`max_delay` is over. Adding a message takes no lock: one `list.extend` is whole whatever other threads do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import zmq
+
+from oz.protocol.publisher.batching import STEP, Rich
+from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.stats import PublisherStats
+from oz.transport.guard import Guard
+from oz.transport.publisher.dispatch import Dispatch
+from oz.wire.batch import LARGE, MAX_COUNT
+
+QUIET = 20e-6
+"""Seconds between two messages, wanted or not, from which a publisher counts as quiet: the next one does not
+wait for others."""
+
+BATCH_BYTES = 65_536
+"""Size that batches are held to, by taking fewer messages when those are large."""
+
+_MOST = STEP * MAX_COUNT
+
+
+class Accumulator:
+    """What one publisher is to send in its next batches.
+
+    Attributes:
+        messages: recipients, subject and payload in turn; see `packing.STEP`.
+        limit: the length at which they go out.
+        is_held: `with publisher.batch():`, so that nothing goes out before it is full.
+        is_over: the publisher has closed, and nothing goes out any more.
+        is_sending: something is on its way out; who sees that with the guard held interrupts it.
+    """
+
+    __slots__ = (
+        "_counted",
+        "_dispatch",
+        "_guard",
+        "_is_rich",
+        "_look",
+        "_sent_at",
+        "_stats",
+        "_unwanted",
+        "_whole_limit",
+        "is_held",
+        "is_over",
+        "is_sending",
+        "limit",
+        "messages",
+    )
+
+    def __init__(
+        self,
+        guard: Guard,
+        dispatch: Dispatch,
+        stats: PublisherStats,
+        max_batch: int,
+        look: Callable[[Any], object],
+    ) -> None:
+        """Start empty.
+
+        Args:
+            guard: of the publisher.
+            dispatch: what sends batches.
+            stats: where to count.
+            max_batch: messages in a batch at most.
+            look: called with the publisher after something was sent.
+        """
+        self._guard = guard
+        self._dispatch = dispatch
+        self._stats = stats
+        self._look = look
+        self.messages: list[Any] = []
+        self.limit = self._whole_limit = STEP * max_batch
+        self.is_held = 0
+        self.is_over = False
+        self.is_sending = False
+        self._is_rich = False
+        self._counted = 0
+        self._sent_at = 0.0
+        self._unwanted = 0
+
+    def __len__(self) -> int:
+        """Count the messages that wait."""
+        return len(self.messages) // STEP
+
+    def begin(self, socket: Any, recipients: Recipients, raw: bytes, item: bytes) -> None:
+        """Send a message at once, if the publisher has been quiet; otherwise have it wait."""
+        now = monotonic()
+        unwanted = self._stats.unwanted
+        # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
+        if (
+            not self.messages
+            and now - self._sent_at >= QUIET * (1 + unwanted - self._unwanted)
+            and not self.is_held
+        ):
+            with self._guard:
+                if not self.messages:
+                    self._check_open()
+                    self._sent_at = now
+                    self._unwanted = unwanted
+                    self._stats.sent += 1
+                    self.is_sending = True
+                    try:
+                        self._dispatch.send_alone(socket, recipients, raw, item)
+                    except zmq.ZMQError:
+                        raise
+                    except BaseException:
+                        # Not by `_counting`, which would cost half of the time of it all.
+                        self._dispatch.lose_count()
+                        raise
+                    finally:
+                        self.is_sending = False
+                    self._look(socket)
+                    return
+        self.messages += (recipients, raw, item)
+        if len(self.messages) >= self.limit:
+            self.flush(socket)
+        elif not self.is_held:
+            socket._expect_more()
+
+    def begin_rare(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
+        """The same for what is large, has extras or is kept as a last value, with the guard held."""
+        self._check_open()
+        content = item[0] if type(item) is Rich else item
+        if type(content) is bytes and len(content) >= LARGE:
+            self._send(socket)
+            self._stats.sent += 1
+            with self._counting():
+                self._dispatch.send_large(socket, [recipients, raw, item])
+            return
+        self._is_rich |= type(item) is Rich
+        is_alone = not (self.messages or self.is_held) and monotonic() - self._sent_at >= QUIET
+        self.messages += (recipients, raw, item)
+        if is_alone or len(self.messages) >= self.limit:
+            self._send(socket)
+        elif not self.is_held:
+            socket._expect_more()
+
+    def count(self) -> None:
+        """Count what waits as sent."""
+        with self._guard:
+            waiting = len(self)
+            self._stats.sent += waiting - self._counted
+            self._counted = waiting
+
+    def begin_end(self) -> None:
+        """Have every thread that adds a message from now on send it too, or learn that it came too late.
+
+        Adding takes no lock. Whoever has added before this is called finds the message sent by a flush that
+        follows it; whoever adds later sees that it is full, and flushes.
+        """
+        self.limit = self._whole_limit = 0
+
+    def cut_short(self) -> None:
+        """Have what is being sent show as a gap, if anything is: its sender will not get to the end of it.
+
+        Whoever calls holds the guard, and so is a signal handler in the middle of sending.
+        """
+        if self.is_sending:
+            self._dispatch.lose_count()
+
+    def end(self) -> None:
+        """Send nothing more."""
+        self.is_over = True
+
+    def _check_open(self) -> None:
+        """Refuse what comes after the end.
+
+        Raises:
+            zmq.ZMQError: as of a socket that is closed.
+        """
+        if self.is_over:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
+
+    def flush(self, socket: Any) -> None:
+        """Send what waits.
+
+        Raises:
+            zmq.ZMQError: something was added that came too late.
+        """
+        with self._guard:
+            if self.messages:
+                self._check_open()
+            # As much as there is now: other threads may go on adding to it.
+            for _ in range(0, len(self.messages), _MOST):
+                self._send(socket)
+
+    def _send(self, socket: Any) -> None:
+        messages = self.messages
+        # Counted only now: a signal handler that closes has sent what there was.
+        taken = messages[:_MOST]
+        length = len(taken)
+        if not length:
+            return
+        with self._counting():
+            del messages[:length]
+            self._stats.sent += length // STEP - self._counted
+            self._counted = 0
+            is_rich, self._is_rich = self._is_rich, False
+            self._dispatch.send(socket, taken, is_rich=is_rich)
+        self._sent_at = monotonic()
+        self._unwanted = self._stats.unwanted
+        self._limit_bytes(length)
+        self._look(socket)
+
+    def _limit_bytes(self, length: int) -> None:
+        """Take fewer large messages into a batch from now on, or more again, going by the last one."""
+        if self._dispatch.size > BATCH_BYTES and self._whole_limit:
+            fewer = length * BATCH_BYTES // self._dispatch.size
+            self.limit = max(STEP, fewer - fewer % STEP)
+        elif self.limit < self._whole_limit:
+            self.limit = min(self._whole_limit, 2 * self.limit)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Have what a raising signal handler cuts short show as a gap: nobody knows what has gone."""
+        self.is_sending = True
+        try:
+            yield
+        except zmq.ZMQError:
+            raise
+        except BaseException:
+            self._dispatch.lose_count()
+            raise
+        finally:
+            self.is_sending = False

@@ -1,0 +1,221 @@
+"""Sending by the calls of pyzmq: nothing is checked but what would not arrive where it should."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from time import monotonic
+from typing import Any, NoReturn
+
+import zmq
+
+from oz.errors import ProtocolError
+from oz.protocol.publisher.plain_interest import UNREACHABLE
+from oz.protocol.publisher.router import Router
+from oz.transport.frames import send_frames
+from oz.transport.publisher.dispatch import Dispatch
+from oz.transport.publisher.sender import LISTEN_EVERY, Sender
+from oz.transport.socket import BaseSocket
+from oz.wire.keys import OWN as OWN_KEYS
+
+_send = zmq.backend.Socket.send
+_SNDMORE = int(zmq.SNDMORE)
+
+_FIRST_FREE = OWN_KEYS[:-1] + bytes((OWN_KEYS[-1] + 1,))
+"""Before it come frames that may not be sent: the empty one, a zero byte, and what begins as oz's keys do."""
+
+
+class RawSends(BaseSocket):
+    """What a publisher has of `zmq.Socket`; what is sent so reaches those who have it filter too.
+
+    The frames of a message go to ZeroMQ when the last of them is there. Otherwise what oz itself sends in
+    between, such as a heartbeat, would become a part of the message.
+    """
+
+    _sender: Sender
+    _router: Router
+    _dispatch: Dispatch
+    _delimiter: bytes
+    _raw: list[Any]
+    _is_framed: bool = False
+
+    def send(  # type: ignore[override]
+        self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+    ) -> Any:
+        """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
+        frame, tracker = self._as_frame(data, copy=copy, track=track, **kwargs)
+        return self._send_all([frame], int(flags), tracker)
+
+    def send_multipart(
+        self, msg_parts: Iterable[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+    ) -> Any:
+        """Send the frames of one message, as `zmq.Socket.send_multipart` does, unchecked."""
+        made = [self._as_frame(part, copy=copy, track=track, **kwargs) for part in msg_parts]
+        return self._send_all([frame for frame, _ in made], int(flags), made[-1][1])
+
+    def _send_all(self, frames: list[Any], flags: int, tracker: Any) -> Any:
+        """Send the rest of a message, or keep it until there is more."""
+        if flags & _SNDMORE:
+            with self._guard:
+                if self.closed:
+                    raise zmq.ZMQError(zmq.ENOTSOCK)
+                if not self._raw:
+                    self._check_first(frames[0])
+                self._raw += [frame if isinstance(frame, zmq.Frame) else bytes(frame) for frame in frames]
+            return self._as_result(tracker)
+        try:
+            result = self._send_message([*self._raw, *frames], flags, tracker)
+        except zmq.ZMQError:
+            # Whoever finds no room for the last frame tries again with that one.
+            raise
+        except BaseException:
+            self._raw.clear()
+            raise
+        self._raw.clear()
+        return result
+
+    def _send_message(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+        """Send a whole message to all who want it.
+
+        Raises:
+            zmq.Again: there is no room for somebody who is to be waited for.
+        """
+        with self._guard:
+            self._check_first(frames[0])
+            self._sender.look(self)
+            if self._dispatch.is_blocked:
+                self._dispatch.retry(self)
+                if self._dispatch.is_blocked:
+                    raise zmq.Again
+            # After it: what answers subscriptions is not to be dropped.
+            self._dispatch.make_lossy(self)
+            result = self._as_result(tracker) if self._is_framed else self._deliver(frames, flags, tracker)
+            self._route_too(frames)
+            return result
+
+    def _deliver(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+        """Give a whole message to ZeroMQ."""
+        send_frames(self, frames, flags)
+        return tracker
+
+    def _as_result(self, tracker: Any) -> Any:
+        """Make what `send` gives for what is not given to ZeroMQ now."""
+        return tracker
+
+    def _as_frame(
+        self, data: Any, *, copy: bool, track: bool, routing_id: int | None = None, group: str | None = None
+    ) -> tuple[Any, zmq.MessageTracker | None]:
+        """Make of what is to be sent something that can be; give what tells when it has been, too.
+
+        Raises:
+            TypeError: it is nothing of bytes.
+            ValueError: `track` is asked for what is not tracked.
+        """
+        if type(data) is bytes and copy and routing_id is None is group:
+            return data, None
+        if isinstance(data, str):
+            raise TypeError(
+                f"a frame is bytes, not str: {data!r}; encode it, or use send_string(…) or publish(…)"
+            )
+        if not isinstance(data, zmq.Frame):
+            view = memoryview(data)
+            if copy and routing_id is None is group:
+                return data, None
+            if view.nbytes < self.copy_threshold:
+                # As pyzmq does with what is small.
+                return bytes(data), zmq._FINISHED_TRACKER
+            data = zmq.Frame(data, track=track, copy_threshold=self.copy_threshold)
+        elif track and not data.tracker:
+            raise ValueError("Not a tracked message")
+        if routing_id is not None:
+            data.routing_id = routing_id
+        if group is not None:
+            data.group = group
+        return data, data.tracker
+
+    def _route_too(self, frames: Sequence[Any]) -> None:
+        """Send what goes out by the calls of pyzmq to those too who have this publisher filter."""
+        if self._router.streams:
+            first, *rest = [bytes(frame) for frame in frames]
+            if self._delimiter:
+                first, _, start = first.partition(self._delimiter)
+                rest.insert(0, start)
+            self._sender.route_raw(self, first, rest)
+
+    def _check_first(self, frame: Any) -> None:
+        """Refuse a first frame that would not arrive where it should.
+
+        Raises:
+            ProtocolError: it begins as oz's own keys do; or it is empty or a zero byte, and there are
+                subscribers to everything, who would not get it.
+        """
+        first = frame.bytes if isinstance(frame, zmq.Frame) else bytes(memoryview(frame)[:2])
+        if first[:2] == OWN_KEYS:
+            raise ProtocolError(f"a first frame begins with {OWN_KEYS!r}, which opens oz's own keys")
+        if first in UNREACHABLE and len(frame) < 2 and self._router.plain.matches(first):
+            raise ProtocolError(f"a first frame of {first!r} does not reach subscribers to everything")
+
+    def _make_quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Make a `send` and a `send_multipart` that are quick with plain bytes; both keep this socket.
+
+        They cost what a PUB's do, or twice that: for each message the lock, the clock, a look at its first
+        two bytes, and no look-up of an attribute of a ZeroMQ socket.
+        """
+        guard, raw, streams, sender = self._guard, self._raw, self._router.streams, self._sender
+        look, make_lossy, route = sender.look, self._dispatch.make_lossy, self._route_too
+        slow_send, slow_multipart, check = self.send, self.send_multipart, self._check_first
+
+        def send(
+            data: Any,
+            flags: int = 0,
+            copy: bool = True,
+            track: bool = False,
+            routing_id: int | None = None,
+            group: str | None = None,
+        ) -> zmq.MessageTracker | None:
+            if flags or raw or type(data) is not bytes or not copy or not (routing_id is None is group):
+                return slow_send(data, flags, copy, track, routing_id=routing_id, group=group)  # type: ignore[no-any-return]
+            with guard:
+                if data < _FIRST_FREE:
+                    check(data)
+                if monotonic() - sender.listened_at >= LISTEN_EVERY:
+                    look(self)
+                make_lossy(self)
+                _send(self, data)
+                if streams:
+                    route((data,))
+            return None
+
+        def send_multipart(
+            msg_parts: Iterable[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
+        ) -> zmq.MessageTracker | None:
+            frames = list(msg_parts)
+            if flags or raw or not copy or kwargs or not frames:
+                return slow_multipart(frames, flags, copy, track, **kwargs)  # type: ignore[no-any-return]
+            for frame in frames:
+                if type(frame) is not bytes:
+                    return slow_multipart(frames)  # type: ignore[no-any-return]
+            with guard:
+                if frames[0] < _FIRST_FREE:
+                    check(frames[0])
+                if monotonic() - sender.listened_at >= LISTEN_EVERY:
+                    look(self)
+                make_lossy(self)
+                send_frames(self, frames, 0)
+                if streams:
+                    route(frames)
+            return None
+
+        return send, send_multipart
+
+    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Any:
+        """Wait for events, as `zmq.Socket.poll`: milliseconds.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork.
+        """
+        self.check_owner()
+        return super().poll(timeout, flags)
+
+    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
+        """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
+        raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.ENOTSUP)

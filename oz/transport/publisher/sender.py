@@ -1,0 +1,310 @@
+"""The sender: what every published message passes through, in one plain object; see `receive_path`.
+
+A message for plain subscribers goes to ZeroMQ at once. One for subscribers that have this publisher filter
+joins the window, which becomes a batch; see `accumulator`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+from typing import Any
+
+import zmq
+
+from oz.protocol.publisher.batching import Rich
+from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
+from oz.protocol.publisher.router import Router
+from oz.protocol.stats import PublisherStats
+from oz.protocol.subscriber.dedupe import MessageId
+from oz.transport.frames import send_frames
+from oz.transport.guard import Guard
+from oz.transport.payloads import as_item, as_key, as_sendable, extras_of
+from oz.transport.publisher.accumulator import Accumulator
+from oz.transport.publisher.dispatch import Dispatch
+from oz.transport.publisher.subjects import Route, Routes
+from oz.wire.batch import LARGE
+from oz.wire.codec import Codec
+
+_send = zmq.backend.Socket.send
+# A plain number: the enum's member costs 0.3 µs a message.
+_SNDMORE = int(zmq.SNDMORE)
+
+LISTEN_EVERY = 0.001
+"""Seconds after which a busy publisher takes in the subscriptions that have arrived."""
+
+LOOK_EVERY = 1024
+"""The same, in messages that nobody wants: those do not even look at the clock."""
+
+Refused = tuple[Route, Any, Any]
+"""A message for which a subscriber has no room: the route of its subject, its payload for plain subscribers
+and for the others. Nothing of it was sent, to nobody."""
+
+
+class Sender:
+    """Encodes messages and hands them to one publisher's socket.
+
+    Attributes:
+        routes: what is known of subjects.
+        accumulator: what waits for others to make a batch.
+        stats: what the publisher did; `count` brings it up to date.
+        flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
+        listened_at: when subscriptions were taken in last, in monotonic seconds.
+    """
+
+    __slots__ = (
+        "_dispatch",
+        "_encode",
+        "_guard",
+        "_last_values",
+        "accumulator",
+        "flags",
+        "listened_at",
+        "routes",
+        "stats",
+    )
+
+    def __init__(
+        self,
+        guard: Guard,
+        codec: Codec | None,
+        router: Router,
+        dispatch: Dispatch,
+        last_values: LastValueCache | None,
+        max_batch: int,
+    ) -> None:
+        """Put together what a publisher has."""
+        self._guard = guard
+        self._encode = codec.encode if codec is not None else None
+        self._dispatch = dispatch
+        self._last_values = last_values
+        self.routes = Routes()
+        guard.when_disowned = self.routes.forget
+        self.stats: PublisherStats = router.stats
+        self.accumulator = Accumulator(guard, dispatch, router.stats, max_batch, self.look)
+        self.flags = 0
+        self.listened_at = 0.0
+
+    def publish(
+        self,
+        socket: Any,
+        subject: Any,
+        payload: Any,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+        message_id: MessageId | None = None,
+        reply_to: str | None = None,
+    ) -> Refused | None:
+        """Send one message.
+
+        Everything is checked and encoded before the first frame goes: half a message would join the next.
+
+        Args:
+            socket: the publisher.
+            subject: as it was given.
+            payload: bytes, or what the codec encodes.
+            headers: go with it to those who have the publisher filter.
+            key: what sticky queue groups go by.
+            message_id: what a repeat is known by.
+            reply_to: the subject to answer on.
+
+        Returns:
+            None; or the message, when a subscriber is at its high-water mark and it was not sent.
+
+        Raises:
+            SubjectError, ProtocolError, ClosedError, OwnershipError, TypeError: see `oz.Publisher.publish`.
+        """
+        extras = None
+        if not (headers is None is key and message_id is None is reply_to):
+            key, extras = as_key(key), extras_of(headers, message_id, reply_to)
+        if self._encode is not None:
+            payload = self._encode(payload)
+        if type(payload) is not bytes:
+            payload = as_sendable(payload)
+        item = None if extras is None else Rich(as_item(payload), extras, key)
+        try:
+            if self._last_values is None:
+                return self.publish_any(socket, self.routes.find(socket, subject), payload, item)
+            # Whoever joins meanwhile is given either the last value or the message.
+            with self._guard:
+                return self.publish_any(socket, self.routes.find(socket, subject), payload, item)
+        except zmq.ZMQError:
+            socket._check_open()
+            raise
+
+    def shortcut(
+        self, socket: Any, long_way: Callable[..., Any], *, looks: bool
+    ) -> Callable[..., Any] | None:
+        """Make a `publish` that is quick when the publisher is busy: docs/decisions/014-the-short-way.md.
+
+        Args:
+            socket: the publisher, which is not kept.
+            long_way: its method, for whatever is not the common case.
+            looks: whether it must look for subscriptions itself, as no other thread does.
+
+        Returns:
+            A function with the arguments of `publish`, which gives None or what the long way gives. None
+            instead of it for a publisher with a codec or last values.
+        """
+        if self._encode is not None or self._last_values is not None:
+            return None
+        accumulator = self.accumulator
+        quick, waiting, add = self.routes.quick, accumulator.messages, accumulator.messages.extend
+        find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
+
+        def publish(
+            subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None, message_id: Any = None
+        ) -> Any:
+            if type(payload) is bytes and headers is None is key and message_id is None:
+                try:
+                    way = quick[subject]
+                except (KeyError, TypeError):
+                    way = False
+                if way is None:
+                    stats.unwanted += 1
+                    if looks and not stats.unwanted % LOOK_EVERY:
+                        self.look(find())
+                    return None
+                if type(way) is tuple:
+                    if len(payload) < LARGE and not dispatch.is_blocked:
+                        recipients, raw = way
+                        try:
+                            if not waiting:
+                                accumulator.begin(find(), recipients, raw, payload)
+                                return None
+                            # One call, so that another thread sees all three or none.
+                            add((recipients, raw, payload))
+                            if len(waiting) >= accumulator.limit:
+                                accumulator.flush(find())
+                        except zmq.ZMQError:
+                            closed: Any = find()
+                            closed._check_open()
+                            raise
+                        return None
+                elif way:
+                    owner = find()
+                    if not self.look(owner) and self._try_plain(owner, way, payload):
+                        return None
+            return long_way(find(), subject, payload, headers=headers, key=key, message_id=message_id)
+
+        return publish
+
+    def _try_plain(self, socket: Any, wire: bytes, payload: bytes) -> bool:
+        """Send a message that only plain subscribers want; tell whether there was room."""
+        try:
+            self.hand_over(socket, wire, payload, self.flags)
+        except zmq.Again:
+            return False
+        except zmq.ZMQError:
+            socket._check_open()
+            raise
+        self.stats.sent += 1
+        return True
+
+    def look(self, socket: Any) -> bool:
+        """Take in the subscriptions that have arrived, if that was not done a moment ago.
+
+        Returns:
+            Whether any interest has changed.
+        """
+        now = monotonic()
+        if now - self.listened_at < LISTEN_EVERY:
+            return False
+        self.listened_at = now
+        changed: bool = socket._listen()
+        return changed
+
+    def publish_any(self, socket: Any, route: Route, payload: Any, item: Any = None) -> Refused | None:
+        """Send one message of any kind; see `publish`.
+
+        Args:
+            socket: the publisher.
+            route: of its subject.
+            payload: as plain subscribers get it.
+            item: as the others do; None when it is the payload.
+        """
+        if route[0].kind != ROUTED and self.look(socket):
+            route = socket._route(route[1], route[2])
+        recipients, wire, raw = route
+        if not recipients.kind and self._last_values is None:
+            self.stats.unwanted += 1
+            return None
+        if item is None:
+            item = payload if type(payload) is bytes else Rich(as_item(payload), {}, None)
+        if self._dispatch.is_blocked and recipients.kind & ROUTED and not self._make_room(socket):
+            return route, payload, item
+        if recipients.kind & PLAIN:
+            try:
+                self.hand_over(socket, wire, payload, self.flags)
+            except zmq.Again:
+                return route, payload, item
+        if not recipients.kind & ROUTED and self._last_values is None:
+            self.stats.sent += 1
+        elif type(item) is not bytes or len(item) >= LARGE or self._last_values is not None:
+            with self._guard:
+                self._keep_and_begin(socket, recipients, raw, item)
+        else:
+            self.accumulator.begin(socket, recipients, raw, item)
+        return None
+
+    def _keep_and_begin(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
+        """Keep a message as the last value, if that is wanted, and send what is not the common case."""
+        if self._last_values is not None:
+            self._last_values.put(raw, item)
+        if recipients.kind & ROUTED:
+            self.accumulator.begin_rare(socket, recipients, raw, item)
+        else:
+            self.stats.sent += bool(recipients.kind)
+            self.stats.unwanted += not recipients.kind
+
+    def route_raw(self, socket: Any, subject: bytes, frames: list[bytes]) -> None:
+        """Put what was sent by the calls of pyzmq into the accumulator too, for those who filter here."""
+        known = self.routes.known.get(subject)
+        recipients = known[0] if known is not None else socket._route(subject, subject)[0]
+        if not recipients.kind & ROUTED:
+            return
+        if len(frames) == 1 and len(frames[0]) < LARGE:
+            self.accumulator.begin(socket, recipients, subject, frames[0])
+        else:
+            content = frames[0] if len(frames) == 1 else frames or b""
+            with self._guard:
+                self._keep_and_begin(socket, recipients, subject, Rich(content, {}, None))
+
+    def count(self) -> PublisherStats:
+        """Count what is in the accumulator too; give all that was counted."""
+        self.accumulator.count()
+        return self.stats
+
+    def _make_room(self, socket: Any) -> bool:
+        """Try to send what waits for room; tell whether the publisher can go on."""
+        with self._guard:
+            self._dispatch.retry(socket)
+        return not self._dispatch.is_blocked
+
+    def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
+        """Give one plain message to ZeroMQ.
+
+        Raises:
+            zmq.Again: a subscriber is at its high-water mark and `on_full` is not `"drop"`.
+        """
+        with self._guard:
+            self._dispatch.make_lossy(socket)
+            if type(payload) is tuple:
+                send_frames(socket, (wire, *payload), flags)
+                return
+            is_open = True
+            try:
+                _send(socket, wire, flags | _SNDMORE)
+                is_open = False
+                _send(socket, payload, flags)
+            except zmq.ZMQError:
+                raise
+            except BaseException:
+                # See `send_frames`, of which this is the short way.
+                if is_open:
+                    with suppress(zmq.Again):
+                        _send(socket, payload, flags)
+                raise

@@ -1,0 +1,1 @@
+"""How a subscriber's messages come from ZeroMQ."""

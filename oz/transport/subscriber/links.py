@@ -1,0 +1,107 @@
+"""By which connections publishers are heard, and whether those stand.
+
+libzmq tells with each message the descriptor that it came by. What has that number later, if anything, is
+another socket, with another inode: so the end of a connection is seen without a monitor, which would be two
+more sockets for each subscriber.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from contextlib import suppress
+from typing import Any
+
+import zmq
+
+from oz.errors import ProtocolError
+from oz.protocol.subscriber.absences import Absences, Link
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.wire.batch import key_size, parse_head
+
+_recv = zmq.backend.Socket.recv
+_SOURCE = int(zmq.SRCFD)
+_PEER = "Peer-Address"
+_IS_LOCAL = re.compile(r"[^:]*(:\d+){3}").fullmatch
+"""Of a connection by ipc:// libzmq names user, group and process behind what it takes for a host."""
+
+CAN_TELL = sys.platform != "win32"
+"""Whether descriptors of sockets have inodes."""
+
+NO_LINK = Link(None)
+
+
+class Links:
+    """The connections of one subscriber that has its publishers filter.
+
+    Attributes:
+        is_curious: whether messages are to be read by `read_with_link`, and given to `note`.
+    """
+
+    __slots__ = ("_absences", "_decoder", "is_curious")
+
+    def __init__(self, decoder: BatchDecoder) -> None:
+        """Start without knowing any."""
+        self._decoder = decoder
+        self._absences = Absences(decoder.streams)
+        self.is_curious = True
+
+    def note(self, frame: bytes, link: Link) -> None:
+        """Take note of what a message came by, if it was of a publisher that filters."""
+        with suppress(ProtocolError):
+            origin = parse_head(frame, key_size(frame)).origin
+            if self._decoder.streams.heard_at(origin) is not None:
+                self._absences.note(origin, link)
+
+    def forgive(self) -> None:
+        """Have the end of a connection not count that this subscriber is about to end itself."""
+        self._absences.forgive(has_ended)
+        self.is_curious = True
+
+    def look(self, now: float, *, is_idle: bool) -> None:
+        """Report that messages may be missing of publishers that are gone without a goodbye.
+
+        Args:
+            now: monotonic seconds.
+            is_idle: all that has come was read.
+        """
+        gone = self._absences.look(now, has_ended, is_idle=is_idle)
+        self.is_curious = self._absences.is_curious
+        for origin in gone:
+            self._decoder.lose_track(origin, None, is_in_place=False)
+
+
+def has_ended(link: Link) -> bool:
+    """Tell whether a connection is closed at this end."""
+    return link.descriptor is not None and (link.inode is None or link.inode != _inode(link.descriptor))
+
+
+def read_with_link(socket: Any, flags: int) -> tuple[list[bytes], Link]:
+    """Give the frames of the next message, and the connection that they came by.
+
+    Raises:
+        zmq.Again: there is none.
+    """
+    frame = _recv(socket, flags, False, False)
+    link = _link_of(frame)
+    frames = [frame.bytes]
+    while frame.more:
+        frame = _recv(socket, 0, False, False)
+        frames.append(frame.bytes)
+    return frames, link
+
+
+def _link_of(frame: zmq.Frame) -> Link:
+    with suppress(zmq.ZMQError):
+        # An error: it came by none that libzmq tells of.
+        descriptor = int(frame.get(_SOURCE))
+        return Link(descriptor, _inode(descriptor), _IS_LOCAL(str(frame.get(_PEER))) is not None)
+    return NO_LINK
+
+
+def _inode(descriptor: int) -> int | None:
+    try:
+        return os.fstat(descriptor).st_ino
+    except OSError:
+        return None

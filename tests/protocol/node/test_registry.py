@@ -1,0 +1,331 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from announcing import PRICING, announcement
+from oz.protocol.node import registry as module
+from oz.protocol.node.registry import News, Registry
+from oz.wire.discovery import (
+    MAX_ROSTER,
+    Alive,
+    Announce,
+    Ask,
+    Goodbye,
+    Joined,
+    Left,
+    Lost,
+    Roster,
+    Welcome,
+    pack,
+    unpack_reply,
+)
+
+ID = b"s" * 16
+WELCOME = Welcome(ID, "ns1", 1.0, 3.5)
+A, B, C = (announcement(number) for number in range(3))
+
+
+@pytest.fixture
+def registry():
+    return Registry(ID, "ns1")
+
+
+def said(sends):
+    """What is sent, unpacked, to whom."""
+    return [(peer, unpack_reply(frame)) for peer, frame in sends]
+
+
+def tell(registry, peer, request, now=0.0):
+    return said(registry.receive(peer, pack(request), now))
+
+
+def join(registry, peer, one, now=0.0, *, has_heard=False):
+    return tell(registry, peer, Announce(one, has_heard), now)
+
+
+def whole(*nodes):
+    return Roster(nodes, 0, len(nodes))
+
+
+def beat(registry, nodes, start, end):
+    """Let nodes announce each second, as long as it takes; what is sent of it."""
+    sends, now = [], start
+    while now < end:
+        now = min(end, now + 0.5)
+        for peer, one in nodes.items():
+            sends += join(registry, peer, one, now, has_heard=True)
+        sends += said(registry.tick(now))
+    return sends
+
+
+# joining ---------------------------------------------------------------------------------------------------
+
+
+def test_a_node_is_welcomed_told_who_is_there_and_hears_itself(registry):
+    assert join(registry, b"1", A) == [(b"1", WELCOME), (b"1", whole(A)), (b"1", Joined(A))]
+    assert registry.nodes == [A]
+
+
+def test_those_who_are_there_hear_of_one_that_joins(registry):
+    join(registry, b"1", A)
+    assert join(registry, b"2", B) == [
+        (b"2", WELCOME),
+        (b"2", whole(A, B)),
+        (b"1", Joined(B)),
+        (b"2", Joined(B)),
+    ]
+
+
+def test_a_beacon_is_answered_with_a_sign_of_life_to_that_node_only(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    assert join(registry, b"1", A, 1.0, has_heard=True) == [(b"1", Alive())]
+
+
+def test_a_node_that_has_not_heard_itself_hears_itself_again_and_nobody_else_does(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    assert join(registry, b"1", A, 0.25) == [(b"1", Joined(A))]
+
+
+def test_a_name_server_that_begins_again_learns_of_everybody_by_their_beacons_and_loses_nobody():
+    registry = Registry(b"t" * 16, "ns1")
+    assert join(registry, b"1", A, 0.1, has_heard=True)[-1] == (b"1", Joined(A))
+    assert join(registry, b"2", B, 0.2, has_heard=True)[-2:] == [(b"1", Joined(B)), (b"2", Joined(B))]
+    assert registry.nodes == [A, B]
+    assert registry.stats.lost == registry.stats.left == 0
+
+
+def test_what_has_changed_about_a_node_is_told_to_all(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    changed = replace(A, endpoints=("tcp://192.0.2.9:1",))
+    assert join(registry, b"1", changed, 1.0, has_heard=True) == [
+        (b"1", Joined(changed)),
+        (b"2", Joined(changed)),
+    ]
+    assert changed in registry.nodes
+    assert A not in registry.nodes
+
+
+def test_a_long_roster_comes_in_parts(registry):
+    for number in range(MAX_ROSTER):
+        join(registry, b"%d" % number, announcement(number))
+    replies = [reply for peer, reply in join(registry, b"new", PRICING) if peer == b"new"]
+    assert [type(one) for one in replies] == [Welcome, Roster, Roster, Joined]
+    assert [one.is_last for one in replies[1:3]] == [False, True]
+    assert replies[2] == Roster((PRICING,), MAX_ROSTER, MAX_ROSTER + 1)
+
+
+# buses -----------------------------------------------------------------------------------------------------
+
+
+def test_buses_do_not_hear_of_each_other(registry):
+    other = replace(B, bus="orders")
+    join(registry, b"1", A)
+    assert join(registry, b"2", other) == [(b"2", WELCOME), (b"2", whole(other)), (b"2", Joined(other))]
+    assert tell(registry, b"2", Goodbye(other.uuid)) == []
+    join(registry, b"2", other)
+    sends = beat(registry, {b"1": A}, 0, 5)
+    assert [one for one in sends if one != (b"1", Alive())] == [(b"2", Lost(other.uuid))]
+
+
+def test_a_node_that_goes_to_another_bus_has_left_the_first(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    moved = replace(B, bus="orders")
+    assert join(registry, b"2", moved) == [
+        (b"1", Left(B.uuid)),
+        (b"2", WELCOME),
+        (b"2", whole(moved)),
+        (b"2", Joined(moved)),
+    ]
+
+
+def test_whoever_asks_is_told_and_joins_nothing(registry):
+    other = replace(B, bus="orders")
+    join(registry, b"1", A)
+    join(registry, b"2", other)
+    assert tell(registry, b"3", Ask("md")) == [(b"3", WELCOME), (b"3", whole(A))]
+    assert tell(registry, b"3", Ask()) == [(b"3", WELCOME), (b"3", whole(A, other))]
+    assert tell(registry, b"3", Ask("nobody's")) == [(b"3", WELCOME), (b"3", whole())]
+    assert registry.nodes == [A, other]
+
+
+# leaving ---------------------------------------------------------------------------------------------------
+
+
+def test_a_goodbye_is_told_to_all_others(registry):
+    for peer, one in ((b"1", A), (b"2", B), (b"3", C)):
+        join(registry, peer, one)
+    assert tell(registry, b"2", Goodbye(B.uuid)) == [(b"1", Left(B.uuid)), (b"3", Left(B.uuid))]
+    assert registry.nodes == [A, C]
+    assert tell(registry, b"2", Goodbye(B.uuid)) == []
+
+
+def test_a_node_whose_beacons_stop_is_lost_after_the_expiry(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    sends = beat(registry, {b"1": A}, 0, 3.4)
+    assert {reply for _, reply in sends} == {Alive()}
+    assert beat(registry, {b"1": A}, 3.4, 3.5)[1:] == [(b"1", Lost(B.uuid)), (b"2", Lost(B.uuid))]
+    assert registry.nodes == [A]
+
+
+def test_a_node_that_was_lost_and_is_heard_again_joins_anew(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    beat(registry, {b"1": A}, 0, 4)
+    assert join(registry, b"2", B, 4.1, has_heard=True) == [
+        (b"2", WELCOME),
+        (b"2", whole(A, B)),
+        (b"1", Joined(B)),
+        (b"2", Joined(B)),
+    ]
+
+
+def test_a_name_server_that_stood_still_loses_nobody_for_it(registry):
+    join(registry, b"1", A, 0.0)
+    join(registry, b"2", B, 0.0)
+    registry.tick(0.1)
+    assert registry.tick(60.0) == []
+    # From then on it is as ever.
+    assert {reply for _, reply in beat(registry, {b"1": A}, 60, 62)} == {Alive()}
+    assert (b"1", Lost(B.uuid)) in beat(registry, {b"1": A}, 62, 63.5)
+
+
+# connections -----------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_comes_back_over_another_connection_is_told_everything_there(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    sends = join(registry, b"new", B, 1.0, has_heard=True)
+    assert sends == [(b"new", WELCOME), (b"new", whole(A, B)), (b"new", Joined(B))]
+    assert join(registry, b"3", C, 1.1)[-3:] == [(b"1", Joined(C)), (b"new", Joined(C)), (b"3", Joined(C))]
+    assert registry.stats.joined == 3
+
+
+def test_a_node_may_say_goodbye_as_the_first_thing_over_a_new_connection(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    assert tell(registry, b"new", Goodbye(B.uuid)) == [(b"1", Left(B.uuid))]
+
+
+def test_a_node_cannot_announce_or_say_goodbye_for_another(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    assert join(registry, b"1", B) == join(registry, b"1", C) == []
+    assert tell(registry, b"1", Goodbye(B.uuid)) == []
+    assert registry.nodes == [A, B]
+    assert registry.stats.refused == 3
+    assert join(registry, b"2", B, has_heard=True) == [(b"2", Alive())]
+
+
+def test_a_connection_may_announce_another_node_when_its_own_is_gone(registry):
+    join(registry, b"1", A)
+    tell(registry, b"1", Goodbye(A.uuid))
+    assert join(registry, b"1", B)[-1] == (b"1", Joined(B))
+    beat(registry, {}, 0, 5)
+    assert join(registry, b"1", C, 5)[-1] == (b"1", Joined(C))
+
+
+def test_a_node_for_which_something_found_no_room_is_told_everything_at_its_next_beacon(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    registry.missed(b"1")
+    registry.missed(b"nobody")
+    assert join(registry, b"2", replace(B, pid=1), 0.5, has_heard=True) == [(b"2", Joined(replace(B, pid=1)))]
+    (peer, welcome), (_, roster), *rest = join(registry, b"1", A, 1.0, has_heard=True)
+    assert (peer, welcome, set(roster.announcements)) == (b"1", WELCOME, {A, replace(B, pid=1)})
+    assert rest == [(b"1", Joined(A))]
+    assert join(registry, b"1", A, 2.0, has_heard=True) == [(b"1", Alive())]
+    assert registry.stats.missed == 2
+
+
+# bounds ----------------------------------------------------------------------------------------------------
+
+
+def test_what_means_nothing_is_counted_and_not_answered(registry):
+    for frame in (b"", b"\xc1", pack(WELCOME), pack(Alive()), b"\0" * 9_000):
+        assert registry.receive(b"1", frame, 0.0) == []
+    assert registry.stats.malformed == 5
+    assert registry.nodes == []
+
+
+def test_nodes_too_many_are_refused_until_there_is_room(registry, monkeypatch):
+    monkeypatch.setattr(module, "MAX_NODES", 2)
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    assert join(registry, b"3", C) == []
+    assert registry.stats.refused == 1
+    tell(registry, b"1", Goodbye(A.uuid))
+    assert join(registry, b"3", C)[-1] == (b"3", Joined(C))
+
+
+def test_news_are_taken_once_and_kept_within_bounds(registry):
+    join(registry, b"1", A)
+    changed = replace(A, pid=1)
+    join(registry, b"1", changed)
+    tell(registry, b"1", Goodbye(A.uuid))
+    assert registry.take_news() == [News("joined", A), News("changed", changed), News("left", changed)]
+    assert registry.take_news() == []
+    for _ in range(module.MAX_NEWS):
+        join(registry, b"1", A)
+        tell(registry, b"1", Goodbye(A.uuid))
+    assert len(registry.take_news()) == module.MAX_NEWS
+
+
+@pytest.mark.parametrize(
+    ("name", "beacon", "expiry"), [("n" * 256, 1, 3.5), ("n", 0, 1), ("n", 1, 1), ("n", 1, 4000)]
+)
+def test_what_no_node_would_understand_is_refused(name, beacon, expiry):
+    with pytest.raises(ValueError, match=r"bytes|seconds|lost"):
+        Registry(ID, name, beacon=beacon, expiry=expiry)
+
+
+def state_of(registry):
+    return (registry._nodes, registry._buses, registry._by_peer)
+
+
+steps = st.one_of(
+    st.tuples(st.just("announce"), st.integers(0, 3), st.integers(0, 3), st.booleans(), st.booleans()),
+    st.tuples(st.just("goodbye"), st.integers(0, 3), st.integers(0, 3)),
+    st.tuples(st.just("tick"), st.floats(0, 1)),
+    st.tuples(st.just("missed"), st.integers(0, 3)),
+    st.tuples(st.just("any"), st.integers(0, 3), st.binary(max_size=30)),
+)
+
+
+@given(st.lists(steps, max_size=60))
+def test_whatever_happens_its_tables_agree_and_nothing_is_left_in_the_end(taken):
+    registry, now = Registry(ID, "ns1"), 0.0
+    for what, *rest in taken:
+        if what == "announce":
+            peer, number, is_other, has_heard = rest
+            one = announcement(number, bus="orders" if is_other else "md")
+            join(registry, b"%d" % peer, one, now, has_heard=has_heard)
+        elif what == "goodbye":
+            tell(registry, b"%d" % rest[0], Goodbye(announcement(rest[1]).uuid), now)
+        elif what == "tick":
+            now += rest[0]
+            registry.tick(now)
+        elif what == "missed":
+            registry.missed(b"%d" % rest[0])
+        else:
+            registry.receive(b"%d" % rest[0], rest[1], now)
+        nodes, buses, by_peer = state_of(registry)
+        assert {uuid: node.peer for uuid, node in nodes.items()} == {u: p for p, u in by_peer.items()}
+        assert {uuid: node for bus in buses.values() for uuid, node in bus.items()} == nodes
+        assert all(node.announcement.bus == name for name, bus in buses.items() for node in bus.values())
+        assert all(buses.values())
+        heard = [node.heard_at for node in nodes.values()]
+        assert heard == sorted(heard)
+    stats = registry.stats
+    assert stats.joined == stats.left + stats.lost + len(registry.nodes)
+    for _ in range(5):
+        now += 0.9
+        registry.tick(now)
+    assert not any(state_of(registry))

@@ -1,0 +1,400 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oz
+from oz.protocol.declared import declare
+from oz.protocol.publisher import lifetimes
+from oz.protocol.publisher import router as routing
+from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
+from oz.protocol.publisher.plain_interest import ALL_PLAIN
+from oz.protocol.publisher.router import Router
+from oz.protocol.stats import PublisherStats
+from oz.wire.keys import (
+    DECLARATION,
+    OWN,
+    STREAM,
+    Declaration,
+    Declared,
+    DeliveryOptions,
+    pattern_key,
+    stream_key,
+)
+
+ORIGIN = bytes(16)
+NAME = b"n" * 16
+LATER = GRACE + WITHDRAWAL_DELAY + 1
+
+
+@pytest.fixture
+def router():
+    return Router(ORIGIN, PublisherStats())
+
+
+def key(number, *texts, name=NAME, leaving=False, last_value=False, **delivery):
+    patterns = tuple(declare(oz.compile(text)) for text in texts)
+    return Declaration(name, number, DeliveryOptions(**delivery), last_value, leaving, patterns).encode()
+
+
+def come(router, *keys, now=0.0):
+    return [router.learn(b"\x01" + one, now) for one in keys]
+
+
+def go(router, *keys, now=0.0):
+    return [router.learn(b"\x00" + one, now) for one in keys]
+
+
+def wanted_by(router, subject):
+    recipients = router.find(subject, subject)
+    return [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]
+
+
+def test_a_declared_pattern_is_served_on_the_key_of_its_stream(router):
+    (answer,) = come(router, key(1, "a.*"))
+    # A proxy may have dropped the key of the stream itself.
+    assert answer.wanted == (stream_key(NAME),)
+    come(router, stream_key(NAME))
+    (stream,) = wanted_by(router, b"a.b")
+    assert (stream.key, stream.listeners, list(stream.chunks)) == (stream_key(NAME), 1, [1])
+    assert not wanted_by(router, b"b.a")
+    assert stream in router.to_answer
+
+
+def test_a_cut_stream_counts_on_for_the_time_of_grace(router):
+    keys = key(1, "a.*"), key(2, "b"), stream_key(NAME)
+    come(router, *keys)
+    (stream,) = wanted_by(router, b"a.b")
+    go(router, *keys, now=10.0)
+    assert stream.vanished_at == 10.0
+    assert stream not in router.to_answer
+    router.expire(10 + GRACE - 0.1)
+    assert wanted_by(router, b"a.b") == wanted_by(router, b"b") == [stream]
+    router.expire(10 + GRACE)
+    assert stream.is_gone
+    assert not wanted_by(router, b"a.b")
+    assert not router.streams
+
+
+def test_a_stream_that_returns_is_the_same(router):
+    keys = key(1, "a.*"), stream_key(NAME)
+    come(router, *keys)
+    (stream,) = wanted_by(router, b"a.b")
+    go(router, *keys, now=10.0)
+    come(router, *keys, now=11.0)
+    router.expire(11 + LATER)
+    assert wanted_by(router, b"a.b") == [stream]
+    assert stream.vanished_at is None
+
+
+def test_a_stream_that_returns_too_late_has_a_later_epoch(router):
+    keys = key(1, "a.*"), stream_key(NAME)
+    come(router, *keys)
+    (before,) = wanted_by(router, b"a.b")
+    go(router, *keys)
+    router.expire(LATER)
+    come(router, *keys, now=LATER)
+    (after,) = wanted_by(router, b"a.b")
+    assert after is not before
+    assert after.joined > before.joined
+
+
+def test_what_did_not_come_back_is_served_for_a_while_but_is_not_said_to_be_live(router):
+    """A proxy may have dropped it: its subscriber must declare it again, and misses nothing until then."""
+    keys = key(1, "a"), key(2, "b"), stream_key(NAME)
+    come(router, *keys)
+    go(router, *keys, now=1.0)
+    come(router, keys[0], keys[2], now=2.0)
+    (stream,) = wanted_by(router, b"b")
+    assert list(stream.chunks) == [1]
+    router.expire(2 + WITHDRAWAL_DELAY)
+    come(router, key(3, "b"), now=4.0)
+    router.expire(4 + LATER)
+    assert wanted_by(router, b"a") == wanted_by(router, b"b") == [stream]
+    assert list(stream.chunks) == [1, 3]
+    assert not stream.ending
+
+
+def test_what_did_not_come_back_and_was_not_declared_again_ends(router):
+    keys = key(1, "a"), key(2, "b"), stream_key(NAME)
+    come(router, *keys)
+    go(router, *keys, now=1.0)
+    come(router, keys[0], keys[2], now=2.0)
+    router.expire(2 + LATER)
+    assert wanted_by(router, b"a")
+    assert not wanted_by(router, b"b")
+
+
+def test_a_chunk_that_is_taken_back_ends_soon(router):
+    come(router, key(1, "a"), key(2, "b"), stream_key(NAME))
+    go(router, key(1, "a"), now=5.0)
+    router.expire(5 + WITHDRAWAL_DELAY - 0.1)
+    assert wanted_by(router, b"a")
+    router.expire(5 + WITHDRAWAL_DELAY)
+    assert not wanted_by(router, b"a")
+    assert wanted_by(router, b"b")
+
+
+def test_a_pattern_that_moves_to_another_chunk_is_served_throughout(router):
+    come(router, key(1, "a", "b"), stream_key(NAME))
+    come(router, key(2, "a"))
+    go(router, key(1, "a", "b"))
+    router.expire(LATER)
+    assert wanted_by(router, b"a")
+    assert not wanted_by(router, b"b")
+
+
+def test_what_two_connections_declare_stands_while_one_does(router):
+    keys = key(1, "a"), stream_key(NAME)
+    come(router, *keys, *keys)
+    (stream,) = wanted_by(router, b"a")
+    assert stream.listeners == 2
+    go(router, *keys)
+    router.expire(LATER)
+    assert wanted_by(router, b"a") == [stream]
+    assert stream.vanished_at is None
+    go(router, *keys, now=LATER)
+    router.expire(2 * LATER)
+    assert not router.streams
+
+
+def test_a_stream_whose_key_is_taken_back_is_cut_though_declarations_were_not(router):
+    """A proxy that loses many subscribers at once does not pass on all that they take back."""
+    come(router, key(1, "a"), key(2, "b"), stream_key(NAME))
+    (stream,) = wanted_by(router, b"a")
+    go(router, key(1, "a"), stream_key(NAME), now=1.0)
+    assert stream.vanished_at == 1.0
+    router.expire(1 + LATER)
+    assert not router.streams
+    assert not go(router, key(2, "b"))[0].dropped
+
+
+def test_a_stream_of_which_only_declarations_came_is_served(router):
+    come(router, key(1, "a"), key(2, "b"))
+    (stream,) = wanted_by(router, b"a")
+    go(router, key(1, "a"))
+    assert stream.vanished_at is None
+    go(router, key(2, "b"))
+    assert stream.vanished_at is not None
+
+
+@pytest.mark.parametrize(
+    "delivery", [{}, {"group": "g"}, {"is_shared": True}, {"overflow": "conflate", "limit": 5}]
+)
+def test_a_goodbye_ends_everything_at_once(router, delivery):
+    come(router, key(1, "a", **delivery), key(2, "b", **delivery), stream_key(NAME))
+    come(router, key(3, leaving=True, **delivery))
+    # All patterns are gone.
+    assert not wanted_by(router, b"a")
+    # Still there to be answered, until the key goes.
+    assert list(router.streams[stream_key(NAME)].chunks) == [3]
+    go(router, stream_key(NAME))
+    assert stream_key(NAME) not in router.streams
+    go(router, key(1, "a", **delivery), key(2, "b", **delivery), key(3, leaving=True, **delivery))
+    router.expire(LATER)
+    assert not router.streams
+
+
+def test_a_member_of_a_group_that_is_cut_off_is_forgotten_at_once(router):
+    keys = key(1, "a", group="g"), stream_key(NAME)
+    come(router, *keys)
+    go(router, *keys)
+    assert not router.streams
+    assert not router._groups
+
+
+def test_streams_that_vanished_are_bounded(router, monkeypatch):
+    monkeypatch.setattr(lifetimes, "VANISHED_KEPT", 10)
+    names = [b"%016d" % number for number in range(25)]
+    for place, name in enumerate(names):
+        keys = key(1, "a", name=name), stream_key(name)
+        come(router, *keys, now=float(place))
+        go(router, *keys, now=float(place))
+    assert [one.name for one in wanted_by(router, b"a")] == names[-10:]
+    assert len(router.streams) == len(router._vanished) == 10
+
+
+def test_a_shared_pattern_is_one_stream_for_all_who_ask(router):
+    shared = pattern_key(declare(oz.compile("a.*")))
+    for name in (b"x" * 16, b"y" * 16):
+        delivery = {"name": name, "is_shared": True}
+        answer, *_ = come(router, key(1, "a.*", **delivery), shared, stream_key(name))
+        assert answer.wanted == (stream_key(name), shared)
+    (stream,) = wanted_by(router, b"a.b")
+    assert stream.key == shared
+    go(router, key(1, "a.*", name=b"x" * 16, is_shared=True), shared, stream_key(b"x" * 16))
+    router.expire(LATER)
+    assert wanted_by(router, b"a.b") == [stream]
+
+
+def test_a_shared_pattern_ends_with_those_who_asked_for_it(router):
+    shared = pattern_key(declare(oz.compile("a.*")))
+    keys = key(1, "a.*", is_shared=True), shared, stream_key(NAME)
+    come(router, *keys)
+    go(router, *keys)
+    router.expire(GRACE - 1)
+    assert wanted_by(router, b"a.b")
+    router.expire(LATER)
+    assert not router.streams
+    assert not router._pattern_count
+
+
+def test_a_greeting_changes_no_interest(router):
+    come(router, key(1, "a"), stream_key(NAME))
+    router.has_changed = False
+    come(router, key(2), now=1.0)
+    go(router, key(2), now=2.0)
+    router.expire(LATER)
+    assert not router.has_changed
+
+
+def test_a_greeting_of_somebody_unknown_is_answered_with_itself(router):
+    (answer,) = come(router, key(7))
+    (stream,) = router.to_answer
+    assert answer.wanted == (stream_key(NAME),)
+    assert list(stream.chunks) == [7]
+
+
+def test_what_is_refused_is_named_and_forgotten_when_taken_back(router):
+    bad = Declaration(NAME, 1, patterns=(declare(oz.compile("a")), declare(oz.compile("b")))).encode()
+    bad = bad.replace(b"\x00\x01b", b"\x00\x01.")
+    come(router, bad, bad)
+    (stream,) = router.streams.values()
+    assert list(stream.refused) == [1]
+    assert not stream.chunks
+    assert not wanted_by(router, b"a")
+    go(router, bad)
+    assert not stream.refused
+
+
+def test_patterns_beyond_the_limit_are_refused_whole(router, monkeypatch):
+    monkeypatch.setattr(routing, "MAX_PATTERNS", 3)
+    come(router, key(1, "a", "b"), key(2, "c", "d"), key(3, "e"))
+    (stream,) = router.streams.values()
+    assert list(stream.chunks) == [1, 3]
+    assert "2 patterns" in stream.refused[2]
+
+
+def test_declarations_beyond_the_limit_are_malformed_until_one_is_taken_back(router, monkeypatch):
+    monkeypatch.setattr(routing, "MAX_CHUNKS", 2)
+    come(router, stream_key(NAME), key(1, "a"), key(2, "b"))
+    assert come(router, key(3, "c")) == [((), ())]
+    assert router.stats.malformed == 1
+    (stream,) = router.streams.values()
+    assert list(stream.chunks) == [1, 2]
+    go(router, key(2, "b"))
+    router.expire(LATER)
+    assert not wanted_by(router, b"b")
+    come(router, key(3, "c"))
+    assert list(stream.chunks) == [1, 3]
+    assert router.stats.malformed == 1
+
+
+def test_shared_patterns_beyond_the_limit_of_streams_are_refused_whole(router, monkeypatch):
+    monkeypatch.setattr(lifetimes, "MAX_STREAMS", 2)
+    come(router, key(1, "a", "b", is_shared=True))
+    assert list(router.streams[stream_key(NAME)].refused) == [1]
+    assert router.stats.malformed == 0
+
+
+@pytest.mark.parametrize(
+    "bad", [OWN, OWN + b"X", STREAM, STREAM + bytes(15), DECLARATION, DECLARATION + bytes(20), OWN + b"P\x01"]
+)
+def test_a_malformed_key_is_counted_and_skipped(router, bad):
+    assert come(router, bad) == go(router, bad) == [((), ())]
+    assert router.stats.malformed >= 1
+    assert not router.streams
+
+
+def test_the_empty_prefix_is_replaced_by_all_that_may_begin_a_subject(router):
+    (answer,) = come(router, b"")
+    assert answer.wanted == ALL_PLAIN
+    assert not any(OWN.startswith(one) for one in ALL_PLAIN)
+    assert go(router, b"")[0].dropped == ALL_PLAIN
+
+
+def test_a_zero_byte_is_replaced_by_what_may_follow_it(router):
+    (answer,) = come(router, b"\x00")
+    assert len(answer.wanted) == 255
+    assert all(len(one) == 2 and one != OWN for one in answer.wanted)
+    assert go(router, b"\x00")[0].dropped == answer.wanted
+
+
+def test_single_bytes_outlive_the_empty_prefix_and_the_other_way_round(router):
+    come(router, b"", b"a", b"\x00", b"\x00a")
+    assert not go(router, b"a")[0].dropped
+    come(router, b"a")
+    dropped = go(router, b"")[0].dropped
+    assert b"a" not in dropped
+    assert b"\x00b" not in dropped
+    assert b"b" in dropped
+    assert b"\x00a" not in go(router, b"\x00")[0].dropped
+    assert go(router, b"\x00a")[0].dropped == (b"\x00a",)
+
+
+events = st.lists(
+    st.tuples(
+        st.sampled_from(["declare", "take back", "listen", "cut", "leave", "wait", "greet"]),
+        st.integers(0, 2),
+        st.integers(0, 3),
+    ),
+    max_size=60,
+)
+DELIVERIES = ({}, {"group": "g"}, {"is_shared": True})
+
+
+@settings(max_examples=300)
+@given(events)
+def test_once_everybody_is_gone_nothing_is_left(history):
+    """Whatever was declared, over however many connections, and whatever a proxy dropped of it."""
+    router, now = Router(ORIGIN, PublisherStats()), 0.0
+    held = {who: [] for who in range(3)}
+    for place, (what, who, which) in enumerate(history):
+        now += 0.1
+        name, delivery = b"%016d" % who, DELIVERIES[who]
+        keys = held[who]
+        declared = key(which + 1, f"p.{which}", "p.*", name=name, **delivery)
+        if what == "declare":
+            keys.append(declared)
+            come(router, declared, now=now)
+            if who == 2:
+                keys += (shared := [pattern_key(declare(oz.compile(one))) for one in (f"p.{which}", "p.*")])
+                come(router, *shared, now=now)
+        elif what == "greet":
+            keys.append(key(100 + place, name=name, **delivery))
+            come(router, keys[-1], now=now)
+        elif what == "take back" and declared in keys:
+            keys.remove(declared)
+            go(router, declared, now=now)
+        elif what == "listen":
+            keys.append(stream_key(name))
+            come(router, keys[-1], now=now)
+        elif what == "leave":
+            keys.append(key(200 + place, name=name, leaving=True, **delivery))
+            come(router, keys[-1], now=now)
+        elif what == "cut":
+            go(router, *sorted(keys), now=now)
+            keys.clear()
+        elif what == "wait":
+            now += 10 * which
+            router.expire(now)
+    for keys in held.values():
+        go(router, *sorted(keys), now=now)
+    for _ in range(3):
+        now += LATER
+        router.expire(now)
+    assert not router.streams
+    assert not router._pattern_count
+    assert not router._vanished
+    assert not router._withdrawn
+    assert not router._groups
+    assert not router.to_answer
+    assert not wanted_by(router, b"p.1")
+    assert len(router._index) == 0
+
+
+def test_a_pattern_of_a_dialect_that_is_not_known_is_refused_with_its_number(router):
+    come(router, Declaration(NAME, 1, patterns=(declare(oz.compile("a")), Declared(99, b"a"))).encode())
+    (stream,) = router.streams.values()
+    assert "dialect number 99" in stream.refused[1]
+    come(router, pattern_key(Declared(99, b"a")))
+    assert router.stats.malformed == 1

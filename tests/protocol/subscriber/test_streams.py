@@ -1,0 +1,272 @@
+import os
+
+import pytest
+
+import oz
+from oz.protocol.subscriber.declarations import GREETING
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.sequences import find
+from oz.protocol.subscriber.streams import SILENCE, Streams
+from oz.protocol.subscriber.subscriptions import Subscription
+from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
+from oz.wire.keys import DECLARATION, PATTERN, STREAM, DeliveryOptions, parse_declaration
+
+NS = 1_000_000_000
+A, B = b"a" * 16, b"b" * 16
+
+
+@pytest.fixture
+def streams():
+    return Streams(os.urandom)
+
+
+def add(streams, *texts, last_value=False, **delivery):
+    one = Subscription([oz.compile(text) for text in texts], None, lambda _: None)
+    return one, streams.add(one, DeliveryOptions(**delivery), last_value=last_value)
+
+
+def answer(streams, origin, at=1.0, paths=1):
+    """A publisher has answered everything on every stream."""
+    for stream in streams.by_key.values():
+        source = find(stream.sources, origin)
+        source.heard_at = round(at * NS)
+        source.paths = paths
+    for interest in streams._interests.values():
+        found = interest.stream.sources[origin]
+        found.answered = frozenset(interest.declarations.chunks)
+
+
+def kinds(keys):
+    return [key[:3] for key in keys]
+
+
+def test_declarations_are_asked_for_before_the_key_that_answers_come_on(streams):
+    assert kinds(add(streams, "a.*")[1].wanted) == [DECLARATION, STREAM]
+    assert kinds(add(streams, "b.*")[1].wanted) == [DECLARATION]
+
+
+def test_subscriptions_on_other_terms_have_a_stream_of_their_own(streams):
+    add(streams, "a")
+    add(streams, "a", group="g")
+    add(streams, "a", overflow="conflate", limit=5)
+    add(streams, "b", group="g")
+    assert len(streams.by_key) == 3
+    assert len(streams.buffered) == 1
+
+
+def test_ready_when_every_known_publisher_has_answered_everything(streams):
+    add(streams, "a")
+    assert not streams.is_ready(1)
+    answer(streams, A)
+    assert streams.is_ready(1)
+    assert not streams.is_ready(2)
+    answer(streams, B)
+    assert streams.is_ready(2)
+    add(streams, "b")
+    assert not streams.is_ready(2)
+    answer(streams, A)
+    assert not streams.is_ready(2)
+    assert streams.unready() == {"publishers": 2, "unanswered": 1}
+
+
+def test_two_connections_to_one_publisher_are_two_paths(streams):
+    add(streams, "a")
+    answer(streams, A, paths=2)
+    assert streams.is_ready(2)
+
+
+def test_a_stream_that_a_publisher_does_not_know_is_not_ready(streams):
+    add(streams, "a")
+    answer(streams, A)
+    add(streams, "b", group="g")
+    assert not streams.is_ready(1)
+
+
+def test_a_shared_pattern_is_ready_once_it_is_known_where_it_stands(streams):
+    _, changes = add(streams, "a", is_shared=True)
+    assert set(kinds(changes.wanted)) == {DECLARATION, STREAM, PATTERN}
+    answer(streams, A)
+    shared = next(stream for stream in streams.by_key.values() if stream.is_shared)
+    known = shared.sources.pop(A)
+    assert not streams.is_ready(1)
+    shared.sources[A] = known
+    assert streams.is_ready(1)
+
+
+def test_a_publisher_that_fell_silent_beside_others_does_not_count(streams):
+    add(streams, "a")
+    answer(streams, A, at=1)
+    answer(streams, B, at=1 + SILENCE + 0.1)
+    assert streams.is_ready(1)
+    assert not streams.is_ready(2)
+    add(streams, "b")
+    answer(streams, B, at=1 + SILENCE + 0.1)
+    assert streams.is_ready(1)
+
+
+def test_a_lone_publisher_that_fell_silent_does_not_count_when_the_time_is_known(streams):
+    add(streams, "a")
+    answer(streams, A, at=10)
+    assert streams.is_ready(1, time_ns=round((10 + SILENCE) * NS))
+    assert not streams.is_ready(1, time_ns=round((10.1 + SILENCE) * NS))
+
+
+def test_not_ready_while_something_is_gathered(streams):
+    for number in range(40):
+        add(streams, f"n.{number}")
+    answer(streams, A)
+    assert streams.is_collecting
+    assert not streams.is_ready(1)
+    streams.flush()
+    answer(streams, A)
+    assert streams.is_ready(1)
+
+
+def test_without_any_publisher_every_declaration_is_unanswered(streams):
+    add(streams, "a")
+    add(streams, "b")
+    assert streams.unready() == {"publishers": 0, "unanswered": 2}
+
+
+def test_what_one_publisher_left_unanswered_is_declared_again(streams):
+    add(streams, "a")
+    answer(streams, A)
+    assert not streams.renew(100).wanted
+    next(iter(streams.by_key.values())).sources[B] = find({}, B)
+    find(next(iter(streams.by_key.values())).sources, B).heard_at = NS
+    assert not streams.renew(100.2).wanted
+    changes = streams.renew(101)
+    assert kinds(changes.wanted) == [DECLARATION]
+    assert len(changes.dropped) == 1
+
+
+def test_what_was_refused_is_not_declared_again(streams):
+    add(streams, "a")
+    answer(streams, A)
+    (source,) = next(iter(streams.by_key.values())).sources.values()
+    source.answered, source.refused = frozenset(), {1: "no"}
+    assert streams.refusals() == ["no"]
+    for now in (1, 2, 3):
+        assert not streams.renew(now).wanted
+
+
+def test_each_stream_greets_in_case_nobody_knows_it(streams):
+    add(streams, "a")
+    add(streams, "a", group="g")
+    streams.renew(0)
+    changes = streams.renew(GREETING)
+    assert kinds(changes.wanted) == [DECLARATION] * 2
+    assert {parse_declaration(key).delivery.group for key in changes.wanted} == {"", "g"}
+
+
+def test_after_a_goodbye_nobody_is_greeted(streams):
+    add(streams, "a")
+    streams.renew(0)
+    streams.leave()
+    assert not streams.renew(2 * GREETING).wanted
+
+
+def test_the_last_subscription_on_some_terms_takes_every_key_back(streams):
+    asked = set()
+    for turn in range(20):
+        one, changes = add(streams, "a", "b", is_shared=bool(turn % 2))
+        asked |= set(changes.wanted)
+        changes = streams.remove(one)
+        assert changes.wanted[0][:3] == DECLARATION
+        assert parse_declaration(changes.wanted[0]).is_closing
+        asked |= set(changes.wanted)
+        asked -= set(changes.dropped)
+        assert not asked
+    assert not streams.by_key
+    assert not streams._interests
+
+
+def test_a_goodbye_is_answered_by_all_who_knew_the_stream(streams):
+    add(streams, "a")
+    answer(streams, A)
+    answer(streams, B)
+    (stream,) = streams.by_key.values()
+    goodbye = parse_declaration(streams.leave().wanted[0])
+    assert not streams.has_left()
+    stream.sources[A].answered = frozenset([goodbye.chunk])
+    assert not streams.has_left()
+    stream.sources[B].answered = frozenset([goodbye.chunk])
+    assert streams.has_left()
+
+
+class Feed:
+    """A publisher's frames for the only stream there is."""
+
+    def __init__(self, streams, origin=A):
+        (self._key,) = streams.by_key
+        self._origin = origin
+        self.gaps = []
+        self.decoder = BatchDecoder(streams, None, self.gaps.append)
+
+    def batch(self, sequence, *subjects, epoch=1):
+        items = [part for subject in subjects for part in (subject.encode(), b"")]
+        start = head_start(self._key, MESSAGES, self._origin, epoch)
+        self.decoder.accept([start + head_end(sequence, len(subjects)) + pack_array(items)], NS)
+
+    def control(self, sequence, epoch=1, **fields):
+        start = head_start(self._key, CONTROL, self._origin, epoch)
+        self.decoder.accept([start + head_end(sequence, 0) + (pack_control(**fields) if fields else b"")], NS)
+
+    def taken(self):
+        found = [(one.subject, one.sequence, one.gap) for one in self.decoder.waiting]
+        self.decoder.waiting.clear()
+        return found
+
+
+@pytest.fixture
+def feed(streams):
+    add(streams, "a.*")
+    return Feed(streams)
+
+
+def test_a_gap_shows_at_the_first_message_that_is_wanted(feed):
+    feed.batch(0, "a.0")
+    feed.batch(5, "not", "a.6", "a.7")
+    assert feed.taken() == [("a.0", 0, 0), ("a.6", 6, 4), ("a.7", 7, 0)]
+    assert [gap.count for gap in feed.gaps] == [4]
+
+
+def test_a_gap_waits_for_a_message_that_is_wanted(feed):
+    feed.batch(3, "not")
+    feed.control(6)
+    feed.batch(6, "a.6")
+    assert feed.taken() == [("a.6", 6, 5)]
+    assert [gap.count for gap in feed.gaps] == [3, 2]
+    assert feed.decoder.stats.lost == 5
+
+
+def test_half_of_a_batch_that_was_here_before_is_passed_over(feed):
+    feed.batch(0, "a.0", "a.1")
+    feed.batch(1, "a.1", "a.2")
+    assert feed.taken() == [("a.0", 0, 0), ("a.1", 1, 0), ("a.2", 2, 0)]
+    assert feed.decoder.stats.filtered == 1
+
+
+def test_an_answer_of_a_former_life_does_not_count(streams, feed):
+    feed.control(0, epoch=2, live=[1], refused={}, paths=1)
+    assert streams.is_ready(1)
+    feed.control(0, epoch=1, live=[], refused={}, paths=1)
+    assert streams.is_ready(1)
+
+
+def test_a_stream_that_was_forgotten_is_declared_again(streams, feed):
+    feed.control(0, live=[1], refused={}, paths=1)
+    feed.control(0, epoch=2)
+    assert [gap.count for gap in feed.gaps] == [None]
+    assert not streams.is_ready(1)
+    streams.renew(0)
+    assert kinds(streams.renew(1).wanted) == [DECLARATION]
+
+
+def test_a_callback_that_raises_does_not_stop_delivery(streams, caplog):
+    add(streams, "a.*")
+    feed = Feed(streams)
+    feed.decoder._on_gap = lambda gap: 1 // 0
+    feed.batch(2, "a.2")
+    assert feed.taken() == [("a.2", 2, 2)]
+    assert "on_gap raised" in caplog.text
