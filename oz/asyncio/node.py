@@ -13,8 +13,7 @@ import zmq.asyncio
 
 from oz.asyncio.closing import in_thread
 from oz.asyncio.draining import Handler, Subscription
-from oz.asyncio.handlers import HandlerRunner, Handlers
-from oz.asyncio.mailbox import Mailbox
+from oz.asyncio.handlers import HandlerRunner, Handlers, Mailbox
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.requesting import Requesting
 from oz.asyncio.subscriber import Subscriber

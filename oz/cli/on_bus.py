@@ -11,8 +11,8 @@ import click
 import oz
 from oz.cli.exits import FAILED, say, unsent
 from oz.cli.joining import joined, say_ready
-from oz.cli.node_payloads import Form
 from oz.cli.output import printable
+from oz.cli.payloads import Form
 
 _DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
 

@@ -15,9 +15,7 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, USAGE, close_when_sent, describe, exit_code, say
-from oz.cli.headers import headers_option
 from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus
-from oz.cli.node_payloads import BadPayload, Form, payload_option
 from oz.cli.on_bus import BusPublisher, bus_publisher
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
@@ -29,6 +27,7 @@ from oz.cli.options import (
     socket_refused,
 )
 from oz.cli.output import printable
+from oz.cli.payloads import BadPayload, Form, headers_option, payload_option
 from oz.transport.multicast.endpoint import is_multicast
 
 _FROM_STDIN = "-"

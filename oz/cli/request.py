@@ -14,12 +14,11 @@ import click
 
 import oz
 from oz.cli.exits import NOBODY, TIMED_OUT, describe, say
-from oz.cli.headers import headers_as_json, headers_option
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
-from oz.cli.node_payloads import Form, field, payload_option
 from oz.cli.on_bus import BusPublisher
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
 from oz.cli.output import printable, write_line
+from oz.cli.payloads import Form, field, headers_as_json, headers_option, payload_option
 
 _FROM_STDIN = "-"
 

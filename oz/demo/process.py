@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import select
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+import oz
+from oz.demo import flights
 from oz.errors import OzError
 from oz.system import sigint_blocked
 
@@ -90,3 +93,34 @@ def _end(process: subprocess.Popen[str]) -> None:
     for stream in (process.stdout, process.stderr):
         if stream is not None:
             stream.close()
+
+
+END = "demo.end"
+"""What follows the last flight, so that a subscriber knows that there are no more."""
+
+PATIENCE = 10.0
+"""Seconds that subscribers may take to come, to make room, and to fetch what is left."""
+
+
+def replay(subscribers: int) -> None:
+    """Publish every flight and then `END`, once so many subscribers are there.
+
+    Raises:
+        Timeout: they did not come.
+        WouldBlock: one of them stopped reading.
+    """
+    messages = flights.load()
+    publisher = oz.Publisher(
+        bind="tcp://127.0.0.1:*", codec="msgpack", on_full="block", full_timeout=PATIENCE
+    )
+    with publisher:
+        print(publisher.endpoint, flush=True)
+        # Each subscribes to END last: whoever is seen there has subscribed to all that it wants.
+        publisher.wait_for_subscribers(subscribers, subject=END, timeout=PATIENCE)
+        publisher.publish_many(messages)
+        publisher.publish(END, None)
+        publisher.close(timeout=PATIENCE)
+
+
+if __name__ == "__main__":
+    replay(int(sys.argv[1]))

@@ -12,8 +12,7 @@ import zmq
 
 import oz
 from oz.demo import flights
-from oz.demo.process import DemoFailed, PublisherProcess, publisher_process
-from oz.demo.publisher import END
+from oz.demo.process import END, DemoFailed, PublisherProcess, publisher_process
 from oz.transport.option_checks import Filtering
 
 SPECS = (
@@ -75,14 +74,14 @@ def run(
     Args:
         specs: the patterns, one subscriber each.
         progress: called now and then with the messages delivered so far and those expected in all.
-        command: the publisher program, if not `oz.demo.publisher`.
+        command: the publisher program, if not `oz.demo.process`.
         filtering: who filters; see `oz.Subscriber`.
 
     Raises:
         DemoFailed: the publisher process died or fell silent.
     """
     patterns = [oz.parse(spec) for spec in specs]
-    started = command or (sys.executable, "-m", "oz.demo.publisher", str(len(patterns)))
+    started = command or (sys.executable, "-m", "oz.demo.process", str(len(patterns)))
     with publisher_process(started) as publisher:
         expected = count_matches(patterns)
         listeners = [_Listener(pattern, publisher.endpoint, filtering) for pattern in patterns]

@@ -17,8 +17,7 @@ from oz.journal import Journal, Writer
 from oz.journal.presence import messages_there
 from oz.message import Arrived, Gap
 from oz.protocol.subscriber.dedupe import SINGLES, MessageId
-from oz.services.backlog import GROUP_BYTES, Backlog, Item, size_of
-from oz.services.collecting import Collector
+from oz.services.backlog import GROUP_BYTES, Backlog, Collector, Item, size_of
 from oz.services.columns import Loss, columns_of_loss, spanning, unpack_headers
 from oz.subjects.pattern import Pattern, parse
 from oz.sync.subscriber import Subscriber

@@ -8,8 +8,7 @@ from typing import Any
 
 import regex
 
-from oz.spark.classes import ALL, Ranges, complement, members, merged
-from oz.spark.nodes import known_nodes
+from oz.spark.classes import ALL, Ranges, complement, known_nodes, members, merged
 from oz.spark.parts import Unwritable
 from oz.subjects.prefix import core, parse_tree
 

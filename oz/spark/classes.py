@@ -9,8 +9,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
+from typing import Any, TypeVar
 
 import regex
+
+from oz.subjects.prefix import core
 
 Ranges = tuple[tuple[int, int], ...]
 """First and last character of each range; sorted, apart from each other."""
@@ -86,3 +89,20 @@ def character(value: int) -> str:
         return f"\\x{{{value:x}}}"
     char = chr(value)
     return char if char.isalnum() else f"\\{char}"
+
+
+_T = TypeVar("_T")
+
+
+def known_nodes(known: Iterable[tuple[str, str, _T]]) -> dict[Any, tuple[frozenset[str], _T]]:
+    """Look the classes up by their names, as far as this version of the engine has them.
+
+    Args:
+        known: names of classes, names of all their attributes, and what belongs to them.
+    """
+    return {
+        getattr(core, name): (frozenset(attributes.split()) | {"_key"}, value)
+        for names, attributes, value in known
+        for name in names.split()
+        if hasattr(core, name)
+    }

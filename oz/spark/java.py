@@ -1,4 +1,4 @@
-r"""A pattern's regex written again for Java, where Java is certain to read it the same way.
+"""A pattern's regex written again for Java, where Java is certain to read it the same way.
 
 RLIKE is Java's engine, and a search. What is written here is made from the parse tree of the engine that oz
 matches with, and from few things only: characters, classes spelled out, groups, repeats, anchors, look-ahead.
@@ -15,7 +15,7 @@ from typing import Any
 import regex
 
 from oz.spark.characters import Characters
-from oz.spark.nodes import known_nodes
+from oz.spark.classes import complement, known_nodes, written
 from oz.spark.parts import (
     ANYTHING,
     END,
@@ -32,9 +32,40 @@ from oz.spark.parts import (
     repeat,
     sequence,
 )
-from oz.spark.skips import skip
 from oz.subjects.pattern import Pattern
 from oz.subjects.prefix import core, parse_tree
+
+_WAYS = 9.0
+
+
+def skip(parts: list[Part], mark: str) -> Part | None:
+    r"""Write `(?:\.[^.]*+)*` or `(?:[^.]*+\.)*` so that Java needs no turns; None if it is neither.
+
+    Args:
+        parts: what the group repeats, any number of times.
+        mark: nothing for a greedy repeat, `?` for a lazy one.
+    """
+    if len(parts) != 2:
+        return None
+    first, second = parts
+    if _is_word(second, behind=first):
+        # Each turn is possessive and so ends before a separator or at the very end, but for no turn at all.
+        dot = first.text
+        return _maybe(f"{dot}{ANYTHING}{mark}(?={dot}|{END})", mark)
+    if _is_word(first, behind=second):
+        return _maybe(f"{ANYTHING}{mark}{second.text}", mark)
+    return None
+
+
+def _is_word(part: Part, *, behind: Part) -> bool:
+    """Tell whether a part takes all up to the next separator."""
+    is_separator = behind.ranges is not None and behind.choices == 1
+    return is_separator and part.text == written(complement(behind.ranges or ())) + "*+"
+
+
+def _maybe(text: str, mark: str) -> Part:
+    return Part(f"(?:{text})?{mark}", nodes=8, ways=_WAYS, can_be_empty=True)
+
 
 _FLAGS = int(regex.V0 | regex.U | regex.A | regex.I | regex.S | regex.M | regex.X)
 

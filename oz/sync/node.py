@@ -20,9 +20,8 @@ from oz.protocol.node.subscription import NodeStats
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
 from oz.sync.draining import Handler, Subscription, refuse_async
-from oz.sync.handlers import HandlerRunner, Handlers
+from oz.sync.handlers import HandlerRunner, Handlers, Mailbox
 from oz.sync.io_thread import IOThread
-from oz.sync.mailbox import Mailbox
 from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.requesting import Requesting
 from oz.sync.subscriber import Subscriber

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import oz
-from oz.spark.jobs.explaining.orders import Demand, best_order, let_through
+from oz.spark.jobs.explaining.families import Demand, best_order, let_through
 from oz.spark.jobs.explaining.rewriting import TokenPattern, reordered
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import oz
 from oz.subjects import shapes
-from oz.subjects.cache import AnswerCache
 from oz.subjects.dialects.base import Wild
+from oz.subjects.index import AnswerCache
 from oz.subjects.shapes import Shape, shape_of
 
 

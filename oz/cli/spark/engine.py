@@ -10,6 +10,10 @@ import click
 
 if TYPE_CHECKING:  # an extra
     from pyspark.sql import SparkSession
+import sys
+
+from oz.cli.exits import say
+from oz.cli.output import console
 
 DEFAULT_MASTER = "local[2]"
 """Where a job runs when it is not told: on two cores of this machine."""
@@ -66,3 +70,13 @@ def engine(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
         yield spark
     finally:
         spark.stop()
+
+
+@contextmanager
+def stages(ctx: click.Context) -> Iterator[Callable[[str], object]]:
+    """Show on stderr what comes next: one line that changes on a terminal, else a line each."""
+    if not sys.stderr.isatty():
+        yield lambda stage: say(ctx, stage)
+        return
+    with console(stderr=True).status("starting Spark") as status:
+        yield status.update

@@ -9,8 +9,7 @@ import click
 
 from oz.cli.options import dialect_option, parse_all
 from oz.cli.output import console, is_terminal, plain_table, printable, write_line
-from oz.cli.spark.engine import engine, engine_options
-from oz.cli.spark.waiting import stages
+from oz.cli.spark.engine import engine, engine_options, stages
 
 if TYPE_CHECKING:  # needs PySpark, an extra
     from oz.spark import Explanation

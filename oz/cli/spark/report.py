@@ -9,8 +9,7 @@ import click
 
 from oz.cli.options import Number, Whole, parse_all
 from oz.cli.output import plain_table, printable, write_line
-from oz.cli.spark.engine import engine, engine_options
-from oz.cli.spark.waiting import stages
+from oz.cli.spark.engine import engine, engine_options, stages
 
 _HELP = """Report on SOURCE, a journal's directory or a lake of Parquet files: what passed over the bus.
 

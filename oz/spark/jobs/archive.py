@@ -15,8 +15,13 @@ from oz.errors import JournalError, LakeError
 from oz.journal.epochs import history_of
 from oz.journal.reading import why_renumbered
 from oz.spark.jobs.archiving.compaction import compact as compact_files
-from oz.spark.jobs.archiving.failures import errors_of_executors
-from oz.spark.jobs.archiving.journal_range import JournalRange, held, identity_of, range_of
+from oz.spark.jobs.archiving.journal_range import (
+    JournalRange,
+    errors_of_executors,
+    held,
+    identity_of,
+    range_of,
+)
 from oz.spark.jobs.archiving.lake import Lake, opened
 from oz.spark.jobs.archiving.layout import GAPS, LakeLayout, day_of_folder, local_path, token_of_folder
 from oz.spark.jobs.archiving.publishing import publish

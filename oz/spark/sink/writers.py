@@ -15,9 +15,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from oz.errors import SinkError
 from oz.spark.sink.columns import Columns, RowReader, find_columns
-from oz.spark.sink.outbox import Outbox
+from oz.spark.sink.outbox import Outbox, Report
 from oz.spark.sink.publishing import Delivery
-from oz.spark.sink.reporting import Report
 from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged, stage
 

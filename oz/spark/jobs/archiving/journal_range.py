@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.errors import PySparkException
+
 from oz.errors import JournalError
 from oz.journal import Journal, files, own
 from oz.spark.jobs.archiving.layout import LakeLayout
+
+_RAISED = re.compile(r"^oz\.[\w.]*(?:JournalError|RangeGone): (.+)$", re.MULTILINE)
+
+
+@contextmanager
+def errors_of_executors() -> Iterator[None]:
+    """Raise what a reader of the journal raised on an executor; other failures stay as Spark reports them.
+
+    Raises:
+        JournalError: the journal is damaged, or something of it is gone.
+    """
+    try:
+        yield
+    except PySparkException as error:
+        found = _RAISED.search(str(error))
+        if found is None:
+            raise
+        raise JournalError(found[1]) from error
 
 
 def identity_of(journal: Path) -> str:

@@ -8,12 +8,33 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oz.errors import LakeError
+from oz.journal.lock import ProcessLock
 from oz.spark.jobs.archiving import manifest as manifests
 from oz.spark.jobs.archiving.layout import LakeLayout, folders, range_of
-from oz.spark.jobs.archiving.lock import LakeLock
 from oz.spark.jobs.archiving.manifest import FOLDER, Manifest
 from oz.spark.jobs.archiving.publishing import finish
 from oz.spark.jobs.archiving.staging import Staging
+
+
+class LakeLock(ProcessLock):
+    """The right to change a lake."""
+
+    def __init__(self, path: Path) -> None:
+        """Take it.
+
+        Args:
+            path: the lock's file, in a directory of the lake's.
+
+        Raises:
+            LakeError: another archiver has it.
+        """
+        super().__init__(
+            path,
+            lambda holder: LakeError(
+                f"{path.parent.parent}: another archiver is at work on this lake (process {holder}); wait "
+                "for its end"
+            ),
+        )
 
 
 @dataclass

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from oz.cli.shell_command import MOST_OUTPUT, CommandFailed, ShellCommand, environment_of
+from oz.cli.reply import MOST_OUTPUT, CommandFailed, ShellCommand, environment_of
 from waiting import DEADLINE, Thread, until
 
 
