@@ -14,11 +14,10 @@ from oz.journal import files, manifest, own
 from oz.journal.manifest import Entry
 from oz.journal.reading import Reading, end_of
 from oz.journal.record import Record
-from oz.journal.repair import repair
 from oz.journal.report import Report
 from oz.journal.schema import SCHEMA, records_of, with_subject
 from oz.journal.selection import Selection, checked_columns
-from oz.journal.verify import verify
+from oz.journal.verify import repair, verify
 from oz.subjects.pattern import Pattern
 
 

@@ -24,10 +24,9 @@ from oz.journal.lock import WriterLock
 from oz.journal.mark import AcknowledgedMark
 from oz.journal.report import Finding
 from oz.journal.retention import Retention
-from oz.journal.rotation import Segments
+from oz.journal.rotation import Segments, Ticker
 from oz.journal.schema import Appendable, batch_of, chunks
 from oz.journal.stream import FileGone
-from oz.journal.ticker import Ticker
 
 Sync = Literal["batch", "interval", "never"]
 SYNCS: tuple[Sync, ...] = ("batch", "interval", "never")
