@@ -197,6 +197,7 @@ def subscribers(subscriber: oz.Subscriber) -> None:
     subscriber.drain(timeout=1.0)
     assert_type(subscriber.get(1), Any)
     assert_type(subscriber.get_monitor_socket(events=1, addr="a.b"), Any)
+    subscriber.monitor(b"x", events=1)
     subscriber.mark_seen([b"id", (b"series", 7)])
     assert_type(subscriber.poll(timeout=1, flags=1), int)
     assert_type(subscriber.receive(timeout=1.0), oz.Message)

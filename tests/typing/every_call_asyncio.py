@@ -147,6 +147,7 @@ async def subscribers(subscriber: oz.asyncio.Subscriber) -> None:
     await subscriber.drain(timeout=1.0)
     assert_type(subscriber.get(1), Any)
     assert_type(subscriber.get_monitor_socket(events=1, addr="a.b"), Any)
+    subscriber.monitor(b"x", events=1)
     subscriber.mark_seen([b"id", (b"series", 7)])
     print(subscriber.poll(timeout=1, flags=1))
     assert_type(await subscriber.receive(timeout=1.0), oz.Message)
