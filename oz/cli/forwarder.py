@@ -10,8 +10,8 @@ import click
 
 from oz.cli.exits import say
 from oz.cli.leg_options import parse_leg, read_legs
+from oz.cli.log_lines import log_in_lines
 from oz.cli.options import Number, endpoints_option
-from oz.cli.output import log_in_lines
 from oz.cli.signals import ended_by_signals
 
 if TYPE_CHECKING:

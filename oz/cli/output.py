@@ -15,11 +15,6 @@ import click
 
 if TYPE_CHECKING:  # rich takes longer to import than most commands to run
     from rich.console import Console
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from oz.cli.exits import say
 
 _CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -107,27 +102,3 @@ def reader_gone() -> bool:
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
-
-
-class _Lines(logging.Handler):
-    def __init__(self, ctx: click.Context, lead: str, level: int) -> None:
-        super().__init__(level)
-        self._ctx, self._lead = ctx, lead
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(self._ctx, f"{self._lead}{printable(record.getMessage())}")
-
-
-@contextmanager
-def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNING) -> Iterator[None]:
-    """Say what is of `level` or worse on stderr, behind `lead`, for as long as it lasts."""
-    handler, logger = _Lines(ctx, lead, level), logging.getLogger("oz")
-    before = logger.level
-    if not logger.isEnabledFor(level):
-        logger.setLevel(level)
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(before)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oz.doctor.examination import Finding
+from oz.doctor.finding import Finding
 from oz.java import OLDEST_JAVA, PACKAGE, java_places, version_of
 from oz.transport.capabilities import apt_line
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from oz.doctor.examination import Finding, State
+from oz.doctor.finding import Finding, State
 
 GROUP = "Limits"
 

@@ -7,7 +7,7 @@ import re
 import sys
 from importlib import metadata
 
-from oz.doctor.examination import Finding, State
+from oz.doctor.finding import Finding, State
 from oz.transport.capabilities import pip_line
 from oz.version import VERSION
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zmq
 
-from oz.doctor.examination import Finding, State
+from oz.doctor.finding import Finding, State
 from oz.transport.capabilities import has, pgm_line, pip_line
 
 GROUP = "ZeroMQ"

@@ -19,7 +19,7 @@ from oz.errors import OzError, Timeout
 from oz.message import Gap, Message
 from oz.protocol.bridge.publishers import Relaying
 from oz.protocol.multicast.options import Multicast
-from oz.services.worker import (
+from oz.services.link import (
     ADVISORY,
     GAP,
     MANY,
@@ -29,11 +29,11 @@ from oz.services.worker import (
     READY,
     SEQUENCE_HEADER,
     Relayed,
-    Worker,
     options_of,
     pack,
     relayed,
 )
+from oz.services.worker import Worker
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
 from oz.transport.capabilities import require_pgm

@@ -20,7 +20,7 @@ from oz.message import Gap
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.node.advisories import Advisory
-from oz.services.worker import (
+from oz.services.link import (
     ADVISORY,
     BEAT,
     BEAT_SECONDS,

@@ -9,7 +9,8 @@ import pytest
 import zmq
 
 from oz.doctor import examine, packages
-from oz.doctor.examination import Examination, Finding
+from oz.doctor.examination import Examination
+from oz.doctor.finding import Finding
 from oz.doctor.java import java
 from oz.doctor.limits import limits
 from oz.doctor.zeromq import zeromq

@@ -14,9 +14,10 @@ import zmq
 from bridging import Bridge, free_endpoint
 
 import oz
+from oz.protocol.backoff import Backoff
 from oz.services import gateway, worker
 from oz.services.gateway import Gateway
-from oz.services.worker import Backoff, WorkerFailed
+from oz.services.worker import WorkerFailed
 from oz.transport.capabilities import pgm_line
 from scripts import ENVIRONMENT
 from waiting import DEADLINE, Thread, until

@@ -2,7 +2,7 @@
 
 from oz.message import Gap
 from oz.services.gateway import Gateway
-from oz.services.worker import GAP, unpack
+from oz.services.link import GAP, unpack
 
 
 class Sender:

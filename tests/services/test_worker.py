@@ -1,4 +1,4 @@
-from oz.services.worker import FIRST, LONGEST, STEADY, Backoff
+from oz.protocol.backoff import FIRST, LONGEST, STEADY, Backoff
 
 
 def test_it_may_be_started_at_once():

@@ -1,0 +1,90 @@
+"""What a gateway and its multicast processes say to each other, over a PAIR socket between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import msgpack
+
+READY = 1
+"""From a process: it has opened its endpoints."""
+
+BEAT = 2
+"""From a process, several times a second: its counters."""
+
+MESSAGES = 3
+"""Either way: messages, and to the sender the number that the next one will have."""
+
+REACHED = 4
+"""From the receiver, when nothing waits in it: for each publisher the number that comes next."""
+
+GAP = 5
+"""From the receiver: numbers of a publisher that are lost. To the sender: some are, nobody knows how many."""
+
+ADVISORY = 6
+"""From the receiver: what it noticed."""
+
+CLOSE = 7
+"""To a process: end in order."""
+
+MANY = 500
+"""Messages in one frame at most."""
+
+BEAT_SECONDS = 0.2
+
+ORIGIN_HEADER = "oz-origin"
+"""Carries the publisher that a message came from first: 16 bytes."""
+
+SEQUENCE_HEADER = "oz-sequence"
+"""Carries its number among those of that publisher, for whoever it published it to."""
+
+
+class Relayed(NamedTuple):
+    """One message on its way.
+
+    Attributes:
+        origin: to a gateway, the publisher it was heard from; to the sender, nothing.
+        sequence: its number there; to the sender, the number that it is to have.
+        subject: bytes.
+        payload: bytes, or a list of them for several frames.
+        headers: what was published with it, or None.
+        message_id: what a repeat of it is known by, or None.
+    """
+
+    origin: bytes
+    sequence: int
+    subject: bytes
+    payload: Any
+    headers: dict[str, Any] | None
+    message_id: Any = None
+
+
+def pack(kind: int, *body: Any) -> bytes:
+    """Make a frame."""
+    packed: bytes = msgpack.packb((kind, body), use_bin_type=True)
+    return packed
+
+
+def unpack(frame: bytes) -> tuple[int, Sequence[Any]]:
+    """Read a frame: its kind and its body."""
+    kind, body = msgpack.unpackb(frame, use_list=True, strict_map_key=False)
+    return kind, body
+
+
+def options_of(message: Relayed) -> dict[str, Any]:
+    """Give what `publish` takes beside subject and payload."""
+    message_id = message.message_id
+    return {
+        "headers": message.headers,
+        # MessagePack knows no tuples.
+        "message_id": tuple(message_id) if isinstance(message_id, list) else message_id,
+    }
+
+
+def relayed(message: Any) -> Relayed:
+    """Take what is to be passed on out of an `oz.Message`."""
+    first, *rest = message.frames
+    payload = rest[0] if len(rest) == 1 else rest or b""
+    headers = dict(message.headers) or None
+    return Relayed(message.origin or b"", message.sequence or 0, first, payload, headers, message.message_id)
