@@ -33,7 +33,8 @@ def context():
 def pair(request, context):
     """A publisher, and a subscriber to all that begins with `a.`."""
     with (
-        oz.Publisher(LOOPBACK, context=context) as pub,
+        # More than any test sends: a publisher drops what a subscriber that is not scheduled has no room for.
+        oz.Publisher(LOOPBACK, context=context, high_water_mark=10_000) as pub,
         oz.Subscriber(pub.endpoint, filtering=request.param) as sub,
     ):
         sub.subscribe("a.>")
@@ -41,7 +42,6 @@ def pair(request, context):
         yield pub, sub
 
 
-@pytest.mark.heavy  # libzmq reads freed memory now and then, and hardly ever dies of it: docs/decisions/030
 @pytest.mark.parametrize(
     "ways", ["shadow proxy queue send publish monitor", "poll poller select events asyncio_poller publish"]
 )
@@ -50,6 +50,9 @@ def test_publishers_survive_every_way_into_c_beside_subscribers_that_come_and_go
         # glibc's checks of its heap; where it lacks them, it says so and goes on.
         monkeypatch.setitem(scripts.ENVIRONMENT, "LD_PRELOAD", "libc_malloc_debug.so.0")
         monkeypatch.setitem(scripts.ENVIRONMENT, "MALLOC_CHECK_", "3")
+        # Under these checks all memory is in one piece, whose end goes back to the system at once: libzmq's
+        # read of four freed bytes ends the process there, and hardly anywhere else. docs/decisions/030
+        monkeypatch.setitem(scripts.ENVIRONMENT, "MALLOC_TRIM_THRESHOLD_", str(10**9))
     with scripts.started(ENTRY_POINTS, str(SECONDS), *ways.split()) as program:
         printed = program.communicate(timeout=SECONDS + 2 * DEADLINE)
     assert program.returncode == 0, printed
