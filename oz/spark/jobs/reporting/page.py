@@ -5,9 +5,8 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from oz.spark.jobs.reporting.charts import columns
 from oz.spark.jobs.reporting.loss_sections import losses
-from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, figure, section, table
+from oz.spark.jobs.reporting.parts import bar, bars, columns, definitions, details, section, table
 from oz.spark.jobs.reporting.steps import SECOND
 from oz.spark.jobs.reporting.subject_sections import levels, silent, subjects
 from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, publisher
@@ -33,13 +32,16 @@ dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:10p
 dt{color:var(--soft);font-size:.8rem}
 dd{margin:0;font-size:1.25rem;font-weight:600;font-variant-numeric:tabular-nums}
 dd small{display:block;font-size:.8rem;font-weight:400;color:var(--soft)}
-figure{margin:0 0 10px}
-svg{display:block;width:100%;height:auto;font:11px system-ui,sans-serif}
-svg text{fill:var(--soft)}
-.bar{fill:var(--bar)}
-.loss{fill:var(--loss)}
-.empty{fill:var(--empty)}
-.grid{stroke:var(--line);stroke-width:1}
+figure{margin:0 0 10px;display:grid;grid-template-columns:52px minmax(0,1fr);gap:2px 6px}
+figure{font:11px system-ui,sans-serif;color:var(--soft)}
+figure>b{font-weight:400;text-align:right}
+.scale{display:flex;flex-direction:column;justify-content:space-between;text-align:right;margin:-7px 0}
+.columns{display:flex;align-items:flex-end;height:125px;border-bottom:1px solid var(--line);
+gap:calc(15%/var(--count));background:linear-gradient(var(--line) 1px,transparent 1px) 0 0/100% 50%}
+.columns>i{flex:1;height:var(--share);background:var(--bar)}
+.track{position:relative;background:var(--empty)}
+.track>i{position:absolute;height:100%;min-width:2px;background:var(--loss)}
+.below{grid-column:2;display:flex;justify-content:space-between}
 ul{list-style:none;margin:0;padding:0}
 .row{padding:3px 0}
 .row{display:grid;grid-template-columns:minmax(0,1fr) auto;column-gap:10px;align-items:baseline}
@@ -121,8 +123,7 @@ def _timeline(figures: Figures) -> str:
     steps, seconds = line["steps"], line["step_seconds"]
     step_ns = round(seconds * SECOND)
     times = [moment(step["time_ns"], step_ns=step_ns) for step in steps]
-    marks = sorted({0, len(steps) // 2, len(steps) - 1} if len(steps) > 2 else {0, len(steps) - 1})
-    labels = [(at, _short(times[at], times[0], times[-1])) for at in marks]
+    labels = [_short(times[at], times[0], times[-1]) for at in _ends(steps)]
     charts = ""
     for name, title, unit in (("messages", "Messages", ""), ("payload_bytes", "Payload", "B")):
         values = [step[name] for step in steps]
@@ -131,15 +132,8 @@ def _timeline(figures: Figures) -> str:
             f"{title} in each of {len(steps)} steps of {duration(seconds)}, from {times[0]} to "
             f"{times[-1]} UTC. The most is {number(most, unit)}, at {times[values.index(most)]}."
         )
-        drawn = columns(
-            f"{title} in time",
-            values,
-            top=number(most, unit),
-            middle=number(most / 2, unit),
-            labels=labels,
-            alternative=facts,
-        )
-        charts += f"<h3>{title} per {duration(seconds)}</h3><figure>{drawn}</figure>"
+        drawn = columns(f"{title} in time. {facts}", values, scale=_scale(most, unit), labels=labels)
+        charts += f"<h3>{title} per {duration(seconds)}</h3>{drawn}"
     cells = (
         (at, exact(step["messages"]), exact(step["payload_bytes"]))
         for at, step in zip(times, steps, strict=True)
@@ -193,19 +187,13 @@ def _sizes(figures: Figures) -> str:
     bins = found["histogram"]
     values = [one["messages"] for one in bins]
     names = [_bin(one) for one in bins]
-    marks = sorted({0, len(bins) // 2, len(bins) - 1})
     most = max(values)
     facts = (
         f"Messages by the size of their payloads, from {exact(found['least'])} to "
         f"{exact(found['greatest'])} bytes; most, {number(most)}, have {names[values.index(most)]} bytes."
     )
     drawn = columns(
-        "Payload sizes",
-        values,
-        top=number(most),
-        middle=number(most / 2),
-        labels=[(at, f"{names[at]} B") for at in marks],
-        alternative=facts,
+        f"Payload sizes. {facts}", values, scale=_scale(most), labels=[f"{names[at]} B" for at in _ends(bins)]
     )
     quantiles = [("Mean", number(found["mean"], "B"), "")]
     quantiles += [
@@ -217,7 +205,19 @@ def _sizes(figures: Figures) -> str:
         for name, one in zip(names, bins, strict=True)
     )
     heads = ("Bytes", "Messages", "Payload bytes")
-    return section("Payload sizes", definitions(quantiles) + figure(drawn, table(heads, cells)))
+    return section(
+        "Payload sizes", definitions(quantiles) + drawn + details("The figures", table(heads, cells))
+    )
+
+
+def _scale(most: float, unit: str = "") -> list[str]:
+    return [number(most, unit), number(most / 2, unit), "0"]
+
+
+def _ends(columns: list[Figures]) -> list[int]:
+    """Say which columns are labelled: the first and the last, and one between them if there is."""
+    last = len(columns) - 1
+    return sorted({0, last} | ({len(columns) // 2} if last > 1 else set()))
 
 
 def _bin(one: Figures) -> str:
