@@ -185,7 +185,7 @@ def _publisher(connect: str | None) -> Iterator[str]:
     from oz.cli.measuring.child import Child
     from oz.cli.measuring.plan import BenchFailed
 
-    child = Child("the publisher process", "publishing", _HERE)
+    child = Child("the publisher process", "server", _HERE)
     try:
         started = child.hear(_START_SECONDS)
         if started is None:

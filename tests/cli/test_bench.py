@@ -8,12 +8,15 @@ import re
 import signal
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import zmq
 
+import oz
 from oz.cli.measuring import running
+from oz.cli.measuring.child import Child
 from oz.cli.measuring.plan import BenchFailed, Plan
 from oz.cli.measuring.result import Latency, Result
 from waiting import until
@@ -231,6 +234,21 @@ def test_whoever_is_killed_leaves_no_process_and_meanwhile_nobody_else_measures(
     until(lambda: not is_there(subscriber))
 
 
+def test_a_subscriber_that_is_to_finish_says_what_it_has():
+    with oz.Publisher("tcp://127.0.0.1:*") as pub:
+        given = {"plan": asdict(Plan("prefix")), "data": pub.endpoint, "echo": None, "number": 0}
+        child = Child("a subscriber process", "subscribing", json.dumps(given))
+        try:
+            assert child.hear(60) == {"ready": True}
+            child.finish()
+            said = child.hear(60)
+            assert (said["delivered"], said["received"], said["times"]) == (0, 0, [])
+            with pytest.raises(BenchFailed, match="ended with status 0"):
+                child.hear(60)
+        finally:
+            child.end()
+
+
 @soak
 @needs_proc
 def test_whoever_is_killed_frees_the_listener_after_a_while(oz_start, oz_run):
@@ -263,15 +281,15 @@ def test_a_subscriber_that_stands_still_is_given_up(on_screen):
         (b'{"do": "start"}', "not understood"),
         (b"[" * 9000, "not understood"),
         (b'{"do": "look", "session": 1}', "has given this measurement up"),
-        (b'{"do": "start", "session": 1, "version": 9, "plan": {}}', "this side speaks version 1"),
-        (b'{"do": "start", "session": 1, "version": 1, "plan": {"filtering": "x"}}', "out of bounds"),
-        (b'{"do": "start", "session": 1, "version": 1, "plan": {"colour": 1}}', "something unknown here"),
+        (b'{"do": "start", "session": 1, "version": 9, "plan": {}}', "this side speaks version 2"),
+        (b'{"do": "start", "session": 1, "version": 2, "plan": {"filtering": "x"}}', "out of bounds"),
+        (b'{"do": "start", "session": 1, "version": 2, "plan": {"colour": 1}}', "something unknown here"),
         (
-            b'{"do": "start", "session": 1, "version": 1, "plan": {"filtering": "prefix", "size": "9"}}',
+            b'{"do": "start", "session": 1, "version": 2, "plan": {"filtering": "prefix", "size": "9"}}',
             "something unknown here: size",
         ),
         (
-            b'{"do": "start", "session": 1, "version": 1, "plan": {"filtering": "prefix", "seconds": 1e9}}',
+            b'{"do": "start", "session": 1, "version": 2, "plan": {"filtering": "prefix", "seconds": 1e9}}',
             "out of bounds",
         ),
     ],

@@ -1,16 +1,16 @@
-"""Processes that take orders on stdin and answer on stdout, a JSON object a line."""
+"""Processes that answer on stdout, a JSON object a line, and end when their stdin does."""
 
 from __future__ import annotations
 
 import json
 import os
-import queue
 import select
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from oz.cli.measuring.plan import BenchFailed
@@ -42,18 +42,6 @@ class Child:
             )
         self._said = b""
 
-    def tell(self, order: str) -> None:
-        """Give an order.
-
-        Raises:
-            BenchFailed: the process has ended.
-        """
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(order.encode() + b"\n")
-        except BrokenPipeError:
-            raise BenchFailed(self._last_words()) from None
-
     def hear(self, seconds: float) -> dict[str, Any] | None:
         """Wait so long for an answer.
 
@@ -74,6 +62,11 @@ class Child:
         line, _, self._said = self._said.partition(b"\n")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def finish(self) -> None:
+        """Have it say what it has and end; `hear` waits for that."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
 
     def end(self) -> None:
         """End it, whatever it does."""
@@ -101,25 +94,18 @@ def answer(value: dict[str, Any]) -> None:
         line = line[os.write(1, line) :]
 
 
-def orders(report: Callable[[], dict[str, Any]] | None = None) -> queue.SimpleQueue[str]:
-    """Take orders in a thread, which ends this process when whoever gives them has gone.
+def end_with_parent(report: Callable[[], dict[str, Any]] | None = None) -> None:
+    """Have this process end when whoever started it has gone, or has no more use for it.
 
     Args:
-        report: is asked at once, whatever else goes on, when the order is `report`.
-
-    Returns:
-        All other orders.
+        report: is asked for a last answer, whatever else goes on.
     """
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    def take() -> None:
-        for line in sys.stdin:
-            order = line.strip()
-            if order == "report" and report is not None:
+    def wait() -> None:
+        sys.stdin.read()
+        with suppress(OSError):
+            if report is not None:
                 answer(report())
-            else:
-                waiting.put(order)
         os._exit(0)
 
-    threading.Thread(target=take, daemon=True).start()
-    return waiting
+    threading.Thread(target=wait, daemon=True).start()

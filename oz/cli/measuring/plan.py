@@ -10,7 +10,7 @@ from typing import Any
 
 from oz.errors import OzError
 
-VERSION = 1
+VERSION = 2
 """Of what the two sides say to each other."""
 
 FILTERINGS = ("prefix", "publisher")

@@ -128,8 +128,6 @@ class Run:
 
     def _do(self, phase: str, plan: Plan, children: Sequence[Child], result: Result) -> bool:
         """Measure one phase; tell whether Ctrl-C cut it short."""
-        for child in children:
-            child.tell(phase)
         is_cut_short = False
         seconds = plan.seconds / len(PHASES)
         self._orders.give(phase, seconds=seconds)
@@ -166,7 +164,7 @@ class Run:
         for child in children:
             report = self._hear(child, deadline - time.monotonic())
             if report is None:
-                child.tell("report")
+                child.finish()
                 report = self._hear(child, _HEAR_SECONDS)
             if report is None:
                 raise BenchFailed("a subscriber process stands still")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from typing import Any
 
 import zmq
 
+from oz.cli.measuring.child import answer, end_with_parent
 from oz.cli.measuring.plan import MAX_SECONDS, VERSION, BenchFailed, Plan
 from oz.cli.measuring.session import Session
 from oz.errors import OzError
@@ -113,12 +115,12 @@ class Server:
         if self._socket.poll(milliseconds):
             raw = self._socket.recv()
             try:
-                answer = self._answer(json.loads(raw))
+                said = self._answer(json.loads(raw))
             except (OzError, zmq.ZMQError) as error:
-                answer = {"error": str(error)}
+                said = {"error": str(error)}
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                answer = {"error": f"not understood: {error!r}"}
-            self._socket.send(json.dumps(answer).encode())
+                said = {"error": f"not understood: {error!r}"}
+            self._socket.send(json.dumps(said).encode())
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do one request.
@@ -159,3 +161,13 @@ class Server:
         self._session = Session(plan, *self._places, self._attend)
         self._owner, self._heard_at, self._state = owner, time.monotonic(), {}
         return {"data": self._session.data, "echo": self._session.echo}
+
+
+if __name__ == "__main__":  # the process that publishes when `oz bench` measures on this machine alone
+    end_with_parent()
+    try:
+        server = Server(sys.argv[1])
+    except zmq.ZMQError as error:
+        sys.exit(str(error))
+    answer({"endpoint": server.endpoint})
+    server.serve()

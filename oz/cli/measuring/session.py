@@ -89,7 +89,7 @@ class Session:
         self._phase += 1
         self.published = 0
         try:
-            self._publish_now(BEGIN)
+            self._publish_now(BEGIN, phase.encode())
             began = time.monotonic()
             if phase == "loaded":
                 self._load(began + seconds)
@@ -106,8 +106,8 @@ class Session:
             "seconds": time.monotonic() - began,
         }
 
-    def _publish_now(self, subject: str) -> None:
-        self._publisher.publish(subject)
+    def _publish_now(self, subject: str, payload: bytes = b"") -> None:
+        self._publisher.publish(subject, payload)
         self._publisher.flush()
 
     def _await_subscribers(self) -> None:

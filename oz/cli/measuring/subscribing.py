@@ -10,7 +10,7 @@ from typing import Any
 import zmq
 
 import oz
-from oz.cli.measuring.child import answer, orders
+from oz.cli.measuring.child import answer, end_with_parent
 from oz.cli.measuring.plan import BEGIN, CONTROLS, END, PATTERN, PING, PROBE, Plan, age, stamp
 
 _START_SECONDS = 10.0
@@ -51,18 +51,20 @@ class MeasuringSubscriber:
     def _begin(self) -> None:
         stats = self._subscriber.stats
         self._phase += 1
-        self._controls = self._ping_at = self._ends = 0
+        self._controls = self._ping_at = 0
         self._began, self._count = time.monotonic(), 0
         self._before = (stats.received, stats.delivered)
         self.times: list[int] = []
 
-    def run(self, phase: str) -> dict[str, Any]:
-        """Take messages until the publisher says that this was the last."""
+    def run(self) -> dict[str, Any]:
+        """Take the messages of a phase, from the one that says which it is to the last."""
         self._begin()
-        if self._pinger is not None and phase == "lone":
-            self._ping_in_turn()
-        else:
-            self._take_all()
+        first = self._subscriber.receive()
+        if not self._is_last(first):
+            if self._pinger is not None and first.payload == b"lone":
+                self._ping_in_turn()
+            else:
+                self._take_all()
         return self._report(self._count, time.monotonic() - self._began)
 
     def report(self) -> dict[str, Any]:
@@ -120,13 +122,12 @@ class MeasuringSubscriber:
 
 
 def main(given: dict[str, Any]) -> None:
-    """Do phases as ordered."""
-    plan = Plan.read(given["plan"])
-    subscriber = MeasuringSubscriber(plan, given["data"], given["echo"], given["number"])
-    waiting = orders(subscriber.report)
+    """Do one phase after the other."""
+    subscriber = MeasuringSubscriber(Plan.read(given["plan"]), given["data"], given["echo"], given["number"])
+    end_with_parent(subscriber.report)
     answer({"ready": True})
     while True:
-        answer(subscriber.run(waiting.get()))
+        answer(subscriber.run())
 
 
 if __name__ == "__main__":
