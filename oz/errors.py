@@ -203,7 +203,7 @@ class NameserverUnavailable(OzError):
 
 
 class Undecidable(OzError):
-    """How two patterns relate cannot be told for certain, and oz does not guess.
+    """The relation of two patterns cannot be decided for certain, and oz does not guess.
 
     Either a regex uses what only its engine understands, such as a look-around, or the patterns are so
     involved that the comparison would take too long.

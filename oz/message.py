@@ -1,4 +1,4 @@
-"""What a subscriber is given."""
+"""The message that a subscriber receives."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class Message:
 
 
 class Arrival:
-    """What all messages of one batch have in common.
+    """The fields that all messages of one batch have in common.
 
     Attributes:
         origin: the publisher.
@@ -221,7 +221,7 @@ class RoutedMessage(Message):
 
     @property
     def gap(self) -> int:  # type: ignore[override]
-        """How many messages were lost just before this one."""
+        """The number of messages that were lost just before this one."""
         arrival = self.arrival
         return arrival.gap if self._place == arrival.first else 0
 

@@ -1,4 +1,4 @@
-"""What not every operating system has. It is looked for here, so that oz can be imported everywhere."""
+"""Features that not every operating system has, looked for here so that oz can be imported everywhere."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ make_poll: Callable[[], Poll] = getattr(select, "poll", Poll)
 
 
 def after_fork(work: Callable[[], object]) -> None:
-    """Have something done in the child of every fork, where processes fork."""
+    """Run something in the child of every fork, where processes fork."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=work)
 
 
 def user() -> int:
-    """Give the number of the user, as the system compares it with owners of files; 0 where there are none."""
+    """Return the number of the user, which the system compares with owners of files; 0 without users."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
 
 
@@ -108,7 +108,7 @@ def second_socket(descriptor: int) -> socket.socket:
 
 @contextmanager
 def sigint_blocked() -> Iterator[None]:
-    """Have Ctrl-C wait, and what is started meanwhile not get it, where threads have a mask of signals."""
+    """Hold Ctrl-C back, also from programs started meanwhile, where threads have a mask of signals."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -11,7 +11,7 @@ _running: set[asyncio.Future[None]] = set()
 
 
 class Closing:
-    """What `close` gives: it has closed already, and may be awaited to know that all is sent."""
+    """The result of `close`: it has closed already; await it to know that all is sent."""
 
     __slots__ = ("_future", "_give_up")
 

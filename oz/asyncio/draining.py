@@ -1,4 +1,4 @@
-"""How a subscriber for asyncio stops asking, for one subscription or for all, and loses nothing."""
+"""Draining for asyncio: a subscriber stops asking, for one subscription or for all, and loses nothing."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class Draining(SubscriberBase[Handler, Subscription]):
         return self._waiters.add(super().poll(timeout, flags))  # type: ignore[arg-type]
 
     def _wake_others(self) -> None:
-        """Have other tasks that wait here look again: taking a message takes the sign that more came."""
+        """Wake other tasks that wait here: taking a message takes the sign that more came."""
         if not self.closed and self._recv_futures:
             if self._has_some:
                 self._waiters.wake()

@@ -65,7 +65,7 @@ class Mailbox(MailboxBase):
         return True
 
     def end(self) -> None:
-        """Have those who receive know that nothing more comes once it is empty."""
+        """Tell receivers that nothing more comes once it is empty."""
         self._is_closed = True
         self._arrived.set()
 
@@ -110,7 +110,7 @@ class Handlers(HandlersBase):
         return _SLICE / max(1, len(self._tasks))
 
     def submit(self, work: Work) -> None:
-        """Have work done by one of the tasks.
+        """Hand work to one of the tasks.
 
         Args:
             work: is called once, and what it gives is awaited. What it raises is logged.
@@ -294,7 +294,7 @@ class HandlerRunner(HandlerRunnerBase):
         return not len(self._handler_queue)
 
     def wake(self) -> None:
-        """Have those who wait for the queue look at it again."""
+        """Wake all that wait for the queue."""
         self._changes.tell()
 
     async def _work_off(self, partition: Partition) -> None:

@@ -147,7 +147,7 @@ class Node(Requesting):
         """Do nothing: `_attend` tells those who wait, as that is awaited."""
 
     async def _receive(self) -> None:
-        """Have handlers given what comes; nothing here is for anybody else."""
+        """Receive, and hand messages to handlers; nothing here is for anybody else."""
         while True:
             try:
                 await self._sub.receive(TICK)
@@ -351,7 +351,7 @@ class Node(Requesting):
 
     @property
     def stats(self) -> NodeStats:
-        """What it did so far; see `NodeStats`."""
+        """The counts of this node so far; see `NodeStats`."""
         return self._count_stats()
 
     # closing ---------------------------------------------------------------------------------------------

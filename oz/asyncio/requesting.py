@@ -1,4 +1,4 @@
-"""How a node for asyncio asks, and waits for answers."""
+"""Requests of a node for asyncio, and the wait for answers."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _TURN = 512
 
 
 class _Turn:
-    """How long the loop has been held: outside the socket, whose attributes are slow to set."""
+    """A clock of how long the loop is held: outside the socket, whose attributes are slow to set."""
 
     __slots__ = ("ends", "received")
 

@@ -23,23 +23,23 @@ _START_SECONDS = 20.0
 
 _HELP = """Measure how fast messages are published and delivered, and how long one takes.
 
-Without options it measures on this machine, over tcp on the loopback, in about five seconds: a publisher and
-a subscriber in processes of their own, once where ZeroMQ filters by prefix and once where the publisher
-filters. Nothing else needs to run.
+Without options it measures on this machine, over tcp on the loopback, in about five seconds. Publisher and
+subscriber are processes of their own; ZeroMQ filters by prefix once, and the publisher once. Nothing else
+needs to run.
 
-Between two machines: `oz bench --listen ENDPOINT` on the one publishes, until Ctrl-C, for whoever asks;
+Between two machines: `oz bench --listen ENDPOINT` on the one publishes until Ctrl-C;
 `oz bench --connect ENDPOINT` on the other subscribes and prints the result. Either may be started first. It
-takes the port of --listen and the two after it. Whoever reaches them can make it publish: listen only in a
-network that you trust.
+takes the port of --listen and the two after it. Anybody who reaches them can make it publish: listen only in
+a network that you trust.
 
 The subscription is 'bench.*.hit'. As all subjects begin with 'bench.', a prefix lets all of them through; a
 publisher that filters sends only what matches. --match says how much that is.
 
-The publisher waits for a subscriber that cannot keep up, so nothing may be lost; anything that is lost is
-shown, and the exit code is then 1. Half the time goes to lone messages, one a millisecond, and half to
-publishing as fast as possible: a message then waits in queues of up to 16 MiB on either side, and its latency
-is mostly that. Latency is one way where both ends have one clock; between machines it is that of a round
-trip, as their clocks differ.
+The publisher waits for a subscriber that cannot keep up, so nothing may be lost. A loss is shown, and the
+exit code is then 1. Half the time goes to lone messages, one a millisecond, and half to publishing as fast as
+possible. A message then waits in queues of up to 16 MiB on either side, and its latency is mostly that.
+Latency is one way where both ends have one clock; between machines it is that of a round trip, as their
+clocks differ.
 
 \b
 Examples:
@@ -66,14 +66,14 @@ Examples:
     type=Whole(1, 1_000_000),
     default=1000,
     metavar="N",
-    help="How many subjects are published on, in turn.  [default: 1000]",
+    help="The number of subjects to publish on, in turn.  [default: 1000]",
 )
 @click.option(
     "--match",
     type=Number(0, 1, above=True),
     default=1.0,
     metavar="FRACTION",
-    help="How many of the subjects the pattern matches: 0.01 is one in a hundred.  [default: 1]",
+    help="The share of the subjects that the pattern matches: 0.01 is one in a hundred.  [default: 1]",
 )
 @click.option(
     "--subscribers",
@@ -93,7 +93,7 @@ Examples:
     "--filtering",
     type=click.Choice(["prefix", "publisher", "both"]),
     default="both",
-    help="Who filters: ZeroMQ by prefix, the oz publisher, or both in turn.  [default: both]",
+    help="The side that filters: ZeroMQ by prefix, the oz publisher, or both in turn.  [default: both]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
 @click.pass_context
@@ -178,7 +178,7 @@ def _is_cut_short(run: Run, plans: list[Plan]) -> bool:
 
 @contextmanager
 def _publisher(connect: str | None) -> Iterator[str]:
-    """Give where the publisher is told what to do; without an endpoint, start one."""
+    """Return where the publisher is told what to do; without an endpoint, start one."""
     if connect is not None:
         yield connect
         return

@@ -13,9 +13,9 @@ from oz.configuration import Setting, Survey, survey
 
 _HELP = """Show what a node that is started here goes by.
 
-Arguments come first; then environment variables, OZ_BUS for the setting bus; then the table [node] of one
-TOML file: the one that OZ_CONFIG names, or else oz.toml in this directory, or else oz/config.toml in
-$XDG_CONFIG_HOME or ~/.config; then defaults.
+Arguments come first, then environment variables: OZ_BUS for the setting bus. Then comes the table [node] of
+one TOML file, then defaults. The file is the one that OZ_CONFIG names, or else oz.toml in this directory, or
+else oz/config.toml in $XDG_CONFIG_HOME or ~/.config.
 """
 
 _SHOW_HELP = """Show every setting, its value, and where that came from; and which files were looked at.
@@ -97,7 +97,7 @@ def _data(found: Survey) -> dict[str, Any]:
 
 
 def _json_value(value: object) -> Any:
-    """Give a value a form in JSON; one that is wrong may be anything that TOML has."""
+    """Return a value in a form that JSON has; a wrong one may be anything that TOML has."""
     if value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return value
     if isinstance(value, (tuple, list)):
@@ -106,5 +106,5 @@ def _json_value(value: object) -> Any:
 
 
 def _shown(value: object) -> str:
-    """Give it as one line, with escapes for what is not UTF-8: variables may hold any bytes."""
+    """Return it as one line, with escapes for what is not UTF-8: variables may hold any bytes."""
     return printable(str(value).encode(errors="surrogateescape"))

@@ -46,7 +46,7 @@ _HEADINGS = ("pattern", "dialect", "prefixes", "crossed the wire", "delivered", 
     type=click.Choice(["prefix", "publisher"]),
     default="prefix",
     show_default=True,
-    help="Who filters: the subscriber, by what ZeroMQ lets through, or the publisher.",
+    help="The side that filters: the subscriber, behind ZeroMQ's prefix, or the publisher.",
 )
 @click.option("--spark", "in_spark", is_flag=True, help="Count the same patterns in Spark too.")
 @click.pass_context

@@ -15,9 +15,9 @@ from oz.doctor import Examination, Finding, examine
 
 _HELP = """Show what this installation can do, and the exact line that adds what is missing.
 
-Looks at Python and the packages of oz, at pyzmq and libzmq and what they were built with (pgm, curve, ipc,
-draft), at pyarrow, PySpark and Java, and at limits of the system. "low" is there and works, and may be too
-small for much traffic. It changes nothing.
+Looks at Python and the packages of oz, at pyzmq and libzmq, and at what they were built with (pgm, curve,
+ipc, draft). Then come pyarrow, PySpark and Java, and limits of the system. "low" is there and works, and may
+be too small for much traffic. It changes nothing.
 
 Exits 0 when all is there that oz cannot do without, and what --require names; otherwise 1, and says on stderr
 what is missing. Extras and limits that nobody requires do not count.

@@ -1,4 +1,4 @@
-"""How the command ends: its exit codes, and one line instead of a traceback."""
+"""The end of a command: its exit codes, and one line instead of a traceback."""
 
 from __future__ import annotations
 

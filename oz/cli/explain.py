@@ -59,7 +59,7 @@ def _checked_source(_ctx: click.Context, _option: click.Parameter, source: str |
     type=Number(above=True),
     default=5.0,
     show_default=True,
-    help="How long to listen to an endpoint.",
+    help="The time to listen to an endpoint.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write a JSON list of objects.")
 def explain(

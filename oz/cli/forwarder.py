@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 _HELP = """Pass messages on between buses, or between publishers and subscribers that do not reach each other.
 
-With --leg for each bus it is a node on every one of them: what peers on one ask for it asks for on the
-others, and passes on what comes, requests and replies too. Nodes need not know of it. A leg says how to join
+With --leg for each bus it is a node on every one of them. It asks on the others for what peers on one ask
+for, and passes on what comes, requests and replies too. Nodes need not know of it. A leg says how to join
 its bus, as KEY=VALUE with commas between: bus, nameserver, bind, peers, advertise, directory, name,
-join_timeout, lost_after, high_water_mark; and allow, a pattern of what may come onto that bus from others.
+join_timeout, lost_after, high_water_mark. Its allow is a pattern of what may come onto that bus from others.
 Without a name server and peers it finds the nodes of this host. Several forwarders may join the same buses,
 also in a ring: one passes messages, the others stand by.
 
@@ -67,15 +67,15 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
     callback=_read,
     help="A TOML file with a table [[forwarder.leg]] for each bus.",
 )
-@click.option("--name", help="What its nodes are called.  [default: forwarder and its process id]")
+@click.option("--name", help="The name of its nodes.  [default: forwarder and its process id]")
 @click.option(
     "--progress",
     type=Number(0.1, 86_400),
     metavar="SECONDS",
     help="Say so often what passed, when anything did.",
 )
-@endpoints_option("--frontend", "Where publishers connect to; may be repeated.")
-@endpoints_option("--backend", "Where subscribers connect to; may be repeated.")
+@endpoints_option("--frontend", "The endpoint for publishers; may be repeated.")
+@endpoints_option("--backend", "The endpoint for subscribers; may be repeated.")
 @endpoints_option("--connect", "A publisher that binds; may be repeated.")
 @click.pass_context
 def forwarder(

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 _HELP = """Pass messages between multicast and local applications, with the multicast sockets in processes of
 their own.
 
-Applications subscribe where --bind says and publish where --bind-publishers says, over ipc or tcp; they need
-no PGM. --receive is multicast that they get, --send is where what they publish is multicast: all of them
-through one publisher, and so one UDP port. When a multicast process dies, or stops answering, it is started
-again; applications stay connected, and every message that was lost shows up as a gap, at both ends. The two
-directions need ports of their own.
+Applications subscribe where --bind says and publish where --bind-publishers says, over ipc or tcp. They need
+no PGM. --receive is the multicast that they get; --send multicasts what they publish, through one publisher
+and so one UDP port. When a multicast process dies, or stops answering, it is started again. Applications stay
+connected, and every lost message shows up as a gap, at both ends. The two directions need ports of their own.
 
 It prints one line when it is ready and one for each process that ends. It ends with Ctrl-C or SIGTERM, says
 what it passed on, and exits 0; it exits 1 when a multicast process cannot begin at all.
@@ -43,16 +42,19 @@ _DEFAULTS = oz.Multicast()
 
 @click.command(help=_HELP, short_help="Multicast for local applications, in processes that may die.")
 @click.option("--receive", multiple=True, metavar="ENDPOINT", help="Multicast to receive; may be repeated.")
-@click.option("--send", metavar="ENDPOINT", help="Where to multicast what applications publish.")
+@click.option("--send", metavar="ENDPOINT", help="The endpoint to multicast messages of applications on.")
 @click.option(
-    "--bind", multiple=True, metavar="ENDPOINT", help="Where applications subscribe; may be repeated."
+    "--bind",
+    multiple=True,
+    metavar="ENDPOINT",
+    help="The endpoint where applications subscribe; may be repeated.",
 )
 @click.option(
     "--bind-publishers",
     "publishers",
     multiple=True,
     metavar="ENDPOINT",
-    help="Where applications publish; may be repeated.",
+    help="The endpoint where applications publish; may be repeated.",
 )
 @click.option("--rate-kbps", type=Whole(), default=_DEFAULTS.rate_kbps, show_default=True, metavar="N")
 @click.option("--recovery", type=Number(), default=_DEFAULTS.recovery, show_default=True, metavar="SECONDS")

@@ -1,4 +1,4 @@
-"""How a command joins a bus: the options that say where, the ready line, and what ends it."""
+"""The way a command joins a bus: the options that say where, the ready line, and the end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def joining_options(command: _F) -> _F:
     """Offer the options of a command that joins a bus whatever it is told; `join` reads them."""
     bus = click.option("--bus", metavar="NAME", help="The bus.  [default: as configured, or default]")
     bind = click.option(
-        "--bind", multiple=True, metavar="ENDPOINT", help="Where nodes of other hosts connect to this one."
+        "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
     )
     return _offer(command, bus, bind, *_shared(""))
 
@@ -60,8 +60,10 @@ def _shared(note: str) -> list[Callable[[Any], Any]]:
             metavar="ENDPOINT",
             help=f"A node to connect to, without a name server; may be repeated.{note}",
         ),
-        click.option("--directory", metavar="DIR", help=f"Where nodes of this host find each other.{note}"),
-        click.option("--name", metavar="NAME", help=f"What this node is called.{note}"),
+        click.option(
+            "--directory", metavar="DIR", help=f"The directory in which nodes of this host meet.{note}"
+        ),
+        click.option("--name", metavar="NAME", help=f"The name of this node.{note}"),
     ]
 
 
@@ -77,7 +79,7 @@ def is_on_bus(given: Mapping[str, Any]) -> bool:
 
 
 def configured(given: Mapping[str, Any]) -> Configuration:
-    """Give what a node would go by that is told no more than these options.
+    """Return what a node would go by that is told no more than these options.
 
     Raises:
         click.UsageError: an option makes no sense.
@@ -90,7 +92,7 @@ def configured(given: Mapping[str, Any]) -> Configuration:
 
 
 def dialect_on_bus(ctx: click.Context, given: str) -> str:
-    """Give the dialect that was asked for, or else the configured one."""
+    """Return the dialect that was asked for, or else the configured one."""
     if ctx.get_parameter_source("dialect") is ParameterSource.DEFAULT:
         return configured({}).dialect
     return given

@@ -148,7 +148,7 @@ def verify(ctx: click.Context, directory: Path, as_json: bool) -> None:
 def repair(directory: Path, as_json: bool) -> None:
     """Put in order whatever verify finds, while nobody writes.
 
-    What is intact stays at its offset; lost records are replaced by ones that say so. A segment that is
+    Intact records stay at their offsets; lost records are replaced by ones that say so. A segment that is
     written anew stays beside the new one, as .damaged.
     """
     _report(None, _opened(directory).repair(), as_json)

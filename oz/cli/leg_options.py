@@ -1,4 +1,4 @@
-"""How the legs of a forwarder are given: `--leg bus=lan,…`, or a TOML file."""
+"""The legs of a forwarder as you give them: `--leg bus=lan,…`, or a TOML file."""
 
 from __future__ import annotations
 

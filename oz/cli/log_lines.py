@@ -1,4 +1,4 @@
-"""What the library logs while a command runs, said as the command says things: in one line each."""
+"""Log records of the library while a command runs, said as the command says things: in one line each."""
 
 from __future__ import annotations
 

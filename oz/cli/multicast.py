@@ -26,10 +26,11 @@ Examples:
 
 _PLAN_HELP = """Work out rate_kbps and recovery for a load, and what they cost.
 
-PGM's window counts packets and not seconds, rate_kbps must be the same on both sides and hold the headers
-too, and from one packet a millisecond on libpgm sends less than half of it: this does that arithmetic. It
-prints the oz.Multicast(...) for publishers and subscribers alike, the memory and the bandwidth it takes,
-which outages are repaired and what becomes of longer ones, and what switches and hosts must be told.
+PGM's window counts packets and not seconds. rate_kbps must be the same on both sides and hold the headers
+too. From one packet a millisecond on, libpgm sends less than half of it. This command does that arithmetic.
+It prints the oz.Multicast(...) for publishers and subscribers alike, and the memory and the bandwidth it
+takes. It says which outages are repaired, what becomes of longer ones, and what switches and hosts must be
+told.
 
 \b
 Examples:
@@ -51,7 +52,7 @@ def multicast() -> None:
 @click.option("--size", type=Whole(), required=True, metavar="BYTES", help="Size of a payload.")
 @click.option("--outage", type=Number(), required=True, metavar="SECONDS", help="Longest outage to repair.")
 @click.option(
-    "--publishers", type=Whole(), default=1, show_default=True, metavar="N", help="How many there are."
+    "--publishers", type=Whole(), default=1, show_default=True, metavar="N", help="The number of publishers."
 )
 @click.option(
     "--subject", type=Whole(), default=32, show_default=True, metavar="BYTES", help="Size of a subject."

@@ -15,8 +15,8 @@ DEFAULT_NAMESERVER = "tcp://127.0.0.1:5756"
 
 _HELP = f"""Run a name server, through which the nodes of a bus find each other.
 
-Messages do not pass it, and it keeps nothing: start it again, and within a second or two every node has
-announced itself anew; meanwhile nodes go on with the peers that they have. Several of them need not know of
+Messages do not pass it, and it keeps nothing. Start it again, and within a second or two every node has
+announced itself anew. Meanwhile nodes go on with the peers that they have. Several of them need not know of
 each other: give nodes all their endpoints. One serves any number of buses; nodes of different buses never
 hear of each other.
 
@@ -31,8 +31,10 @@ Examples:
 
 
 @click.command(help=_HELP, short_help="Nodes of a bus find each other through it.")
-@endpoints_option("--bind", f"Where nodes find it; may be repeated.  [default: {DEFAULT_NAMESERVER}]")
-@click.option("--name", metavar="NAME", help="What it calls itself.  [default: this host's name]")
+@endpoints_option(
+    "--bind", f"The endpoint where nodes find it; may be repeated.  [default: {DEFAULT_NAMESERVER}]"
+)
+@click.option("--name", metavar="NAME", help="The name that it gives itself.  [default: this host's name]")
 @click.option("-v", "--verbose", is_flag=True, help="Say who comes and goes.")
 @click.pass_context
 def nameserver(ctx: click.Context, /, bind: list[str], name: str | None, verbose: bool) -> None:

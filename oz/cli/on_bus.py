@@ -1,4 +1,4 @@
-"""What `oz pub` and `oz sub` do through a node: as with sockets, as far as they can tell."""
+"""The node behind `oz pub` and `oz sub`: to them it is like sockets."""
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
 
 
 def routed_options(command: _F) -> _F:
-    """Offer the options of a subscriber that has its publishers filter; `check_routed` reads them."""
+    """Offer the options of publisher-side filtering; `check_routed` reads them."""
     options = (
         click.option(
             "--filtering",
             type=click.Choice(["prefix", "publisher"]),
-            help="Who filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
+            help="The side that filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
         ),
         click.option(
             "--group",
@@ -108,13 +108,13 @@ def routed_options(command: _F) -> _F:
         click.option(
             "--policy",
             type=click.Choice(POLICIES),
-            help="Which of the group: each in turn, always the same for a subject or key, or the first that "
-            "came.  [default: round_robin]",
+            help="The member of the group: each in turn, always the same for a subject or key, or the one "
+            "that came first.  [default: round_robin]",
         ),
         click.option(
             "--overflow",
             type=click.Choice([one for one in OVERFLOWS if one is not None]),
-            help="What to do when messages come faster than they are read: conflate to the newest of each "
+            help="The action when messages come faster than they are read: conflate to the newest of each "
             "subject, or drop the oldest or the newest.  [default: keep all]",
         ),
         click.option(

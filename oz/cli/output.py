@@ -1,4 +1,4 @@
-"""What the commands write: lines that pipe well, and a console for people."""
+"""The output of commands: lines that pipe well, and a console for people."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def headers_option(note: str) -> Callable[[_F], _F]:
 
 
 def headers_as_json(headers: Mapping[str, Any]) -> dict[str, Any]:
-    """Give headers a form that JSON has; what is not UTF-8 as `NAME_base64`."""
+    """Return headers in a form that JSON has; values that are not UTF-8 as `NAME_base64`."""
     fields: dict[str, Any] = {}
     for name, value in headers.items():
         fields |= json_field(name, value) if isinstance(value, (str, bytes)) else {name: value}
@@ -61,7 +61,7 @@ def payload_option(note: str = "") -> Callable[[_F], _F]:
         "form",
         type=click.Choice(FORMS),
         default=FORMS[0],
-        help=f"What payloads are on the bus: text; values, written as JSON; or bytes, for nodes without a "
+        help=f"The form of payloads on the bus: text, values written as JSON, or bytes for nodes without a "
         f"codec.{note}  [default: text]",
     )
 
@@ -109,7 +109,7 @@ class Form:
         self.codec = _AsItIs() if name == "bytes" else _Lenient()
 
     def read(self, written: bytes) -> Any:
-        """Give the value that was written.
+        """Return the value that was written.
 
         Raises:
             BadPayload: it is no JSON, and should be.
@@ -138,12 +138,12 @@ class BadPayload(click.UsageError):
 
 
 def field(name: str, value: Any) -> dict[str, Any]:
-    """Give `{name: value}` in a form that JSON has, or `{name_base64: …}` for bytes that are not UTF-8."""
+    """Return `{name: value}` in a form that JSON has, or `{name_base64: …}` for bytes that are not UTF-8."""
     return json_field(name, value) if isinstance(value, (str, bytes)) else {name: plain(value)}
 
 
 def plain(value: Any) -> Any:
-    """Give a value a form that JSON has."""
+    """Return a value in a form that JSON has."""
     if isinstance(value, dict):
         return {one if isinstance(one, str) else str(plain(one)): plain(value[one]) for one in value}
     if isinstance(value, (list, tuple)):
@@ -159,7 +159,7 @@ def plain(value: Any) -> Any:
 
 
 def text_or_bytes(written: bytes) -> str | bytes:
-    """Give bytes as text, if they are."""
+    """Return bytes as text, if they are."""
     try:
         return written.decode()
     except UnicodeDecodeError:

@@ -24,8 +24,8 @@ With name servers, given or configured, it asks those and joins nothing; one tha
 nodes after a second or two. Otherwise it joins as a node, for as long as it takes, and shows its peers. With
 --all it shows the nodes of every bus, which only name servers know.
 
---watch joins and stays: first it shows who is there, then a line for each node that comes up, has left or is
-lost, until Ctrl-C. --json writes a list of objects; with --watch one object a line, with "event".
+--watch joins and stays until Ctrl-C. First it shows who is there, then a line for each node that comes up,
+has left or is lost. --json writes a list of objects; with --watch it writes one object a line, with "event".
 
 It exits 3 when nobody is there.
 

@@ -59,7 +59,7 @@ Examples:
 
 
 class Message(NamedTuple):
-    """What to publish, and the line of stdin that said so; 0 when none did."""
+    """A message to publish, and its line of stdin; 0 when it comes from elsewhere."""
 
     subject: bytes
     payload: bytes

@@ -77,7 +77,7 @@ _SECONDS = Number(above=True)
     "--filtering",
     type=click.Choice(["prefix", "publisher"]),
     default="prefix",
-    help="Who filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
+    help="The side that filters: ZeroMQ by prefix, or an oz publisher.  [default: prefix]",
 )
 @click.option(
     "--dedupe",
@@ -88,7 +88,7 @@ _SECONDS = Number(above=True)
     "--sync",
     type=click.Choice(["batch", "interval", "never"]),
     default="batch",
-    help="When messages are made durable: at every commit, up to 100 times a second; once a second; or when "
+    help="When messages are made durable: at every commit (up to 100 times a second), once a second, or when "
     "the system sees fit.  [default: batch]",
 )
 @click.option(

@@ -79,7 +79,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @endpoint_options(default="--bind")
 @endpoints_option("--to", "The same as --bind.")
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,
-              help="How much faster than it was recorded, or max.  [default: 1]")  # fmt: skip
+              help="The speed: so many times as fast as recorded, or max.  [default: 1]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
 @dialect_option("the pattern when it names none")
 @click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")

@@ -143,7 +143,7 @@ class ShellCommand:
 
 
 def environment_of(subject: str, headers: Mapping[str, Any]) -> dict[bytes, bytes]:
-    """Give subject and headers as variables: OZ_SUBJECT, and OZ_HEADER_TRACE_ID for a header trace-id.
+    """Return subject and headers as variables: OZ_SUBJECT, and OZ_HEADER_TRACE_ID for a header trace-id.
 
     Raises:
         CommandFailed: one of them holds a zero byte, which no variable can.
@@ -182,7 +182,7 @@ _HELP = """Answer the requests whose subject matches PATTERN.
 Joins a bus as a node. --command is run by sh for each request. It gets the payload on its standard input and
 nowhere else, the subject as OZ_SUBJECT, and a header such as trace-id as OZ_HEADER_TRACE_ID. What it writes,
 without a line break at the end, is the answer. When it ends with another code than 0, takes longer than
---timeout or writes more than 64 MiB, that is said on stderr, and whoever asked is told. --echo answers with
+--timeout or writes more than 64 MiB, that is said on stderr, and the requester learns it. --echo answers with
 the payload that came, --text always with the same.
 
 With --group one member of the group gets each request. --concurrency is how many are answered at once.
@@ -201,7 +201,9 @@ Answer = Callable[[oz.Message], Any]
 
 @click.command(help=_HELP, short_help="Answer requests with a command.")
 @click.argument("pattern")
-@click.option("--command", "text_of_command", metavar="COMMAND", help="What sh is to run for each request.")
+@click.option(
+    "--command", "text_of_command", metavar="COMMAND", help="The command that sh runs for each request."
+)
 @click.option("--echo", is_flag=True, help="Answer with the payload that came.")
 @click.option("--text", metavar="TEXT", help="Answer with this.")
 @click.option("--group", metavar="NAME", callback=checked_group,

@@ -1,4 +1,4 @@
-"""`oz request`: ask whoever answers on a subject, and print what they say."""
+"""`oz request`: ask on a subject, and print the answers."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _FROM_STDIN = "-"
 _HELP = """Ask on SUBJECT, and print the answer.
 
 Joins a bus as a node. Without a PAYLOAD it is empty; when it is - all of stdin is the payload. An answer is
-one line, in which line breaks, other control characters and bytes that are not UTF-8 are shown as \\n or
-\\xff; --raw writes it as it is, with nothing added. --json writes an object a line, with "payload", "seconds"
+one line. Line breaks, other control characters and bytes that are not UTF-8 are shown as \\n or \\xff;
+--raw writes it as it is, with nothing added. --json writes an object a line, with "payload", "seconds"
 since the request, and "headers" if there are any.
 
 When nobody has a subscription for the subject it says so at once, or after --wait seconds, and exits 3. It
-exits 4 when somebody has, and nobody answers within --timeout. When whoever was to answer failed, it says
+exits 4 when somebody has, and nobody answers within --timeout. When the handler failed, it says
 why and exits 1.
 
 --many N waits for so many answers. When there are fewer by then, those that came are printed, and it exits 0,

@@ -1,4 +1,4 @@
-"""How a signal ends a command that runs until then."""
+"""The signals that end a command, which runs until then."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAME = 1.0  # seconds within which a second Ctrl-C is taken for the first: `tim
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Have Ctrl-C raise `KeyboardInterrupt` for certain, unless somebody has a handler of their own."""
+    """Make Ctrl-C raise `KeyboardInterrupt` for certain, unless the program has a handler of its own."""
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
     # SIG_DFL: it is being loaded; see the module oz.starting.
@@ -125,7 +125,7 @@ def ended_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Have SIGTERM raise `SystemExit`, so that what is open is closed, also when it comes again meanwhile."""
+    """Make SIGTERM raise `SystemExit`, so that open things are closed, also when it comes again meanwhile."""
 
     def end(number: int, frame: FrameType | None) -> None:
         if _put_off(number, frame):

@@ -43,9 +43,9 @@ READER_CHECK = 0.5
 
 _HELP = f"""Print the messages whose subject matches one of the PATTERNs, one line each.
 
-A line is the subject, a space and the payload, in which line breaks, other control characters and bytes that
-are not UTF-8 are shown as \\n or \\xff. --json is exact: one object a line, with "subject" and "payload", or
-"payload_base64" where the payload is not UTF-8; "more" has the further frames of a message with several.
+A line is the subject, a space and the payload. Line breaks, other control characters and bytes that are not
+UTF-8 are shown as \\n or \\xff. --json is exact: one object a line, with "subject" and "payload", or
+"payload_base64" where the payload is not UTF-8. "more" has the further frames of a message with several.
 
 Without --bind and --connect it connects to {DEFAULT_ENDPOINT}, where `oz pub` publishes; either may be
 started first. Runs until Ctrl-C, --count or --timeout.

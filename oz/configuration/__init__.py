@@ -1,4 +1,4 @@
-"""What a node is told: arguments, then `OZ_*` environment variables, then a TOML file, then defaults.
+"""The settings of a node: from arguments, `OZ_*` variables, a TOML file and defaults, in this order.
 
 `resolve` puts them together and knows where each value came from; docs/configuration.md is for users.
 """

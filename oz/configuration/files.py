@@ -45,7 +45,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the files said.
+    """The settings that files give.
 
     Attributes:
         candidates: all that were looked at, in order.
@@ -91,7 +91,7 @@ def _places() -> list[tuple[Path, str]]:
 
 
 def _read(path: Path, place: str) -> tuple[dict[str, Any], list[ConfigurationError]]:
-    """Give the table, without what no setting is called, and what is wrong with the file."""
+    """Return the table, without what no setting is called, and what is wrong with the file."""
     try:
         with open_file(path) as file:
             if place == "working directory" and _is_planted(path, file):
@@ -154,7 +154,7 @@ _PLANTED = "somebody else put it where anybody can write; read it, and if you tr
 
 
 def _is_planted(path: Path, file: BinaryIO) -> bool:
-    """Tell whether somebody else put it there: what starts in /tmp must not obey whoever writes there."""
+    """Tell whether another user put it there: a program that starts in /tmp must not obey others."""
     owners = {path.lstat().st_uid, os.fstat(file.fileno()).st_uid}
     is_open_to_all = bool(path.parent.stat().st_mode & stat.S_IWOTH)
     return is_open_to_all and not owners <= {0, user()}

@@ -26,14 +26,14 @@ _TCP = re.compile(r"(?P<host>[^\s,]+):(?P<port>[0-9]{1,9}|\*)")
 
 
 class Kind(Protocol):
-    """What values of one kind have in common."""
+    """The kind of a setting: how its values are read and checked."""
 
     def from_text(self, text: str) -> Any:
         """Read the value of an environment variable."""
         ...
 
     def check(self, value: Any) -> Any:
-        """Give an argument, or a value of a file, in the form that the node uses."""
+        """Return an argument, or a value of a file, in the form that the node uses."""
         ...
 
 
@@ -211,7 +211,7 @@ class Endpoints:
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """The absolute path of a directory in which sockets find room; a leading `~` is somebody's home."""
+    """The absolute path of a directory in which sockets find room; a leading `~` is a home directory."""
 
     def from_text(self, text: str) -> Path:
         """Take it as it is."""
@@ -239,7 +239,7 @@ class Directory:
 
 
 def _as_text(endpoint: Any) -> Any:
-    """Give an endpoint as text; ZeroMQ tells them as bytes, perhaps with a zero byte at the end."""
+    """Return an endpoint as text; ZeroMQ tells them as bytes, perhaps with a zero byte at the end."""
     if not isinstance(endpoint, bytes):
         return endpoint
     try:

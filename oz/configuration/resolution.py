@@ -15,7 +15,7 @@ from oz.errors import ConfigurationError
 
 
 class Configuration:
-    """What a node goes by; it does not change.
+    """The configuration of a node; it does not change.
 
     Attributes:
         bus: the bus to join.

@@ -35,7 +35,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a setting is.
+    """One setting: its name, its kind and its default.
 
     Attributes:
         name: as an argument and in a file.

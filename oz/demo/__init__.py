@@ -1,1 +1,1 @@
-"""What `oz demo` publishes: real data, shipped with the package."""
+"""The data that `oz demo` publishes: real, and shipped with the package."""

@@ -1,4 +1,4 @@
-"""A publisher in a process of its own, which never outlives whoever started it for long."""
+"""A publisher in a process of its own, which does not outlive the demo for long."""
 
 from __future__ import annotations
 

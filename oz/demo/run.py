@@ -35,7 +35,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one subscriber got.
+    """The messages that one subscriber got.
 
     Attributes:
         pattern: the text of its pattern.

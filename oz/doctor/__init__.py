@@ -1,4 +1,4 @@
-"""What this installation can do, what it lacks, and the line that adds it."""
+"""The findings of `oz doctor`: abilities of this installation, gaps, and the line that closes each."""
 
 from oz.doctor.examination import Examination, examine
 from oz.doctor.finding import Finding

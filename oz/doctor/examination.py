@@ -14,7 +14,7 @@ from oz.doctor.zeromq import zeromq
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What was found.
+    """The findings.
 
     Attributes:
         findings: in the order in which they are shown.
@@ -28,7 +28,7 @@ class Examination:
         return [one.name for one in self.findings]
 
     def missing(self, required: Collection[str] = ()) -> list[Finding]:
-        """Give what is missing of what oz needs, and of what is required besides.
+        """Return what is missing of what oz needs, and of what is required besides.
 
         Args:
             required: names of findings.

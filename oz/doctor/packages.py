@@ -67,7 +67,7 @@ def _extra(package: str, extra: str, note: str) -> Finding:
 
 
 def _specs(extra: str) -> list[str]:
-    """Give what an extra of oz requires, with its versions; in a checkout the extra itself."""
+    """Return what an extra of oz requires, with its versions; in a checkout the extra itself."""
     try:
         required = metadata.requires("ozmq") or []
     except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""What the system refuses to write, told apart from what the caller did wrong."""
+"""Faults of the system while writing, set apart from mistakes of the caller."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ def open_regular(path: Path) -> int | None:
 
 
 def set_aside(path: Path) -> str | None:
-    """Give another name to what is in the place of a file that is to be written.
+    """Rename the file that is in the place of one to write.
 
     Returns:
         The name that it has now; None when there was nothing.

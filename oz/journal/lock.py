@@ -53,7 +53,7 @@ class ProcessLock:
         return (found.st_ino, found.st_dev) == (own.st_ino, own.st_dev)
 
     def release(self) -> None:
-        """Give it back; a second time does nothing."""
+        """Release it; a second time does nothing."""
         if self._descriptor is not None:
             # Closing is not enough: what another thread starts has a copy until it runs its program.
             flock(self._descriptor, LOCK_UN)

@@ -19,7 +19,7 @@ FORMAT = "oz.journal"
 
 @dataclass(frozen=True)
 class Entry:
-    """What a sealed segment holds.
+    """The contents of a sealed segment.
 
     Attributes:
         first_offset: the offset of its first record.
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass
 class Manifest:
-    """What is known of a journal.
+    """The manifest of a journal.
 
     Attributes:
         journal: its id.

@@ -1,4 +1,4 @@
-"""How far a journal has been acknowledged, for readers in other processes and for whoever writes next.
+"""The acknowledged end of a journal, for readers in other processes and for the next writer.
 
 A reader must not see what the writer may still take back: after a full disk or a crash the same offset may be
 given to another record. So the writer notes the end of each append that has returned, and readers stop there.
@@ -39,7 +39,7 @@ def _this_run() -> bytes:
 
 
 class Growing(NamedTuple):
-    """What the note says beside the end: of the segment that grows, and of the epoch.
+    """The rest of the note: the segment that grows, and the epoch.
 
     Attributes:
         journal: the journal's id.

@@ -22,7 +22,7 @@ _STAMP_ROOM = 4096  # more than the metadata of a stamp and what Arrow aligns ta
 
 
 def salt_of(journal: str) -> int:
-    """What the checksums of a journal's batches start from.
+    """The start value of the checksums of a journal's batches.
 
     A payload may itself hold pieces of a journal; when damage is searched for what is intact, they must not
     pass for this journal's own.

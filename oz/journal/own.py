@@ -1,4 +1,4 @@
-"""Which files of a directory are the journal's own, and which only have names like them.
+"""The journal's own files in a directory, and others that only have names like them.
 
 A name is no proof: a copy under another name, a file of another journal or an empty one would tell of offsets
 that nobody gave. A file is the journal's own if the manifest names it and knows its size,

@@ -1,4 +1,4 @@
-"""What of a journal is still there, when somebody has taken files from under its writer."""
+"""The files of a journal that are still there after somebody took some from under its writer."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Span(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many records it has."""
+        """The number of its records."""
         return self.end - self.first
 
 

@@ -195,7 +195,7 @@ class Reading:
                 return
 
     def _limit(self, current: OpenSegment) -> int:
-        """How far a segment may be read now."""
+        """The end of what may be read of a segment now."""
         if current.segment.is_sealed:
             return _NO_LIMIT
         if self._selection.end is not None and not self._follow:

@@ -1,4 +1,4 @@
-"""What a journal holds: records, most of them messages."""
+"""The records of a journal, most of them messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Kind(IntEnum):
-    """What a record stands for."""
+    """The kind of a record."""
 
     MESSAGE = 0
     GAP = 1

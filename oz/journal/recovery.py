@@ -1,4 +1,4 @@
-"""What a writer does before its first append: tidy up after whoever wrote before."""
+"""Recovery before a writer's first append: it tidies up after the previous writer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = logging.getLogger("oz.journal")
 
 @dataclass
 class Recovered:
-    """What is there, in order again.
+    """The journal as it is there, in order again.
 
     Attributes:
         manifest: an entry for every sealed segment.
@@ -197,7 +197,7 @@ def seal_finished(directory: Path, manifest: Manifest, active: int | None = None
 
 
 def _reconcile(directory: Path, manifest: Manifest) -> Iterator[Finding]:
-    """Give every sealed segment its entry, and no other."""
+    """Write an entry for every sealed segment, and no other."""
     was_known = bool(manifest.entries)
     present = [segment for segment in own.segments(directory, manifest) if segment.is_sealed]
     bases = {segment.base for segment in present}

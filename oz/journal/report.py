@@ -1,4 +1,4 @@
-"""What a look at a journal found."""
+"""The report of a look at a journal."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """What was found, and how much was looked at.
+    """The findings, and how much was looked at.
 
     Attributes:
         findings: everything that is not as it should be; empty when all is well.

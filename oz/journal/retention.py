@@ -20,7 +20,7 @@ _log = logging.getLogger("oz.journal")
 
 @dataclass(frozen=True)
 class Retention:
-    """How much to keep.
+    """The bounds of what to keep.
 
     Attributes:
         most_bytes: the size of all segments together; None for no limit.

@@ -65,7 +65,7 @@ class Housekeeper:
         self._said: str | None = None
 
     def ask(self, active: int) -> None:
-        """Have everything before a segment looked after, soon.
+        """Look after everything before a segment, soon.
 
         Args:
             active: the base of the segment that grows.
@@ -196,7 +196,7 @@ class Segments:
 
     @property
     def growing(self) -> Growing:
-        """What the note of what is acknowledged says beside the end."""
+        """The rest of the note of what is acknowledged."""
         return Growing(self._journal, *self._history.present, self.stream.base, self.stream.size)
 
     def missing(self) -> list[Entry]:
@@ -224,7 +224,7 @@ class Segments:
         self._housekeeper.ask(self.stream.base)
 
     def look(self) -> None:
-        """Have what has grown too old removed, if some time has passed since the last look."""
+        """Remove records that are too old, if some time has passed since the last look."""
         now = time.monotonic()
         if now - self._looked >= _LOOK_SECONDS:
             self._looked = now

@@ -218,7 +218,7 @@ def _text_and_raw(subject: str | bytes) -> tuple[str, bytes | None]:
 
 
 def reply_bytes(subject: Any) -> Any:
-    """Give the bytes of a subject to answer on; what is no text is left as it is."""
+    """Return the bytes of a subject to answer on; what is no text is left as it is."""
     return subject.encode(errors="surrogateescape") if isinstance(subject, str) else subject
 
 

@@ -121,7 +121,7 @@ class Distinct:
         self._more, self._rows = [], 0
 
     def all(self) -> list[bytes]:
-        """Give them."""
+        """Return them."""
         self._merge()
         values: list[bytes] = self._known.to_pylist()
         return values

@@ -22,7 +22,7 @@ _SCHEMA_MESSAGE = SCHEMA.serialize().to_pybytes()
 
 
 class Head(NamedTuple):
-    """What the head of a segment says.
+    """The head of a segment.
 
     Attributes:
         version: of the format.
@@ -39,7 +39,7 @@ class Head(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a segment before it is opened.
+    """The name and size of a segment, known before it is opened.
 
     Attributes:
         journal: the id that it must have; None for any.
@@ -187,7 +187,7 @@ class OpenSegment:
 
 
 def _places(run: Sequence[Frame]) -> Iterator[tuple[Frame, int, int]]:
-    """Give each frame with its start and end from the first one's start."""
+    """Return each frame with its start and end from the first one's start."""
     first = run[0].position
     return ((frame, frame.position - first, frame.end - first) for frame in run)
 

@@ -1,4 +1,4 @@
-"""Which records a reader wants, and how to pass by all others cheaply."""
+"""The selection of records that a reader wants; it passes by all others cheaply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST = (1 << 63) - 1
 
 
 class Selection:
-    """What to read.
+    """The selection of what to read.
 
     Attributes:
         first: the first offset.

@@ -27,7 +27,7 @@ _NO_CRC = b"00000000"
 
 
 class Stamp(NamedTuple):
-    """What an Arrow message says of itself.
+    """The metadata of an Arrow message.
 
     Attributes:
         first: the offset of its first record.

@@ -103,7 +103,7 @@ class ActiveStream:
 
     @property
     def _what(self) -> str:
-        """What was in it, for errors."""
+        """The contents, for errors."""
         return f"with what was in it from offset {self.base} to {self.end_offset}"
 
     def cut(self, size: int, end_offset: int) -> None:

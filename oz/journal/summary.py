@@ -1,4 +1,4 @@
-"""What subjects a segment holds, in few words: enough to know that a pattern matches none of them."""
+"""The summary of a segment's subjects: enough to know that a pattern matches none of them."""
 
 from __future__ import annotations
 

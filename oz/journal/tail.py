@@ -1,4 +1,4 @@
-"""The end of a journal, as whoever writes next finds it: what is torn, and what is lost of the rest."""
+"""The end of a journal, as the next writer finds it: what is torn, and what is lost of the rest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Tail:
 
 @dataclass
 class Ending:
-    """How a journal ends.
+    """The end of a journal.
 
     Attributes:
         end_offset: the offset after its last record.

@@ -37,12 +37,12 @@ class Backoff:
         return now >= self._may_start_at
 
     def started(self, now: float) -> None:
-        """Take note of a start."""
+        """Record a start."""
         self.starts += 1
         self._started_at = now
 
     def ended(self, now: float) -> float:
-        """Take note of an end; give the seconds after which it may be started again."""
+        """Record an end; return the seconds after which it may be started again."""
         if now - self._started_at >= STEADY:
             self._pause = FIRST
         pause = self._pause

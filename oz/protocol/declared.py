@@ -30,7 +30,7 @@ _NAMES = {number: name for name, number in DIALECT_NUMBERS.items()}
 
 
 def declare(pattern: Pattern) -> Declared:
-    """Give the form in which a pattern travels.
+    """Return the form in which a pattern travels.
 
     Raises:
         PatternError: it has none, or one that is too long.

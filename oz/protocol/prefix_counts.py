@@ -1,4 +1,4 @@
-"""What is subscribed to, counted by prefix: on both sides of a PUB/SUB connection."""
+"""Subscriptions counted by prefix: on both sides of a PUB/SUB connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class PrefixCounter:
         self._lengths: list[int] | None = None
 
     def add(self, prefixes: Iterable[bytes]) -> list[bytes]:
-        """Count prefixes in; give those that were not wanted before."""
+        """Count prefixes in; return those that were not wanted before."""
         new = []
         for prefix in prefixes:
             count = self._counts.get(prefix, 0)
@@ -27,7 +27,7 @@ class PrefixCounter:
         return new
 
     def remove(self, prefixes: Iterable[bytes]) -> list[bytes]:
-        """Count prefixes out; give those that nobody wants any more. An unknown one is passed over."""
+        """Count prefixes out; return those that nobody wants any more. An unknown one is passed over."""
         gone = []
         for prefix in prefixes:
             count = self._counts.get(prefix, 0)
@@ -62,7 +62,7 @@ class PrefixCounter:
 
 
 class PeerInterest(PrefixCounter):
-    """What a publisher learns from the subscription frames that reach it.
+    """The plain interest that reaches a publisher in subscription frames.
 
     Source: ZeroMQ RFC 29 (publish-subscribe): a frame of 1 and a prefix subscribes, 0 unsubscribes.
     """

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class PublisherStats:
-    """What a publisher did: `published` is the sum of `sent`, `unwanted` and `dropped`."""
+    """The counts of a publisher: `published` is the sum of `sent`, `unwanted` and `dropped`."""
 
     sent: int = 0
     """Messages handed to ZeroMQ, for one subscriber or many, or about to be in a batch."""
@@ -30,7 +30,7 @@ class PublisherStats:
 
 @dataclass(slots=True)
 class SubscriberStats:
-    """What became of the messages that a subscriber took from its socket."""
+    """The counts of the messages that a subscriber took from its socket."""
 
     received: int = 0
     """Messages that crossed the wire."""

@@ -1,4 +1,4 @@
-"""What a recorder has received and not written yet: bounded, in order."""
+"""The backlog of a recorder: received and not written yet; bounded, in order."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _columns_of_batches(batches: Sequence[MessageBatch]) -> dict[str, Any]:
 
 
 def _origins(batches: Sequence[MessageBatch]) -> Any:
-    """Give each message the publisher of its batch; where all have the same, that alone is enough."""
+    """Pair each message with the publisher of its batch; where all have the same, that alone is enough."""
     origins = [batch.origin for batch in batches]
     if len(set(origins)) == 1:
         return origins[0]
@@ -107,13 +107,13 @@ def _origins(batches: Sequence[MessageBatch]) -> Any:
 
 
 def _times(batches: Sequence[MessageBatch]) -> pa.Array:
-    """Give each message the time of its batch; by Python alone, in which no other thread comes between."""
+    """Pair each message with the time of its batch; by Python alone, in which no other thread comes between."""
     times = b"".join(batch.time_ns.to_bytes(8, sys.byteorder, signed=True) * len(batch) for batch in batches)
     return pa.Array.from_buffers(pa.int64(), len(times) // 8, [None, pa.py_buffer(times)])
 
 
 def _sequences(batches: Sequence[MessageBatch]) -> range | pa.Array:
-    """Number the messages: as a range, if they follow one another, which whoever writes makes a column of."""
+    """Number the messages: as a range, if they follow one another, which the writer makes a column of."""
     parts = [range(batches[0].sequence, batches[0].sequence)]
     for batch in batches:
         first, last = batch.sequence, parts[-1]
@@ -174,7 +174,7 @@ def _packed(message: Message) -> bytes | None:
 
 
 class Headers(NamedTuple):
-    """What a recorder packs into the column `headers`.
+    """The contents of a recorder's column `headers`.
 
     Attributes:
         fields: the headers that the message was published with.

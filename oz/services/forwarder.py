@@ -113,7 +113,7 @@ class Forwarder:
         return ["open" if one.is_open else "standing by" for one in self.legs]
 
     def _wake(self) -> None:
-        """Have it look again; any thread may ask for it."""
+        """Wake it; any thread may call this."""
         if self._news.empty():
             self._news.put(None)
 
@@ -145,7 +145,7 @@ class Forwarder:
         return self._has_stand_by and time.monotonic() - self._alive_at >= STANDSTILL
 
     def _note_alive(self) -> None:
-        """Take note that the process runs; if it stood still, stand by for who has gone on meanwhile.
+        """Record that the process runs; if it stood still, stand by while another forwarder goes on.
 
         What came in the meantime would arrive twice, and behind what is newer.
         """
@@ -271,7 +271,7 @@ class Forwarder:
 
     @property
     def stats(self) -> ForwarderStats:
-        """What it did so far."""
+        """The counts so far."""
         total = ForwarderStats(takeovers=self._takeovers)
         for leg in self.legs:
             total.add(leg.stats)
@@ -320,7 +320,7 @@ class Forwarder:
         return any(one.free_since is not None and not one.is_open for one in self.legs)
 
     def stop(self) -> None:
-        """Have `run` pass on what was taken in, and return; any thread or signal handler may call it."""
+        """Make `run` pass on its messages and return; any thread or signal handler may call it."""
         self._stopping.set()
         self._wake()
 

@@ -53,7 +53,7 @@ _LOCAL = b"_LOCAL."
 
 @dataclass
 class GatewayStats:
-    """What a gateway did so far; messages, unless it says otherwise."""
+    """The counts of a gateway so far: messages, unless it says otherwise."""
 
     received: int = 0
     """That came by multicast and were passed on to local subscribers."""
@@ -175,16 +175,16 @@ class Gateway:
 
     @property
     def subscribers_at(self) -> list[str]:
-        """Where local applications subscribe, with the ports that a `*` became."""
+        """The endpoints where local applications subscribe, with the ports that a `*` became."""
         return self._bound
 
     @property
     def publishers_at(self) -> list[str]:
-        """Where local applications publish."""
+        """The endpoints where local applications publish."""
         return self._taken
 
     def stop(self) -> None:
-        """Have `run` return soon; any thread or signal handler may call it."""
+        """Make `run` return soon; any thread or signal handler may call it."""
         self._stopping.set()
 
     def run(self, look: Callable[[], None] | None = None) -> None:
@@ -312,7 +312,7 @@ class Gateway:
         return bool(messages)
 
     def _numbered(self, message: Message) -> Relayed | None:
-        """Give a message the number that it is multicast under."""
+        """Assign a message the number that it is multicast under."""
         one = relayed(message)
         one = one._replace(headers=self._headers_of(one))
         if self._echo:

@@ -33,7 +33,7 @@ Lose = Callable[["Leg", int | None], None]
 
 @dataclass
 class ForwarderStats:
-    """What a forwarder did so far; messages, unless it says otherwise."""
+    """The counts of a forwarder so far: messages, unless it says otherwise."""
 
     received: int = 0
     """That came, because somebody on another bus wants them."""
@@ -190,7 +190,7 @@ class Leg:
             publisher.own_up(back)
 
     def _mute(self, now: float) -> set[bytes]:
-        """Give the uuids of those who say nothing, or did so a moment ago."""
+        """Return the uuids of those who say nothing, or did so a moment ago."""
         for uuid in self.node._mesh.silent:
             self._silent_at[uuid] = now
         self._silent_at = {uuid: at for uuid, at in self._silent_at.items() if now - at < _AFTER_SILENCE}
@@ -221,7 +221,7 @@ class Leg:
         self._wanted = {}
 
     def want(self, interests: Iterable[Interest], import_filter: ImportFilter, change: int = 1) -> None:
-        """Take note that another bus wants something, or no longer.
+        """Record that another bus wants something, or no longer.
 
         Args:
             interests: what.
@@ -290,7 +290,7 @@ class Leg:
         return self.node._main.pass_on(subject, content, extras, group)
 
     def report_loss(self, count: int | None) -> None:
-        """Have peers find that messages are missing; if nobody knows how many, perhaps by `tell_losses`."""
+        """Report to peers that messages are missing; if nobody knows how many, perhaps by `tell_losses`."""
         now = time.monotonic()
         if count is None and now - self._reported_at < _REPORT_EVERY:
             self._is_owed = True

@@ -1,4 +1,4 @@
-"""What a gateway and its multicast processes say to each other, over a PAIR socket between them."""
+"""The messages of a gateway and its multicast processes, over a PAIR socket between them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def unpack(frame: bytes) -> tuple[int, Sequence[Any]]:
 
 
 def options_of(message: Relayed) -> dict[str, Any]:
-    """Give what `publish` takes beside subject and payload."""
+    """Return what `publish` takes beside subject and payload."""
     message_id = message.message_id
     return {
         "headers": message.headers,

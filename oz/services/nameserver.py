@@ -109,12 +109,12 @@ class NameServer:
 
     @property
     def nodes(self) -> list[Announcement]:
-        """Who is there, on any bus."""
+        """The nodes that are there, on any bus."""
         return self._registry.nodes
 
     @property
     def stats(self) -> RegistryStats:
-        """What it did so far."""
+        """The counts so far."""
         return self._registry.stats
 
     def run(self, look: Callable[[], object] | None = None) -> None:
@@ -134,7 +134,7 @@ class NameServer:
             self._is_idle.set()
 
     def stop(self) -> None:
-        """Have `run` return soon; any thread or signal handler may call it."""
+        """Make `run` return soon; any thread or signal handler may call it."""
         self._stopping.set()
 
     def turn(self, seconds: float = 0) -> None:
@@ -198,7 +198,7 @@ class NameServer:
             )
 
     def close(self) -> None:
-        """Have `run` come to its end, and close the socket. A second call does nothing.
+        """End `run`, and close the socket. A second call does nothing.
 
         A signal handler calls `stop` instead, as this waits for `run`.
         """

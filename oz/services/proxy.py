@@ -28,7 +28,7 @@ _PATIENCE = 1_000  # milliseconds for an answer of libzmq's proxy, which it give
 
 @dataclass(frozen=True)
 class ProxyStats:
-    """What a plain forwarder passed on so far."""
+    """The counts of a plain forwarder so far."""
 
     messages: int = 0
     """Messages of publishers that arrived; plain ones, or batches of many."""
@@ -118,11 +118,11 @@ class Proxy:
 
     @property
     def stats(self) -> ProxyStats:
-        """What it passed on so far, as of a moment ago."""
+        """The counts as of a moment ago."""
         return self._stats
 
     def stop(self) -> None:
-        """Have `run` return soon; any thread or signal handler may call it."""
+        """Make `run` return soon; any thread or signal handler may call it."""
         self._stopping.set()
 
     def run(self, look: Callable[[], object] | None = None) -> None:

@@ -36,7 +36,7 @@ Filtering = Literal["prefix", "publisher"]
 
 @dataclass
 class RecorderStats:
-    """What a recorder did so far."""
+    """The counts of a recorder so far."""
 
     recorded: int = 0
     """Messages in the journal, as durable as its `sync` says."""
@@ -204,7 +204,7 @@ class Recorder:
         self.stats.recorded = min(self.stats.recorded, there)
 
     def stop(self) -> None:
-        """Have `run` come to its end. Any thread may call it, and a signal handler."""
+        """End `run`. Any thread or signal handler may call it."""
         self._is_stopping = True
 
     @property
@@ -215,7 +215,7 @@ class Recorder:
 
     @property
     def waiting(self) -> int:
-        """How many messages were received and are not written yet."""
+        """The number of messages that were received and are not written yet."""
         return self._backlog.count + self._collected.count
 
     # receiving -------------------------------------------------------------------------------------------
@@ -361,7 +361,7 @@ class Recorder:
 
 
 def _recorded_ids(directory: str | os.PathLike[str], end: int) -> Iterator[MessageId]:
-    """Give the ids of the last records."""
+    """Return the ids of the last records."""
     if not end:
         return
     for batch in Journal(directory).batches(start=max(0, end - SINGLES), columns=["headers"]):

@@ -24,7 +24,7 @@ _LOOK = 1000  # messages between two looks while there is nothing to wait for
 
 @dataclass
 class ReplayStats:
-    """What a replay did so far."""
+    """The counts of a replay so far."""
 
     published: int = 0
     """Messages that were published."""

@@ -76,11 +76,11 @@ class Worker:
 
     @property
     def restarts(self) -> int:
-        """How often it was started again."""
+        """The number of times it was started again."""
         return max(0, self.backoff.starts - 1)
 
     def watch(self, now: float) -> Iterator[tuple[int, Any]]:
-        """Start it, when it is time; take note of its end; give what it said: kind and body.
+        """Start it when it is time, and record its end; return what it said: kind and body.
 
         Args:
             now: monotonic seconds.

@@ -1,4 +1,4 @@
-"""Which characters a node of the parse tree stands for, when it stands for one."""
+"""The characters that a node of the parse tree stands for, when it stands for one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Characters:
         self.known = _READERS.keys()
 
     def ranges(self, node: Any, case_flags: int = 0) -> Ranges:
-        """Give the characters of a node.
+        """Return the characters of a node.
 
         Raises:
             Unwritable: they are not known.

@@ -37,7 +37,7 @@ def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """Give all other characters."""
+    """Return all other characters."""
     return tuple(_gaps(ranges))
 
 
@@ -53,7 +53,7 @@ def _gaps(ranges: Ranges) -> Iterator[tuple[int, int]]:
 
 @cache
 def members(escape: str, flags: int) -> Ranges:
-    r"""Give the characters that the engine takes for a class such as `\w`: it is asked for each."""
+    r"""Return the characters that the engine takes for a class such as `\w`: it is asked for each."""
     every = "".join(map(chr, range(sys.maxunicode + 1)))
     runs = regex.compile(f"{escape}+", flags).finditer(every)
     return tuple((run.start(), run.end() - 1) for run in runs)

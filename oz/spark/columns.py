@@ -62,7 +62,7 @@ def prefix(column: Column | str, pattern: Pattern | str | bytes) -> Column:
 
 
 def token(column: Column | str, n: int, *, separator: str = SEPARATOR) -> Column:
-    """Give one token of each subject; null where there is none.
+    """Return one token of each subject; null where there is none.
 
     Args:
         column: subjects, strings or binary.
@@ -93,7 +93,7 @@ def compiled_pattern(pattern: Pattern | str | bytes) -> Pattern:
 
 
 def as_subject(column: Column | str) -> Column:
-    """Give a column as a string; Spark drops the cast of a string, so that Parquet still sees the column."""
+    """Return a column as a string; Spark drops the cast of a string: Parquet still sees the column."""
     return (F.col(column) if isinstance(column, str) else column).cast("string")
 
 

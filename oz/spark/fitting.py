@@ -168,7 +168,7 @@ _Scalar = tuple[set[type], Callable[[Any], Any]]
 
 
 def _scalar(kind: pa.DataType) -> _Scalar:
-    """Give the types that Arrow takes as they are, and what makes others fit or raises."""
+    """Return the types that Arrow takes as they are, and what makes others fit or raises."""
     for is_kind, scalar in _scalars():
         if is_kind(kind):
             return scalar

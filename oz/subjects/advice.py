@@ -1,4 +1,4 @@
-"""What is legal in a pattern but unwise, in words."""
+"""Advice on patterns: what is legal but unwise, in words."""
 
 from __future__ import annotations
 

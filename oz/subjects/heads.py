@@ -40,12 +40,12 @@ def shrink(heads: Iterable[Head], limit: int) -> Heads:
 
 
 def union(parts: Iterable[Heads], limit: int) -> Heads:
-    """What begins a string of any of the languages."""
+    """The heads of strings of any of the languages."""
     return shrink({head for part in parts for head in part}, limit)
 
 
 def concat(left: Heads, right: Heads, limit: int) -> Heads:
-    """What begins a string of `left` followed by one of `right`."""
+    """The heads of a string of `left` followed by one of `right`."""
     exact = [head for head, is_exact in left if is_exact]
     if not exact:
         return left
@@ -56,7 +56,7 @@ def concat(left: Heads, right: Heads, limit: int) -> Heads:
 
 
 def repeat(heads: Heads, low: int, high: int | None, limit: int) -> Heads:
-    """What begins `low` to `high` (None: any number of) strings of a language, one after the other."""
+    """The heads of `low` to `high` (None: any number of) strings of a language, one after the other."""
     result = NOTHING
     power, left = heads, low  # of `heads`, by squaring: a{1000000} is legal
     while left:

@@ -60,7 +60,7 @@ class AnswerCache(Generic[_Key, _Answer]):
         return len(self.newer) + len(self._older)
 
     def find(self, key: _Key) -> _Answer | None:
-        """Give the answer for a key that is not in `newer`."""
+        """Return the answer for a key that is not in `newer`."""
         if not self._older:
             return None
         answer = self._older.pop(key, None)
@@ -109,7 +109,7 @@ CACHE_SIZE = 65_536
 
 
 class Found(NamedTuple):
-    """What an index says of one subject."""
+    """The result of an index for one subject."""
 
     values: tuple[Any, ...]
     """The values of the patterns that match, in no particular order."""
@@ -268,7 +268,7 @@ class PatternIndex(Generic[Value]):
 
 
 def _escaped(subject: Any) -> bytes:
-    """Give the bytes of text with lone surrogates, as far as `surrogateescape` made them."""
+    """Return the bytes of text with lone surrogates, as far as `surrogateescape` made them."""
     try:
         return bytes(subject.encode(errors="surrogateescape"))
     except UnicodeEncodeError as bad:

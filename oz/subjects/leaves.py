@@ -1,4 +1,4 @@
-"""What an index keeps at the place where a pattern ends: its entries, in as little memory as they take.
+"""The entries that an index keeps where a pattern ends, in as little memory as they take.
 
 Most patterns have one value, and often that is the pattern itself. So an entry is a pattern, or a pattern and
 its value; a leaf is the only entry, or a dict where there are several.
@@ -22,7 +22,7 @@ def entry_of(pattern: Pattern, value: Hashable) -> Entry:
 
 
 def value_of(entry: Entry) -> Any:
-    """Give the value of an entry."""
+    """Return the value of an entry."""
     return entry[1] if type(entry) is tuple else entry
 
 
@@ -64,7 +64,7 @@ def take(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
 
 
 def values_of(leaves: Iterable[Leaf]) -> tuple[Any, ...]:
-    """Give the values of all entries in some leaves."""
+    """Return the values of all entries in some leaves."""
     values: list[Any] = []
     for leaf in leaves:
         kind = type(leaf)

@@ -16,7 +16,7 @@ from oz.subjects.expressions import Expression, Text
 
 
 class CompiledRegex(Protocol):
-    """What a compiled regex can do, also for type checkers without the types of the `regex` package."""
+    """The type of a compiled regex, also for type checkers without the types of the `regex` package."""
 
     @property
     def pattern(self) -> Any:
@@ -102,7 +102,7 @@ class Pattern:
 
     @property
     def prefix(self) -> bytes:
-        """What all prefixes have in common: the one prefix to subscribe to, if it must be one."""
+        """The common part of all prefixes: the one prefix to subscribe to, if it must be one."""
         first, last = min(self.prefixes), max(self.prefixes)
         length = next(
             (at for at, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), None
@@ -126,7 +126,7 @@ class Pattern:
 
     @property
     def splitting(self) -> Splitting | None:
-        """How its dialect takes subjects apart; None where patterns have no words."""
+        """The tokens of its dialect's subjects; None where patterns have no words."""
         return self._dialect.splitting
 
     @property

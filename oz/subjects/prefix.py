@@ -50,7 +50,7 @@ except Exception:  # private modules: without them nothing is known, and every s
 
 @dataclass(frozen=True, slots=True)
 class Prefixes:
-    """How the subjects of a regex begin.
+    """The beginnings of the subjects of a regex.
 
     Attributes:
         heads: each matching subject starts with one of them; sorted, none is a prefix of another, never
@@ -317,7 +317,7 @@ def _variants(members: range) -> set[Head]:
 
 
 def _common(first: bytes, last: bytes) -> bytes:
-    """What two ends have in common; UTF-8 sorts as its characters do, so all between them share it."""
+    """The common part of two ends; UTF-8 sorts as its characters do, so all between them share it."""
     length = 0
     while length < min(len(first), len(last)) and first[length] == last[length]:
         length += 1

@@ -198,7 +198,7 @@ def _spelled_item(item: Any) -> str:
 
 @lru_cache(maxsize=1)
 def _escapes() -> dict[tuple[int, int, bool], str]:
-    """Give the escape for each property that is known, as the parser numbers them."""
+    """Return the escape for each property that is known, as the parser numbers them."""
     known: dict[tuple[int, int, bool], str] = {}
     for flags in (regex.A, regex.U, 0):
         for escape in (r"\w", r"\W", r"\d", r"\D", r"\s", r"\S"):

@@ -1,4 +1,4 @@
-"""How two patterns relate: whether one takes all that the other takes, or anything that it takes.
+"""The relation of two patterns: whether one covers the other, or overlaps it.
 
 The subjects are all byte strings, the empty one too, since any frame may come over the wire. Text dialects
 take no string that is not UTF-8. What counts is `Pattern.matches`, and not what a dialect allows to be
@@ -24,11 +24,11 @@ Tokens = tuple[Token, ...]
 
 
 class Pattern(Protocol):
-    """What is related: all that is asked of an `oz.Pattern`."""
+    """A side of a relation: all that is asked of an `oz.Pattern`."""
 
     @property
     def prefixes(self) -> tuple[bytes, ...]:
-        """What every match begins with, one of them."""
+        """The prefixes: every match begins with one of them."""
 
     @property
     def literal(self) -> bytes | None:

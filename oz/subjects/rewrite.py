@@ -69,7 +69,7 @@ def for_engine(text: str, flags: int = 0, named_lists: Mapping[str, Any] | None 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """What the engine's parser finds in a text: positions of `$` and of items, and the tree."""
+    """The result of the engine's parser: positions of `$` and of items, and the tree."""
 
     dollars: set[int]
     starts: list[int]
@@ -84,7 +84,7 @@ def _read(text: str, flags: int, named_lists: Mapping[str, Any] | None, *, dolla
 
 
 def _choices(before: _Reading) -> Iterator[list[int]]:
-    """Give the places for breaks, and then none, as far as either may do."""
+    """Return the places for breaks, and then none, as far as either may do."""
     # Whatever the items are: between two breaks there are at most so many characters then, however the engine
     # joins them.
     breaks = before.starts[RUN::RUN]
@@ -199,7 +199,7 @@ def packed(tree: Any, info: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Measures:
-    """How much a packed tree asks of the engine.
+    """The cost of a packed tree for the engine.
 
     Attributes:
         weight: the nodes that the engine makes. It writes a repeat out as often as it must occur and once
@@ -228,7 +228,7 @@ def measure(tree: Any, info: Any) -> Measures:
 
 
 def _exact_nodes(tree: Any) -> Iterator[Any]:
-    """Give all nodes of a tree but those in fuzzy parts, of which it gives the top only."""
+    """Return all nodes of a tree but those in fuzzy parts, of which it gives the top only."""
     waiting = [tree]
     while waiting:
         node = waiting.pop()

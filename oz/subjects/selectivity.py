@@ -1,4 +1,4 @@
-"""What a pattern's prefixes let through in vain, measured on real subjects."""
+"""The selectivity of a pattern's prefixes, measured on real subjects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oz.subjects.pattern import Pattern
 
 @dataclass(slots=True)
 class Selectivity:
-    """How one pattern did on a stream of subjects.
+    """The result of one pattern on a stream of subjects.
 
     Attributes:
         pattern: the pattern.

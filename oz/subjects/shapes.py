@@ -145,7 +145,7 @@ _Plan = list[tuple[Callable[[Any], Any], Callable[[Any], Leaf | None]]]
 
 
 class Shape(NamedTuple):
-    """What patterns have in common that differ in their literal words only."""
+    """The shape that patterns share which differ in their literal words only."""
 
     places: tuple[int, ...]
     """Where the literal words are; behind a wildcard for any number of words, counted from the end."""

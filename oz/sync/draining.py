@@ -1,4 +1,4 @@
-"""How a blocking subscriber stops asking, for one subscription or for all, and loses nothing."""
+"""Draining: a blocking subscriber stops asking, for one subscription or for all, and loses nothing."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Draining(SubscriberBase[Handler, Subscription]):
         raise NotImplementedError
 
     def _dispatch(self, message: Message) -> bool:
-        """Run the handlers; tell whether the message is also for whoever receives."""
+        """Run the handlers; tell whether the message is also for `receive`."""
         raise NotImplementedError
 
     def drain(self, timeout: float = 1.0) -> None:

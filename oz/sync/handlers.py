@@ -67,7 +67,7 @@ class Mailbox(MailboxBase):
         return True
 
     def end(self) -> None:
-        """Have those who receive know that nothing more comes once it is empty."""
+        """Tell receivers that nothing more comes once it is empty."""
         with self._arrived:
             self._is_closed = True
             self._arrived.notify_all()
@@ -114,7 +114,7 @@ class Handlers(HandlersBase):
         return one in self._threads
 
     def submit(self, work: Work) -> None:
-        """Have work done by one of the threads.
+        """Hand work to one of the threads.
 
         Args:
             work: is called once. What it raises is logged.
@@ -226,7 +226,7 @@ class Handlers(HandlersBase):
             self.free += 1
 
     def _dismiss(self) -> None:
-        """Have one thread end when it comes to this."""
+        """Ask one thread to end when it comes to this."""
         self._ending += 1
         self.free -= 1
         self._line.put(None)
@@ -307,7 +307,7 @@ class HandlerRunner(HandlerRunnerBase):
                 self._waiters -= 1
 
     def wake(self) -> None:
-        """Have those who wait for the queue look at it again."""
+        """Wake all that wait for the queue."""
         with self._changed:
             self._changed.notify_all()
 

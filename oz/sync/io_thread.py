@@ -62,7 +62,7 @@ class IOThread:
         return threading.current_thread() is self._thread
 
     def ring(self) -> None:
-        """Have it come back from waiting."""
+        """Wake it."""
         if self._rung:
             return
         try:
@@ -77,14 +77,14 @@ class IOThread:
             raise
 
     def hear(self) -> None:
-        """Take note that the bell was rung; what it was rung for is to be looked at after that."""
+        """Record that the bell was rung; look after that at what it was rung for."""
         with suppress(OSError):
             self._bell.recv(4096)
         # Only now: a ring in between would be taken out with the others, and no later one be sent.
         self._rung = False
 
     def call(self, work: Callable[[], _Result]) -> _Result:
-        """Have something done there, and give what comes of it.
+        """Run something there, and return its result.
 
         Raises:
             ClosedError: the thread has ended.
@@ -107,7 +107,7 @@ class IOThread:
         return future.result()
 
     def stop(self, timeout: float | None) -> bool:
-        """Have it end after what was given to it so far; tell whether it has, within the time."""
+        """End it after its present work; tell whether it has ended within the time."""
         with self._lock:
             self._is_stopped = True
         self.ring()

@@ -192,7 +192,7 @@ class Node(Requesting):
         key: str | bytes | None = None,
         message_id: bytes | tuple[bytes, int] | None = None,
     ) -> None:
-        """Publish one message to whoever has a subscription for it.
+        """Publish one message to all that have a subscription for it.
 
         Args:
             subject: a full subject, valid in the node's dialect. `_LOCAL.` subjects stay on this host.
@@ -385,7 +385,7 @@ class Node(Requesting):
 
     @property
     def stats(self) -> NodeStats:
-        """What it did so far; see `NodeStats`."""
+        """The counts of this node so far; see `NodeStats`."""
         return self._count_stats()
 
     # closing ---------------------------------------------------------------------------------------------

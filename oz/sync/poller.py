@@ -72,7 +72,7 @@ class Poller(zmq.Poller):
         return known
 
     def _left(self, deadline: float | None) -> int:
-        """Give the milliseconds of one wait: slices where something may be due meanwhile."""
+        """Return the milliseconds of one wait: slices where something may be due meanwhile."""
         left = -1 if deadline is None else max(0, ceil((deadline - time.monotonic()) * 1000))
         if any(isinstance(socket, Subscriber) and socket._has_duties for socket, _ in self.sockets):
             return PATIENCE_MS if left < 0 else min(left, PATIENCE_MS)

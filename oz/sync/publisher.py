@@ -199,7 +199,7 @@ class Publisher(zmq.Socket[Any]):
         self._engine.flush()
 
     def report_loss(self, count: int | None) -> None:
-        """Have subscribers that count their messages find some missing, as if they had been lost here.
+        """Report messages as lost here: subscribers that count their messages find them missing.
 
         This is for programs that pass on what others publish, such as a gateway: what was lost on the way to
         them is neither published nor kept quiet about.
@@ -246,7 +246,7 @@ class Publisher(zmq.Socket[Any]):
 
     @property
     def stats(self) -> PublisherStats:
-        """What this publisher did so far; see `PublisherStats`."""
+        """The counts of this publisher so far; see `PublisherStats`."""
         return self._engine.stats
 
     @property
@@ -334,7 +334,7 @@ class Publisher(zmq.Socket[Any]):
     getsockopt = get
 
     def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
-        """Have events of the connections sent to an endpoint, as `zmq.Socket.monitor` does."""
+        """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does."""
         self._engine.monitor(addr, events)
 
     def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:

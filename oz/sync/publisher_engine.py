@@ -1,4 +1,4 @@
-"""What does the work of a blocking publisher; `oz.Publisher` is what the user holds."""
+"""The engine of a blocking publisher; `oz.Publisher` is the object that you hold."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class PublisherEngine(PublisherBase):
             time.sleep(pause)
 
     def quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Give the quickest `send` and `send_multipart` that this publisher can have."""
+        """Return the quickest `send` and `send_multipart` that this publisher can have."""
         if self._is_framed or self._on_full != "drop":
             return self.send, self.send_multipart
         return self._make_quick_sends()

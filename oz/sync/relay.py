@@ -1,4 +1,4 @@
-"""What code in C sends into a publisher by its handle, on its way to the publisher's thread.
+"""The relay for code in C that sends by a publisher's handle: it leads to the publisher's thread.
 
 `zmq_proxy` and the like take the handle of the socket that the user holds. That is a PUB of which oz uses
 nothing but this end of a pipe inside the process.
@@ -23,7 +23,7 @@ MOST_HELD = 2 * _MARK + 1
 
 
 class Relay:
-    """The receiving end. Whoever calls holds the publisher's guard.
+    """The receiving end. The caller holds the publisher's guard.
 
     Attributes:
         descriptor: readable when something may have come; it tells only once.

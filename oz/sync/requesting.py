@@ -1,4 +1,4 @@
-"""How a blocking node asks, and waits for answers."""
+"""Requests of a blocking node, and the wait for answers."""
 
 from __future__ import annotations
 

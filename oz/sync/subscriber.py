@@ -260,7 +260,7 @@ class Subscriber(Draining):
             raise
 
     def _dispatch(self, message: Message) -> bool:
-        """Run the handlers; tell whether the message is also for whoever receives."""
+        """Run the handlers; tell whether the message is also for `receive`."""
         route = message.route
         if route.is_counted:
             self._count(message)

@@ -74,7 +74,7 @@ class Ticker:
         self.wake()
 
     def wake(self) -> None:
-        """Have it look now."""
+        """Make it look now."""
         # An error: full, so that it is being woken anyway; or it has ended.
         with suppress(OSError):
             self._ringer.send(b"!")

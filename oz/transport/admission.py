@@ -1,4 +1,4 @@
-"""Which subjects a publisher takes, and what a subscriber is warned of."""
+"""Checks of the subjects of a publisher, and warnings for a subscriber."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this installation of ZeroMQ can do, and the line that adds what it cannot."""
+"""The capabilities of this installation of ZeroMQ, and the line that adds one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where pyzmq's meaning and oz's part: what a program written for pyzmq is warned of, or refused."""
+"""Drop-in use: warnings and refusals where pyzmq's meaning and oz's differ."""
 
 from __future__ import annotations
 

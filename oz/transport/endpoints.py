@@ -31,7 +31,7 @@ class EndpointError(OzError, ValueError, zmq.ZMQError):
 
 
 def as_text(endpoint: str | bytes) -> str:
-    """Give an endpoint as text; what is neither text nor bytes stays, to be refused by `check`.
+    """Return an endpoint as text; what is neither text nor bytes stays, to be refused by `check`.
 
     Raises:
         EndpointError: the bytes are no text.
@@ -58,7 +58,7 @@ def needs_ipv6(endpoint: str) -> bool:
 
 
 def as_list(endpoints: object) -> list[str]:
-    """Give one endpoint, several or none as a list of texts."""
+    """Return one endpoint, several or none as a list of texts."""
     if endpoints is None:
         return []
     if isinstance(endpoints, str) or not isinstance(endpoints, (list, tuple, set, frozenset)):
@@ -110,7 +110,7 @@ def _names_no_port(address: str) -> bool:
 
 @contextmanager
 def refused_by_libzmq(endpoint: str, hint: str) -> Iterator[None]:
-    """Have what libzmq calls an invalid argument, in a bind or connect, be an `EndpointError`.
+    """Raise `EndpointError` where libzmq calls an argument of a bind or connect invalid.
 
     Args:
         endpoint: what is bound or connected meanwhile.

@@ -102,7 +102,7 @@ def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
 
 
 def _read_frame_objects(socket: Any, flags: int) -> list[bytes]:
-    """Have pyzmq make an object of each frame, which knows whether more follow."""
+    """Read frames as pyzmq's objects, which know whether more follow."""
     frame = zmq.backend.Socket.recv(socket, flags, False, False)
     frames = [frame.bytes]
     while frame.more:

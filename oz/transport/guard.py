@@ -1,4 +1,4 @@
-"""Who may touch a socket: one thread at a time, and only the process that made it.
+"""The guard of a socket: one thread at a time may touch it, in the process that made it.
 
 libzmq crashes when two threads use one socket, and a socket inherited through fork takes messages and
 delivers none. Both become clear errors here. Source: the ZeroMQ guide, "Multithreading with ZeroMQ".
@@ -35,7 +35,7 @@ def refuse(*_: object) -> NoReturn:
 if TYPE_CHECKING:
 
     class _Lock:
-        """What `_thread.RLock` is; typeshed calls that final, which it is not."""
+        """The type of `_thread.RLock`; typeshed calls that final, which it is not."""
 
         def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
         def release(self) -> None: ...
@@ -47,7 +47,7 @@ else:
 
 
 class Guard(_Lock):
-    """What is held while a socket is touched. It is re-entrant, so that a signal handler can close one.
+    """The lock of a socket. It is re-entrant, so that a signal handler can close the socket.
 
     A publisher's lets other threads wait, since its calls are short and whole. It *is* a lock, and taking it
     is one call in C: a signal handler that raises comes before or after, so that it is never left held.
@@ -94,7 +94,7 @@ class StrictGuard(Guard):
 
 
 class _Foreign(Guard):
-    """What a guard becomes in the child of a fork."""
+    """The guard of a socket in the child of a fork."""
 
     __slots__ = ()
 

@@ -37,7 +37,7 @@ def make_pair(context: zmq.Context[Any], end_monitor: Callable[[Any], object]) -
 
 
 def make_address() -> str:
-    """Give an address that no monitor has had: one that has ended may hold its own for a moment."""
+    """Return an address that no monitor has had: one that has ended may hold its own for a moment."""
     return f"inproc://oz-monitor-{next(_numbers)}"
 
 

@@ -1,4 +1,4 @@
-"""What the arguments of sockets and subscriptions may be: checked where they are given."""
+"""Checks of the arguments of sockets and subscriptions."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LONGEST_CLOSE = 86_400.0
 
 
 def closing_time(timeout: float | None) -> float:
-    """Give the seconds that closing may take, where None is as long as it takes."""
+    """Return the seconds that closing may take, where None is as long as it takes."""
     return LONGEST_CLOSE if timeout is None else min(timeout, LONGEST_CLOSE)
 
 

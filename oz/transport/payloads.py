@@ -54,7 +54,7 @@ def extras_of(
 
 
 def as_key(key: str | bytes | None) -> bytes | None:
-    """Give the key of a message as bytes.
+    """Return the key of a message as bytes.
 
     Raises:
         TypeError, ValueError: it is neither text with a UTF-8 form nor bytes.
@@ -80,14 +80,14 @@ def is_utf8(text: str) -> bool:
 
 
 def as_item(payload: Any) -> Any:
-    """Give the form in which a payload is packed: bytes, or a list of the bytes of several frames."""
+    """Return the form in which a payload is packed: bytes, or a list of the bytes of several frames."""
     if type(payload) is tuple:
         return [bytes(frame) for frame in payload]
     return payload if type(payload) is bytes else bytes(payload)
 
 
 def as_sendable(payload: Any) -> Any:
-    """Give a payload that ZeroMQ takes: bytes-like, or a tuple of several frames.
+    """Return a payload that ZeroMQ takes: bytes-like, or a tuple of several frames.
 
     Raises:
         TypeError: it is neither; says what to do.

@@ -1,4 +1,4 @@
-"""What publishers and subscribers share: how they are made, bound, connected and closed."""
+"""The common part of publishers and subscribers: how they are made, bound, connected and closed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ backend_set = zmq.backend.Socket.set
 
 
 def check_delimiter(delimiter: Any) -> bytes | None:
-    """Give the delimiter as bytes.
+    """Return the delimiter as bytes.
 
     Raises:
         ValueError: it is empty.
@@ -72,7 +72,7 @@ def check_delimiter(delimiter: Any) -> bytes | None:
 
 
 def keep_tcp_alive(socket: zmq.Socket[Any]) -> None:
-    """Have dead TCP connections noticed, unless the context of a socket says otherwise."""
+    """Notice dead TCP connections, unless the context of a socket says otherwise."""
     chosen = socket.context.sockopts
     for option, value in KEEPALIVE:
         backend_set(socket, option, chosen.get(option, value))
@@ -193,7 +193,7 @@ class BaseSocket(zmq.Socket[Any]):
 
     @contextmanager
     def _no_linger_of_listeners(self) -> Iterator[None]:
-        """Have what is bound meanwhile not wait for peers that are gone.
+        """Set a linger of 0 for endpoints bound meanwhile: they do not wait for peers that are gone.
 
         A listener copies LINGER when it is made, and goes by its copy for a peer that leaves by itself. One
         that does so just as the socket closes then held up the end of the context for all that time, which
@@ -209,7 +209,7 @@ class BaseSocket(zmq.Socket[Any]):
 
     @contextmanager
     def _family_of(self, addr: str) -> Iterator[None]:
-        """Have what is bound or connected meanwhile take an IPv6 address, if the endpoint names one.
+        """Allow an IPv6 address in a bind or connect meanwhile, if the endpoint names one.
 
         Listeners and connections copy the option when they are made. Set for good, it would change what a
         `*` and the names of hosts mean from then on.
@@ -318,7 +318,7 @@ class BaseSocket(zmq.Socket[Any]):
         return pair
 
     def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
-        """Have events of the connections sent to an endpoint, as `zmq.Socket.monitor` does.
+        """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does.
 
         Whoever connects a PAIR to it must read all of them and call `disable_monitor` before closing it:
         otherwise libzmq stands still, with all sockets of the context.
@@ -435,7 +435,7 @@ def describe(socket: zmq.Socket[Any], parts: Iterable[str]) -> str:
 
 
 def some(texts: Sequence[str]) -> list[str]:
-    """Give the first of many, and how many more there are."""
+    """Return the first of many, and how many more there are."""
     more = len(texts) - _SHOWN
     return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 

@@ -1,4 +1,4 @@
-"""Who a node is and where it is heard, as bytes; docs/wire.md has the layout.
+"""The announcement of a node, as bytes: who it is, and where it is heard; docs/wire.md has the layout.
 
 An announcement is the same bytes in messages to and from name servers, and in the presence announcement of
 its node.
@@ -43,7 +43,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 
 @dataclass(frozen=True, slots=True)
 class Announcement:
-    """Who a node is, and where it is heard.
+    """The announcement of a node: who it is, and where it is heard.
 
     Attributes:
         uuid: 16 bytes, of this life of the node.
@@ -151,7 +151,7 @@ def unpack_announcement(data: bytes) -> Announcement:
 
 
 def to_values(one: Announcement) -> tuple[Any, ...]:
-    """Give the values of an announcement's array."""
+    """Return the values of an announcement's array."""
     return (
         VERSION,
         one.uuid,

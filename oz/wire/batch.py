@@ -58,7 +58,7 @@ CHUNK_FIELD = _CHUNK.size
 
 
 class Head(NamedTuple):
-    """What stands before the body.
+    """The head of a frame, which stands before the body.
 
     Attributes:
         flags: what the body is.
@@ -76,7 +76,7 @@ class Head(NamedTuple):
 
 
 def key_size(frame: bytes) -> int:
-    """Give the length of the key that a frame begins with.
+    """Return the length of the key that a frame begins with.
 
     Raises:
         ProtocolError: it begins with no key that messages come on.
@@ -272,7 +272,7 @@ def pack_array(items: list[Any]) -> bytes:
 
 
 def array_header(count: int) -> bytes:
-    """Give the header of an array of so many items."""
+    """Return the header of an array of so many items."""
     if count < 16:
         return bytes((0x90 | count,))
     if count < 65_536:

@@ -86,7 +86,7 @@ _BY_NAME: dict[str, Callable[[], Codec]] = {"msgpack": MsgpackCodec, "json": Jso
 
 
 def find_codec(codec: str | Codec | None) -> Codec | None:
-    """Give the codec of a name, or the codec that was given.
+    """Return the codec of a name, or the codec that was given.
 
     Raises:
         ValueError: there is no codec of that name.

@@ -154,7 +154,7 @@ def pack_batch(subjects: list[bytes], payloads: list[Any]) -> tuple[bytes, bytes
 
 
 def common_prefix(subjects: list[bytes]) -> bytes:
-    """Give what all subjects begin with, up to the first zero byte."""
+    """Return what all subjects begin with, up to the first zero byte."""
     first, last = min(subjects), max(subjects)
     size = 0
     for one, other in zip(first, last, strict=False):

@@ -1,4 +1,4 @@
-"""What nodes and name servers say to each other: versioned MessagePack; docs/wire.md has the layout.
+"""The messages of nodes and name servers to each other: versioned MessagePack; see docs/wire.md.
 
 Each message is one frame. The announcement of a node is the same bytes in all of them, and in its presence
 announcement.
@@ -87,7 +87,7 @@ class Goodbye(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """Anybody to a name server: who is there? Whoever asks joins nothing.
+    """Anybody to a name server: who is there? The asker joins nothing.
 
     Attributes:
         bus: on which bus; None: on any.
@@ -97,7 +97,7 @@ class Ask(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """A name server to whoever is new to it: this is who I am. A roster follows.
+    """A name server to a new node: this is who I am. A roster follows.
 
     Attributes:
         server_id: 16 bytes, of this life of the name server.

@@ -59,13 +59,13 @@ class Declared:
     text: bytes
 
     def encode(self) -> bytes:
-        """Give its bytes: dialect, length, text."""
+        """Return its bytes: dialect, length, text."""
         return _ENTRY.pack(self.dialect, len(self.text)) + self.text
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOptions:
-    """How a stream's messages are to be treated; the same in every chunk of it.
+    """The treatment of a stream's messages; the same in every chunk of it.
 
     Attributes:
         is_shared: they come on the keys of the patterns, not on the stream's.
@@ -103,7 +103,7 @@ class Declaration:
     patterns: tuple[Declared, ...] = ()
 
     def encode(self) -> bytes:
-        """Give the key."""
+        """Return the key."""
         delivery = self.delivery
         flags = (
             _SHARED * delivery.is_shared
@@ -124,17 +124,17 @@ class Declaration:
 
 
 def stream_key(stream: bytes) -> bytes:
-    """Give the key on which a stream's messages come."""
+    """Return the key on which a stream's messages come."""
     return STREAM + stream
 
 
 def pattern_key(pattern: Declared) -> bytes:
-    """Give the key on which the messages of a shared pattern come."""
+    """Return the key on which the messages of a shared pattern come."""
     return PATTERN + pattern.encode()
 
 
 def parse_stream(key: bytes) -> bytes:
-    """Give the stream that an `S` key names.
+    """Return the stream that an `S` key names.
 
     Raises:
         ProtocolError: it has not the right length.
@@ -145,7 +145,7 @@ def parse_stream(key: bytes) -> bytes:
 
 
 def parse_pattern(key: bytes) -> Declared:
-    """Give the pattern that a `P` key names.
+    """Return the pattern that a `P` key names.
 
     Raises:
         ProtocolError: it is not one whole pattern.

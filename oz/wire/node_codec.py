@@ -37,7 +37,7 @@ class Introduction(str):
 
 
 class Failure(NamedTuple):
-    """What a handler raised at a request, as whoever asked is told.
+    """The error that a handler raised at a request, as the requester learns it.
 
     Attributes:
         kind: the name of the exception's class.
@@ -61,7 +61,7 @@ class Question(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What a node had asked for when it was asked about that.
+    """The interest of a node when it was asked about that.
 
     Attributes:
         number: that of the question.

@@ -20,7 +20,7 @@ _END_SECONDS = 2.0
 
 
 class Child:
-    """A started process, which never outlives whoever started it."""
+    """A child process, which never outlives its parent."""
 
     def __init__(self, what: str, module: str, argument: str) -> None:
         """Start a module of this package.
@@ -64,7 +64,7 @@ class Child:
         return answer
 
     def finish(self) -> None:
-        """Have it say what it has and end; `hear` waits for that."""
+        """Ask it for what it has, and to end; `hear` waits for that."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
@@ -88,14 +88,14 @@ class Child:
 
 
 def answer(value: dict[str, Any]) -> None:
-    """Write one line to whoever started this process, which may be gone."""
+    """Write one line to the parent, which may be gone."""
     line = memoryview(json.dumps(value).encode() + b"\n")
     while line:
         line = line[os.write(1, line) :]
 
 
 def end_with_parent(report: Callable[[], dict[str, Any]] | None = None) -> None:
-    """Have this process end when whoever started it has gone, or has no more use for it.
+    """End this process when its parent has gone, or has no more use for it.
 
     Args:
         report: is asked for a last answer, whatever else goes on.

@@ -1,4 +1,4 @@
-"""What is measured: sizes, subjects, and which of them match."""
+"""The plan of a measurement: sizes, subjects, and which of them match."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class BenchFailed(OzError):
 
 @dataclass(frozen=True)
 class Plan:
-    """What the publisher sends, and to whom.
+    """The load that the publisher sends, and its subscribers.
 
     Attributes:
         filtering: who filters: `prefix` or `publisher`.
@@ -98,12 +98,12 @@ class Plan:
 
     @property
     def matching_subjects(self) -> int:
-        """How many of the subjects the pattern matches."""
+        """The number of subjects that the pattern matches."""
         return round(self.subjects * self.match)
 
     @property
     def high_water_mark(self) -> int:
-        """How many messages, or batches of them, may wait on either side."""
+        """The number of messages, or of batches, that may wait on either side."""
         unit = max(self.size + 64, _BATCH if self.filtering == "publisher" else 0)
         return max(4, QUEUE_BYTES // unit)
 
@@ -125,6 +125,6 @@ def stamp(size: int, phase: int, number: int = 0) -> bytes:
 
 
 def age(payload: bytes, phase: int, number: int = 0) -> int | None:
-    """Give the nanoseconds since a payload was stamped; None when it is another's, or of another phase."""
+    """Return the nanoseconds since a payload was stamped; None when it is another's, or of another phase."""
     sent, in_phase, by = _STAMP.unpack_from(payload)
     return time.monotonic_ns() - sent if (in_phase, by) == (phase, number) else None

@@ -1,4 +1,4 @@
-"""What was measured."""
+"""The results of a measurement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PERCENTILES = (50, 90, 99, 99.9)
 
 @dataclass(frozen=True)
 class Latency:
-    """How long messages took, in microseconds: the samples, sorted."""
+    """The latencies of messages in microseconds: the samples, sorted."""
 
     samples: Sequence[float]
 
@@ -21,26 +21,26 @@ class Latency:
         return Latency([value / 1000 for value in sorted(nanoseconds)])
 
     def percentile(self, percent: float) -> float:
-        """Give the least sample that so many percent of all do not exceed."""
+        """Return the least sample that so many percent of all do not exceed."""
         rank = -int(-len(self.samples) * percent // 100)
         return self.samples[max(0, rank - 1)]
 
     def figures(self) -> dict[str, float]:
-        """Give the percentiles and the maximum by name; nothing without samples."""
+        """Return the percentiles and the maximum by name; nothing without samples."""
         if not self.samples:
             return {}
         named = {f"p{percent:g}": self.percentile(percent) for percent in PERCENTILES}
         return {**named, "max": self.samples[-1]}
 
     def as_data(self) -> dict[str, Any]:
-        """Give what `--json` writes."""
+        """Return what `--json` writes."""
         figures = {f"{name}_us": round(value, 1) for name, value in self.figures().items()}
         return {"samples": len(self.samples), **figures}
 
 
 @dataclass
 class Result:
-    """What became of the messages with one kind of filtering.
+    """The counts of messages with one kind of filtering.
 
     Attributes:
         filtering: who filtered.
@@ -78,7 +78,7 @@ class Result:
         self.lost = self.matching * len(reports) - self.delivered
 
     def as_data(self) -> dict[str, Any]:
-        """Give what `--json` writes."""
+        """Return what `--json` writes."""
         megabyte = self.size / 1e6
         return {
             "filtering": self.filtering,

@@ -69,7 +69,7 @@ class Orders:
         self.give("hello", ANSWER_SECONDS)
 
     def give(self, order: str, within: float = _HEAR_SECONDS, **more: Any) -> dict[str, Any]:
-        """Give an order.
+        """Return an order.
 
         Raises:
             BenchFailed: it cannot be done, or nobody answers.
@@ -193,7 +193,7 @@ def _subscribers(plan: Plan, ends: dict[str, str | None]) -> Iterator[list[Child
 
 
 def _as_seen(endpoint: str | None, reached: str) -> str | None:
-    """Give an endpoint of the publisher as it is reached from here: its port, on the host of the other."""
+    """Return an endpoint of the publisher as it is reached from here: its port, on the host of the other."""
     if endpoint is None or not endpoint.startswith("tcp://"):
         return endpoint
     return f"{reached.rpartition(':')[0]}:{endpoint.rpartition(':')[2]}"

@@ -1,4 +1,4 @@
-"""The side that publishes: it does what whoever measures asks for, one at a time."""
+"""The side that publishes: it runs one measurement at a time, as the other side asks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MOST_BYTES = 10_000
 
 
 def beside(endpoint: str, place: int) -> str:
-    """Give the endpoint that lies so many places after another: the next port, or the next path."""
+    """Return the endpoint that lies so many places after another: the next port, or the next path."""
     scheme, _, address = endpoint.partition("://")
     if scheme != "tcp":
         return f"{endpoint}-{place}"

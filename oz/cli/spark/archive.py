@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # needs PySpark, an extra
 _HELP = """Copy a JOURNAL to LAKE, a directory of Parquet files, each record once.
 
 The files lie in folders by day and first token and are sorted by subject, so that a query for a pattern reads
-little of them. Run it again and again: it goes on where it ended, also when it was killed. Whoever reads the
-lake meanwhile sees whole files only, and no record twice. Records that are no messages (losses, damage) are
+little of them. Run it again and again: it goes on where it ended, also when it was killed. Readers of the
+lake see whole files only meanwhile, and no record twice. Records that are no messages (losses, damage) are
 archived too, in folders of their own: ask for kind = 0.
 
 Segments are archived when they are sealed; --unsealed takes what the last one has too. Needs the extra
@@ -46,7 +46,9 @@ _Progress = Callable[[int, int, str], object]
 @click.option("--unsealed", is_flag=True, help="Also what the segment that still grows has.")
 @click.option("--compact", is_flag=True, help="Then merge small files; queries may fail meanwhile.")
 @click.option("--skip-lost", is_flag=True, help="Go on where retention has removed records, and count them.")
-@click.option("--separator", default=".", metavar="TEXT", help="What ends the first token.  [default: .]")
+@click.option(
+    "--separator", default=".", metavar="TEXT", help="The text that ends the first token.  [default: .]"
+)
 @click.option("--most-tokens", type=Whole(), default=100, metavar="N",
               help="So many first tokens have folders of their own.  [default: 100]")  # fmt: skip
 @click.option("--file-bytes", type=_COUNT, default=128 << 20, metavar="BYTES",
@@ -54,7 +56,7 @@ _Progress = Callable[[int, int, str], object]
 @click.option("--step-rows", type=_COUNT, default=4_000_000, metavar="N",
               help="Archive so many records at a time.  [default: 4000000]")  # fmt: skip
 @click.option("--staging", type=click.Path(file_okay=False, path_type=Path),
-              help="Where files wait, on the lake's file system.  [default: LAKE.staging]")  # fmt: skip
+              help="Staging, on the lake's file system.  [default: LAKE.staging]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @engine_options
 @click.pass_context

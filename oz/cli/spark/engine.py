@@ -1,4 +1,4 @@
-"""Where a job runs: the options `--master` and `--conf` of every `oz spark` command."""
+"""The place where a job runs: the options `--master` and `--conf` of every `oz spark` command."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _read_settings(_ctx: click.Context, _option: click.Parameter, texts: tuple[s
 
 @contextmanager
 def engine(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
-    """Give a Spark session for one job, and end it.
+    """Open a Spark session for one job, and end it.
 
     Args:
         master: of `engine_options`.

@@ -44,7 +44,7 @@ _HEADS = ("pattern", "matched", "selectivity", "bytes matched", "let through", "
 @click.option(
     "--separator",
     metavar="TEXT",
-    help="What stands between tokens.  [default: / when all patterns are mqtt, else .]",
+    help="The text between tokens.  [default: / when all patterns are mqtt, else .]",
 )
 @click.option("--json", "json_file", type=_FILE, metavar="FILE", help="Write the figures here, as JSON.")
 @engine_options

@@ -26,8 +26,8 @@ replay` needs no Spark and keeps the time between messages.
 
 Each message has an id, so that subscribers with dedupe drop what a run with the same --run name repeats,
 after one that was interrupted. Without --to, --connect and --bind it binds {DEFAULT_ENDPOINT}, where `oz sub`
-looks for it; the publisher is there anew for each piece of a journal, and waits for those who were there
-before. (In `oz replay`, --to binds.)
+looks for it. The publisher is there anew for each piece of a journal, and waits for the subscribers that were
+there before. (In `oz replay`, --to binds.)
 
 \b
 Examples:
@@ -51,8 +51,10 @@ Examples:
               help="Subscriptions to wait for; with 0 nobody need listen.  [default: 1]")  # fmt: skip
 @click.option("--timeout", type=Number(above=True), default=30.0, metavar="SECONDS",
               help="Time to wait for them, and for one that does not read.  [default: 30]")  # fmt: skip
-@click.option("--staging", metavar="DIRECTORY", help="Where rows are staged; all executors must see it.")
-@click.option("--run", metavar="NAME", help="Give messages the ids of the run before with this name.")
+@click.option(
+    "--staging", metavar="DIRECTORY", help="The directory to stage rows in; all executors must see it."
+)
+@click.option("--run", metavar="NAME", help="Reuse the message ids of the run before with this name.")
 @click.option("--skip-invalid", is_flag=True, help="Leave out what cannot be published, and count it.")
 @engine_options
 @click.pass_context

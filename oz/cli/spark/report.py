@@ -13,10 +13,10 @@ from oz.cli.spark.engine import engine, engine_options, stages
 
 _HELP = """Report on SOURCE, a journal's directory or a lake of Parquet files: what passed over the bus.
 
-Messages, bytes and rates by level of subject and in time, top subjects and publishers, subjects that fell
-silent, losses by publisher and hour, and payload sizes. --html writes one page that needs nothing else and
-reads well on a phone, --json the same figures; a summary comes on standard output. Needs the extra
-ozmq[spark] and Java 17 or newer.
+It counts messages, bytes and rates by level of subject and in time, and payload sizes. It names top subjects
+and publishers, subjects that fell silent, and losses by publisher and hour. --html writes one page that needs
+nothing else and reads well on a phone, --json the same figures. A summary comes on standard output. Needs the
+extra ozmq[spark] and Java 17 or newer.
 
 \b
 Examples:
@@ -34,11 +34,11 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--subject", metavar="PATTERN", help="Only what this pattern matches, such as 'md.>' or 'rv:RUN.*'."
 )
-@click.option("--separator", default=".", metavar="TEXT", help="What stands between tokens.  [default: .]")
+@click.option("--separator", default=".", metavar="TEXT", help="The text between tokens.  [default: .]")
 @click.option("--levels", type=Whole(1), default=3, show_default=True, metavar="N",
-              help="How many levels of subjects to go down.")  # fmt: skip
+              help="The number of levels of subjects to go down.")  # fmt: skip
 @click.option("--most", type=Whole(1), default=10, show_default=True, metavar="N",
-              help="How many to name of each kind.")  # fmt: skip
+              help="The number to name of each kind.")  # fmt: skip
 @click.option("--silent-after", type=Number(), metavar="SECONDS",
               help="When a subject counts as silent.  [default: a tenth of the time]")  # fmt: skip
 @engine_options

@@ -1,1 +1,1 @@
-"""What forwarders and gateways decide: which buses they join, and what passes between them."""
+"""The decisions of forwarders and gateways: which buses they join, and what passes between them."""

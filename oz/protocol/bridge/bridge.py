@@ -29,7 +29,7 @@ Interest = tuple[Pattern, str]
 
 
 class Ledger:
-    """What those ask for who are connected to one publisher, and were not cut off nor take their leave.
+    """The interest of all that are connected to one publisher; not of those cut off or closing.
 
     Attributes:
         interests: how many streams ask for each.
@@ -54,7 +54,7 @@ class Ledger:
         changed: Mapping[OutStream, Iterable[Pattern]],
         silent: Container[bytes] = (),
     ) -> None:
-        """Take note of what has changed.
+        """Record changes.
 
         Args:
             streams: all that there are.
@@ -86,7 +86,7 @@ class Ledger:
         self.policies = {group: policy for group, (_, policy) in seniors.items()}
 
     def _note(self, stream: OutStream, counted: dict[Pattern, None], pattern: Pattern) -> None:
-        """Take note of whether a stream has a pattern."""
+        """Record whether a stream has a pattern."""
         is_there = pattern in stream.patterns
         if pattern.prefix.startswith(_OFFER):
             offered = self._offered.setdefault(stream, {})
@@ -116,7 +116,7 @@ class Ledger:
                 self._changes[interest] = not before
 
     def take_changes(self) -> dict[Interest, bool]:
-        """Give the interests that came (True) or went since this was asked last."""
+        """Return the interests that came (True) or went since this was asked last."""
         changes, self._changes = self._changes, {}
         return changes
 
@@ -132,7 +132,7 @@ def _is_private(pattern: Pattern) -> bool:
 
 
 class ImportFilter:
-    """What may come onto one bus from another. It belongs to one thread."""
+    """The filter of what may come onto one bus from another. It belongs to one thread."""
 
     __slots__ = ("_allowed", "_index")
 
@@ -148,7 +148,7 @@ class ImportFilter:
             self._index.add(pattern)
 
     def narrow(self, pattern: Pattern) -> tuple[Pattern, ...]:
-        """Give what to ask for on the other bus, so that no more than needed comes and is refused here."""
+        """Return what to ask for on the other bus, so that no more than needed comes and is refused here."""
         return narrowed(pattern, self._allowed) if self._allowed else (pattern,)
 
     def lets(self, subject: bytes) -> bool:
@@ -160,7 +160,7 @@ class ImportFilter:
 
 @lru_cache(maxsize=65_536)
 def narrowed(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-    """Give patterns that match what both match, and as little else as can be had without a new pattern."""
+    """Return patterns that match what both match, and as little else as can be had without a new pattern."""
     if all(prefix.startswith(_INBOX) for prefix in pattern.prefixes):
         return (pattern,)
     found: dict[Pattern, None] = {}

@@ -1,4 +1,4 @@
-"""What a relay knows of the publishers whose messages it passes on: which are lost, and which came twice."""
+"""A relay's account of the publishers whose messages it passes on: what is lost, what came twice."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ MOST = 10_000
 
 
 class _Standing:
-    """Where one publisher stands: what is accounted for reaches from `first` to before `expected`."""
+    """The account of one publisher: it reaches from `first` to before `expected`."""
 
     __slots__ = ("expected", "first")
 
@@ -29,7 +29,7 @@ class Relaying:
         self._standings: dict[bytes, _Standing] = {}
 
     def take(self, origin: bytes, sequence: int, count: int) -> tuple[int, int]:
-        """Take note of messages that came.
+        """Record messages that came.
 
         Args:
             origin: their publisher.
@@ -46,7 +46,7 @@ class Relaying:
         return lost, seen
 
     def lose(self, origin: bytes, sequence: int, count: int) -> int:
-        """Take note of messages that a link says are lost.
+        """Record messages that a link says are lost.
 
         Returns:
             How many of them are not accounted for yet.
@@ -61,7 +61,7 @@ class Relaying:
         return ahead + behind
 
     def reach(self, origin: bytes, sequence: int) -> int:
-        """Take note of the number that comes next; give how many before it never came."""
+        """Record the number that comes next; return how many before it never came."""
         return self.take(origin, sequence, 0)[0]
 
     def _find(self, origin: bytes, sequence: int) -> _Standing:

@@ -1,4 +1,4 @@
-"""Which legs of forwarders are open, so that between any two buses there is one way and no more.
+"""The spanning tree of forwarders: which legs are open, so that one way leads between any two buses.
 
 Forwarders agree on a tree of buses as bridges do of networks: each tells, on every bus it is on, over which
 forwarders it reaches the root, the senior of them all. Each forwarder is open towards the root, and to each
@@ -38,7 +38,7 @@ _MOST = 2**32 - 1
 
 
 class Offer(NamedTuple):
-    """What a forwarder tells on one bus.
+    """The offer that a forwarder makes on one bus.
 
     Attributes:
         path: the ranks of forwarders, from the root to whoever tells it.
@@ -52,7 +52,7 @@ class Offer(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What a forwarder makes of the offers of others.
+    """The result of the offers of others for one forwarder.
 
     Attributes:
         path: how it reaches the root; its own rank is the last.

@@ -1,1 +1,1 @@
-"""What the two ends of a multicast group decide."""
+"""The decisions of the two ends of a multicast group."""

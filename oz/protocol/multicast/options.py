@@ -1,4 +1,4 @@
-"""How a multicast socket sends and listens, and what it tells of itself."""
+"""The options of a multicast socket: how it sends and listens."""
 
 from __future__ import annotations
 

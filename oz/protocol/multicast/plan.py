@@ -1,4 +1,4 @@
-"""What to give `oz.Multicast` for a load: the arithmetic of libpgm, as libzmq sets it up.
+"""A plan for `oz.Multicast` under a load: the arithmetic of libpgm, as libzmq sets it up.
 
 Sources: `compute_sqns` and `init` in pgm_socket.cpp of libzmq 4.3; source.c, rate_control.c, txw.c, rxw.c and
 skbuff.h of OpenPGM. Where a number was measured, it says so.
@@ -66,7 +66,7 @@ REPAIRED_AT_ONCE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is to be sent, and what is to be survived.
+    """The load to send, and the outage to survive.
 
     Attributes:
         rate: messages a second of each publisher.
@@ -87,7 +87,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to set, and what comes of it, for one publisher.
+    """The plan for one publisher: what to set, and what comes of it.
 
     Attributes:
         load: what it is for.
@@ -134,7 +134,7 @@ class Plan:
 
 
 def packets_of(load: Load) -> tuple[float, float]:
-    """Give the packets and the bytes a second that a load takes at most, with all headers.
+    """Return the packets and the bytes a second that a load takes at most, with all headers.
 
     Messages that come fast travel in batches; a large one is cut into packets.
     """
@@ -149,12 +149,12 @@ def packets_of(load: Load) -> tuple[float, float]:
 
 
 def window_of(rate_kbps: int, recovery: float, mtu: int) -> int:
-    """Give the packets that a window holds, as libzmq works it out: in whole bytes a millisecond."""
+    """Return the packets that a window holds, as libzmq works it out: in whole bytes a millisecond."""
     return max(1, round(recovery * 1000) * (rate_kbps // 8) // mtu)
 
 
 def usable_kbps(rate_kbps: int, mtu: int) -> float:
-    """Give what libpgm sends of a RATE, at least.
+    """Return what libpgm sends of a RATE, at least.
 
     From one full packet a millisecond on it meters each millisecond by itself, and what one does not use is
     lost to the next.
@@ -180,8 +180,8 @@ def plan(load: Load) -> Plan:
     if rate_kbps > MOST_RATE or recovery > MOST_RECOVERY or rate_kbps * 125 * recovery > MOST_WINDOW:
         raise ValueError(
             f"{packets:,.0f} packets a second take rate_kbps={rate_kbps} and, for an outage of "
-            f"{load.outage:g} s, recovery={recovery:g}: more than one publisher can be given; spread the "
-            "load over several, or plan for a shorter outage"
+            f"{load.outage:g} s, recovery={recovery:g}, more than one publisher may have. "
+            "Spread the load over several, or plan for a shorter outage"
         )
     window = window_of(rate_kbps, recovery, load.mtu)
     return Plan(
@@ -199,13 +199,13 @@ def plan(load: Load) -> Plan:
 
 
 def _rate_for(kbps: float, mtu: int) -> int:
-    """Give the lowest RATE of which so much is used: in whole bytes a millisecond, and a packet a second."""
+    """Return the lowest RATE with so much in use: in whole bytes a millisecond, and a packet a second."""
     rate = 8 * ceil(max(kbps / 8, mtu / 1000))
     return rate if usable_kbps(rate, mtu) >= kbps else 8 * ceil(kbps / SLOW_SHARE / 8)
 
 
 def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
-    """Give the shortest recovery that makes such a window, in tenths of a second."""
+    """Return the shortest recovery that makes such a window, in tenths of a second."""
     tenths = max(1, floor(window * mtu / (rate_kbps // 8) / 100))
     while window_of(rate_kbps, tenths / 10, mtu) < window:
         tenths += 1
@@ -213,7 +213,7 @@ def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
 
 
 def _patience_for(outage: float) -> float:
-    """Give the seconds of silence to bear: more than the outage, or a subscriber would forgo the repair."""
+    """Return the seconds of silence to bear: more than the outage, or a subscriber would forgo the repair."""
     return max(Multicast().stale_after, ceil((outage + STALE_MARGIN) * 10) / 10)
 
 

@@ -1,4 +1,4 @@
-"""What a multicast subscriber does with a frame that arrives."""
+"""The receiver of a multicast subscriber."""
 
 from __future__ import annotations
 

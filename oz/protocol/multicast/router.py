@@ -1,4 +1,4 @@
-"""Who wants what is multicast: all there are, as nothing comes back from a subscriber that could tell."""
+"""The router of multicast: everybody wants everything, as nothing comes back from a subscriber."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MulticastRouter(Router):
         return NOTHING
 
     def find(self, subject: bytes, plain: bytes) -> Recipients:
-        """Give the recipients of a subject: all there are."""
+        """Return the recipients of a subject: all there are."""
         return self._recipients
 
     def count(self, subject: bytes | None, plain: bytes | None) -> NoReturn:
@@ -39,6 +39,6 @@ class MulticastRouter(Router):
             ValueError: always.
         """
         raise ValueError(
-            "a multicast publisher hears nothing from its subscribers, so it cannot tell how many there are "
-            "nor wait for them; have them answer on a TCP socket if you must know"
+            "a multicast publisher hears nothing from its subscribers, so it cannot count or wait for them; "
+            "let them answer on a TCP socket if you must know"
         )

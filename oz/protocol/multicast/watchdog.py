@@ -13,7 +13,7 @@ MOST_TRIES = 5
 
 
 class Finding(NamedTuple):
-    """What is to be said, and done: the endpoint to connect to anew, if any."""
+    """A finding of the watchdog: what to say, and the endpoint to connect to anew, if any."""
 
     advisory: Advisory
     reconnect: str | None = None

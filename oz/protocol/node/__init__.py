@@ -1,1 +1,1 @@
-"""What a node and a name server decide: who is on the bus, who answers, which handler is next."""
+"""The decisions of nodes and name servers: who is on the bus, who answers, which handler is next."""

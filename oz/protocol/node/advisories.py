@@ -85,7 +85,7 @@ class Throttle:
         self._held: dict[Hashable, tuple[Advisory, bool]] = {}
 
     def offer(self, advisory: Advisory, now: float) -> Advisory | None:
-        """Give it back if it may be told now; otherwise keep it, and what it counts."""
+        """Return it if it may be published now; otherwise keep it, and what it counts."""
         key = (advisory.kind, advisory.about)
         if key not in self._published_at and len(self._published_at) >= MOST_THINGS:
             key = (advisory.kind, None)
@@ -97,7 +97,7 @@ class Throttle:
         return None
 
     def due(self, now: float) -> list[Advisory]:
-        """Give those whose time has come, each with the count of all that it stands for."""
+        """Return those whose time has come, each with the count of all that it stands for."""
         ready = [key for key in self._held if now - self._published_at.get(key, 0.0) >= EVERY]
         for key in ready:
             self._published_at[key] = now
@@ -109,7 +109,7 @@ class Throttle:
 
 
 def _sum(one: Advisory, other: Advisory) -> Advisory:
-    """Give the newer one, with the count of both."""
+    """Return the newer one, with the count of both."""
     known = one.count is not None and other.count is not None
     return replace(other, count=(one.count or 0) + (other.count or 0) if known else None)
 

@@ -112,7 +112,7 @@ class DiscoveryClient:
         return self._has_heard and self.heard_at is not None and now - self.heard_at < self._expiry
 
     def tick(self, now: float) -> list[bytes]:
-        """Give the frames that are to be sent now.
+        """Return the frames that are to be sent now.
 
         Args:
             now: monotonic seconds.
@@ -134,7 +134,7 @@ class DiscoveryClient:
         return pack(Goodbye(self.announcement.uuid))
 
     def receive(self, frame: bytes, now: float) -> list[Event]:
-        """Take a frame from the name server; give what it says of other nodes of the bus.
+        """Take a frame from the name server; return what it says of other nodes of the bus.
 
         What means nothing is counted, and passed over.
 

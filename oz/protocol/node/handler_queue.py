@@ -1,4 +1,4 @@
-"""What waits for a handler: the messages of one partition are handled one after the other.
+"""The handler queue: the messages of one partition are handled one after the other.
 
 Nothing here starts or waits for anything. `put` says which partition has to be worked off now, and whoever
 works it off takes messages until there are none, or puts it at the end of its own line and goes on later.
@@ -22,7 +22,7 @@ _OVERFLOWS = (None, "conflate", "drop_oldest", "drop_newest")
 
 
 class Partition:
-    """What one worker at a time takes messages from.
+    """A partition of a queue: one worker at a time takes messages from it.
 
     Attributes:
         store: the messages; partitions of one queue share it where order does not matter.
@@ -156,7 +156,7 @@ class HandlerQueue:
             return (self._idle.pop() if self._idle else None), 0
 
     def take(self, partition: Partition) -> Message | None:
-        """Give a partition's next message; None when it is empty: `put` then names it again."""
+        """Return a partition's next message; None when it is empty: `put` then names it again."""
         with self.lock:
             try:
                 message: Message = partition.store.popleft()
@@ -213,7 +213,7 @@ class HandlerQueue:
             return message
 
     def _add(self, message: Message, store: Any) -> int:
-        """Put a message into a store; give how many were dropped for it, itself among them."""
+        """Put a message into a store; return how many were dropped for it, itself among them."""
         if self._is_latest and store.replace(message):
             return 1
         dropped = 0

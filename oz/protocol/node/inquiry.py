@@ -1,4 +1,4 @@
-"""What a node that waits wants to know of its peers: what each had asked for when the waiting began.
+"""The inquiry of a node that waits: what each peer had asked for when the waiting began.
 
 A question to a peer has a number, and the answer repeats it. The answer names the streams of the peer, each
 with the newest chunk that stood then; where that chunk has arrived, all before it have.
@@ -33,7 +33,7 @@ class Inquiry:
         return now - at >= patience
 
     def asked(self, uuid: bytes, now: float) -> None:
-        """Take note that a peer was asked."""
+        """Record that a peer was asked."""
         _, patience = self._asked.get(uuid, (now, 0.0))
         self._asked[uuid] = now, min(LONGEST_PATIENCE, 2 * patience) or FIRST_PATIENCE
 
@@ -45,5 +45,5 @@ class Inquiry:
         self._statements[uuid] = {name: min(before[name], chunks[name]) for name in before if name in chunks}
 
     def statement(self, uuid: bytes) -> dict[bytes, int] | None:
-        """Give what a peer had asked for: the newest chunks by stream; None as long as it is not known."""
+        """Return what a peer had asked for: the newest chunks by stream; None as long as it is not known."""
         return self._statements.get(uuid)

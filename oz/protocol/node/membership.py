@@ -1,4 +1,4 @@
-"""Who is on the bus, as one node sees it: from what name servers say, and from the links that stand.
+"""The membership of the bus as one node sees it: by name servers, and by the links that stand.
 
 It reads no clock and touches no socket: each call gives what is to be done and told.
 """
@@ -16,7 +16,7 @@ MOST = 65_536
 
 
 class Act(Enum):
-    """What is to be done about a peer, or told of it."""
+    """A step to take about a peer, or to report of it."""
 
     CONNECT = "connect"
     DISCONNECT = "disconnect"
@@ -85,7 +85,7 @@ class Membership:
         return one is not None and one.linked
 
     def hear(self, peer: Announcement, now: float, *, by: str | None = None) -> list[Step]:
-        """Take note that there is such a node.
+        """Record that there is such a node.
 
         Args:
             peer: who.
@@ -110,16 +110,16 @@ class Membership:
         return steps
 
     def forsake(self, server: str) -> None:
-        """Take note that a name server does not answer: it vouches for nobody any more."""
+        """Record that a name server does not answer: it vouches for nobody any more."""
         for one in self._known.values():
             one.vouched.discard(server)
 
     def leave(self, uuid: bytes, now: float) -> list[Step]:
-        """Take note that a node said goodbye."""
+        """Record that a node said goodbye."""
         return self._end(uuid, now, Act.LEFT)
 
     def lose(self, uuid: bytes, now: float, *, by: str) -> list[Step]:
-        """Take note that a name server misses a node; as long as its link stands it is there."""
+        """Record that a name server misses a node; as long as its link stands it is there."""
         one = self._known.get(uuid)
         if one is None:
             return []
@@ -131,7 +131,7 @@ class Membership:
     def link(
         self, there: Iterable[Announcement], whole: set[bytes], cut: set[bytes], now: float
     ) -> list[Step]:
-        """Take note of which links stand.
+        """Record which links stand.
 
         Args:
             there: the nodes of which any presence announcement stands. One that knows but one endpoint of

@@ -82,7 +82,7 @@ class NodeRouter(Router):
         return ReservedIndex(cache_size=0)
 
     def _accept(self, stream: OutStream, declaration: Declaration) -> Chunk | None:
-        """Take on what a chunk asks for, unless whoever asks is of another bus."""
+        """Take on the interest of a chunk, unless it comes from another bus."""
         whose = stream.name[:NAME_SIZE]
         for pattern in declaration.patterns:
             if pattern.text.startswith(_PREFIX):
@@ -151,16 +151,16 @@ class NodeRouter(Router):
         super()._returned(stream, now)
 
     def counted(self) -> Iterable[OutStream]:
-        """Give the streams on which an application's messages go out: not those of presence announcements."""
+        """Return the streams for an application's messages: not those of presence announcements."""
         return [one for one in self.streams.values() if one not in self._announced]
 
     def take_changes(self) -> dict[OutStream, dict[Pattern, None]]:
-        """Give the patterns that may have come or gone since this was asked last; nothing the first time."""
+        """Return the patterns that may have come or gone since the last call; nothing the first time."""
         changes, self._changes = self._changes or {}, {}
         return changes
 
     def forwarders(self) -> set[bytes]:
-        """Give the uuids of the nodes that pass messages on from other buses."""
+        """Return the uuids of the nodes that pass messages on from other buses."""
         names = {stream.name[:NAME_SIZE] for stream in self._offers}
         return {
             announced.uuid
@@ -170,7 +170,7 @@ class NodeRouter(Router):
         }
 
     def names_of(self, uuids: Container[bytes]) -> set[bytes]:
-        """Give what the names of the streams of some nodes begin with."""
+        """Return what the names of the streams of some nodes begin with."""
         return {
             stream.name[:NAME_SIZE]
             for stream, announced_by_pattern in self._announced.items()
@@ -178,7 +178,7 @@ class NodeRouter(Router):
         }
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
-        """Give the nodes that are connected, and the uuids of those whose connection was cut."""
+        """Return the nodes that are connected, and the uuids of those whose connection was cut."""
         linked: list[Announcement] = []
         cut: set[bytes] = set()
         for stream, announced_by_pattern in self._announced.items():

@@ -40,7 +40,7 @@ _ALIVE = pack(Alive())
 
 
 class News(NamedTuple):
-    """What became of a node."""
+    """News of a node."""
 
     what: Literal["joined", "changed", "left", "lost"]
     announcement: Announcement
@@ -48,7 +48,7 @@ class News(NamedTuple):
 
 @dataclass(slots=True)
 class RegistryStats:
-    """What a name server did so far."""
+    """The counts of a name server so far."""
 
     joined: int = 0
     """Nodes that came."""
@@ -130,17 +130,17 @@ class Registry:
 
     @property
     def nodes(self) -> list[Announcement]:
-        """Who is there, on any bus."""
+        """The nodes that are there, on any bus."""
         return [node.announcement for node in self._nodes.values()]
 
     def take_news(self) -> list[News]:
-        """Give what became of nodes since the last call."""
+        """Return what became of nodes since the last call."""
         news = list(self._news)
         self._news.clear()
         return news
 
     def missed(self, peer: bytes) -> None:
-        """Take note that a frame for a connection found no room.
+        """Record that a frame for a connection found no room.
 
         It is told nothing more until its next beacon, and then everything.
         """
@@ -150,7 +150,7 @@ class Registry:
             node.is_behind = True
 
     def receive(self, peer: bytes, frame: bytes, now: float) -> Sends:
-        """Take a frame from a connection; give what is to be sent.
+        """Take a frame from a connection; return what is to be sent.
 
         Whoever sends it must leave out what follows for a connection for which something found no room.
 

@@ -24,7 +24,7 @@ Unread = Callable[[], int]
 
 
 class Requests:
-    """Gives each request an inbox of its own below the node's, and each reply to whoever waits for it.
+    """The requests of a node: each has an inbox of its own below the node's, which its replies come to.
 
     Attributes:
         prefix: what all its inboxes begin with.
@@ -71,7 +71,7 @@ class Requests:
             self._count_late(ended[1]())
 
     def take(self, message: Message) -> None:
-        """Give a reply to whoever waits for it."""
+        """Hand a reply to the request that waits for it."""
         subject = message.subject
         inbox = subject.removesuffix(FAILED)
         waiting = self._waiting.get(inbox)
@@ -90,7 +90,7 @@ class Requests:
 
 
 class Failures:
-    """What handlers raised at one request."""
+    """The errors that handlers raised at one request."""
 
     __slots__ = ("_subject", "raised")
 
@@ -100,7 +100,7 @@ class Failures:
         self.raised: list[ReplyError] = []
 
     def take(self, reply: Message) -> bool:
-        """Take note of what a handler raised; tell whether a reply was that."""
+        """Record the error of a handler; tell whether a reply was one."""
         failure = reply.payload
         if type(failure) is not Failure:
             return False
@@ -130,7 +130,7 @@ class Failures:
 
 
 def owner(inbox: str | bytes) -> bytes | None:
-    """Give the uuid of the node whose inbox it is; None when the subject is no inbox of a node."""
+    """Return the uuid of the node whose inbox it is; None when the subject is no inbox of a node."""
     text = inbox.decode("utf-8", "replace") if isinstance(inbox, bytes) else inbox
     parts = text.split(".")
     if len(parts) != 3 or f"{parts[0]}." != INBOX:

@@ -1,4 +1,4 @@
-"""What `oz.Node.subscribe` gives: a subscription with a queue between the bus and whoever handles it."""
+"""The result of `oz.Node.subscribe`: a subscription with a queue between the bus and its handler."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class NodeSubscription(Subscription):
 
 @dataclass(slots=True)
 class NodeStats:
-    """What a node did and what became of its messages. Plain integers; a copy as of when it was asked for."""
+    """The counts of a node and its messages. Plain integers; a copy as of when you asked for it."""
 
     published: int = 0
     """Messages given to `publish`, requests and replies included."""

@@ -1,1 +1,1 @@
-"""What a publisher decides: who wants a message, what is batched, what waits, what is dropped."""
+"""The decisions of a publisher: who wants a message, what is batched, what waits, what is dropped."""

@@ -16,7 +16,7 @@ STEP = 3
 
 
 class Batch:
-    """What goes out on one stream at once.
+    """A batch: the messages that go out on one stream at once.
 
     Attributes:
         stream: the stream.
@@ -115,7 +115,7 @@ def _ends(recipient_sets: list[Recipients]) -> Any:
 
 
 def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], start: int) -> None:
-    """Give each message to one member of a group; the first one's place is `start`."""
+    """Assign each message to one member of a group; the first one's place is `start`."""
     for at in range(0, len(items), 2):
         item = items[at : at + 2]
         batch = _batch(batches, choice.pick(sticky_key(*item)))
@@ -124,7 +124,7 @@ def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], st
 
 
 def sticky_key(subject: bytes, payload: Any) -> bytes:
-    """Give what a sticky choice goes by: the key that was published with a message, or its subject."""
+    """Return what a sticky choice goes by: the key that was published with a message, or its subject."""
     return getattr(payload, "key", None) or subject
 
 

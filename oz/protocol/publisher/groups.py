@@ -16,7 +16,7 @@ REMEMBERED = 65_536
 
 
 class Member(Protocol):
-    """What a group knows of a member: one stream of a subscriber."""
+    """A member as its group sees it: one stream of a subscriber."""
 
     name: bytes
     joined: int
@@ -120,7 +120,7 @@ def _is_able(member: Any) -> bool:
 
 
 def _first_there(order: tuple[Any, ...]) -> Any:
-    """Give the first that is not closing; or else that is not gone; or else the first."""
+    """Return the first that is not closing, or else the first that is not gone, or else the first."""
     for member in order:
         if not (member.is_closing or member.is_gone):
             return member

@@ -122,7 +122,7 @@ class InterestTable:
             )
 
     def counted(self) -> Iterable[OutStream]:
-        """Give the streams on which an application's messages go out."""
+        """Return the streams on which an application's messages go out."""
         return self.streams.values()
 
     def count(self, subject: bytes | None, plain: bytes | None) -> int:

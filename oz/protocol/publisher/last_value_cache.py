@@ -33,7 +33,7 @@ class LastValueCache:
             newest.popitem(last=False)
 
     def match(self, patterns: Iterable[Pattern]) -> list[Any]:
-        """Give subject and payload in turn of all that some pattern matches, in the order of publishing."""
+        """Return subject and payload in turn of all that some pattern matches, in the order of publishing."""
         tests = [pattern.matches for pattern in patterns]
         items: list[Any] = []
         for subject, payload in self._newest.items():

@@ -1,4 +1,4 @@
-"""How long streams last: from the first key to the last, and for a time of grace after a cut connection."""
+"""The lifetimes of streams: from the first key to the last, and a time of grace after a cut connection."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Lifetimes(InterestTable):
     # ending ----------------------------------------------------------------------------------------------
 
     def _withdraw(self, stream: OutStream, number: int, now: float) -> None:
-        """Take note that nobody holds a chunk any more."""
+        """Record that nobody holds a chunk any more."""
         if stream.delivery.group:
             self._end_chunk(stream, stream.chunks.pop(number), now)
             return

@@ -27,7 +27,7 @@ UNREACHABLE = (b"", b"\x00")
 
 
 class Keys(NamedTuple):
-    """What to tell ZeroMQ for the connection that a key came from."""
+    """The keys to set in ZeroMQ for the connection that a key came from."""
 
     wanted: tuple[bytes, ...] = ()
     dropped: tuple[bytes, ...] = ()

@@ -1,4 +1,4 @@
-"""Who wants a subject, as a publisher works it out once for each subject."""
+"""The recipients of a subject, which a publisher works out once for each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOBODY, PLAIN, ROUTED = 0, 1, 2
 
 
 class Recipients:
-    """Who gets messages. Subjects that the same ones want share one such object, so that batches fill.
+    """The recipients of messages. Subjects with the same recipients share one object, so that batches fill.
 
     Attributes:
         kind: `NOBODY`, or of `PLAIN` and `ROUTED` those that apply, added.
@@ -47,7 +47,7 @@ class RecipientSets:
         self._known.clear()
 
     def find(self, found: Iterable[OutStream], groups: dict[str, Group], *, is_plain: bool) -> Recipients:
-        """Give the recipients made of some streams.
+        """Return the recipients made of some streams.
 
         Args:
             found: the streams with a pattern that matches.

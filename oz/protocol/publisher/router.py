@@ -1,4 +1,4 @@
-"""What a publisher learns of its subscribers: the keys it is sent, and what becomes of each.
+"""The router of a publisher: it learns from the keys of its subscribers who wants what.
 
 Every subscription passes through `Router.learn`, which is the one place that accepts or refuses it. How long
 what they ask for lasts is in `lifetimes`, and who wants a subject in `wanted`.

@@ -16,11 +16,11 @@ class SendBuffer(Protocol):
     """Messages of one stream that found no room."""
 
     def put(self, stream: OutStream, items: list[Any]) -> int:
-        """Take subjects and payloads in; give how many messages the subscriber will miss for it."""
+        """Take subjects and payloads in; return how many messages the subscriber will miss for it."""
         ...
 
     def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
-        """Give the sequence of the first, and subjects and payloads of at most so many messages."""
+        """Return the sequence of the first, and subjects and payloads of at most so many messages."""
         ...
 
     def drop(self, count: int) -> None:
@@ -54,7 +54,7 @@ class DropOldestSendBuffer:
         return before - len(self._items)
 
     def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
-        """Give the oldest of them."""
+        """Return the oldest of them."""
         pairs = list(islice(self._items, most))
         return stream.sequence - len(self._items), [part for pair in pairs for part in pair]
 
@@ -90,7 +90,7 @@ class ConflatingSendBuffer:
         return missed
 
     def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
-        """Give those whose subjects came up first; they are numbered when they are dropped from here."""
+        """Return those whose subjects came up first; they are numbered when they are dropped from here."""
         pairs = islice(self._newest.items(), most)
         return stream.sequence, [part for pair in pairs for part in pair]
 
@@ -101,7 +101,7 @@ class ConflatingSendBuffer:
 
 
 def send_buffer_of(stream: OutStream) -> SendBuffer | None:
-    """Give the send buffer of a stream; None when its overflow needs none."""
+    """Return the send buffer of a stream; None when its overflow needs none."""
     if stream.send_buffer is None:
         limit = stream.delivery.limit or receive_buffer.LIMIT
         if stream.delivery.overflow == "conflate":
@@ -127,12 +127,12 @@ class Passing:
         self._sent: dict[OutStream, list[Batch]] = {}
 
     def begin(self, batch: Batch) -> None:
-        """Take note that a batch is being sent, so that nothing more goes into it."""
+        """Record that a batch is being sent, so that nothing more goes into it."""
         if self._pending.get(batch.stream) is batch:
             del self._pending[batch.stream]
 
     def note(self, batch: Batch) -> None:
-        """Take note that a batch is its stream's now, sent or waiting."""
+        """Record that a batch is its stream's now, sent or waiting."""
         self._sent.setdefault(batch.stream, []).append(batch)
 
     def share(
@@ -168,7 +168,7 @@ class Passing:
         return list(follow.values()), waits, rest
 
     def _latest(self, member: OutStream) -> dict[bytes, int]:
-        """Give the place of the last message of each subject that a member was sent."""
+        """Return the place of the last message of each subject that a member was sent."""
         places: dict[bytes, int] = {}
         for batch in self._sent.get(member, ()):
             items: list[Any] = batch.items or []

@@ -1,1 +1,1 @@
-"""What a subscriber decides: what it declares, who gets what arrives, what is missing."""
+"""The decisions of a subscriber: what it declares, who gets a message, what is missing."""

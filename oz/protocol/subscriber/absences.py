@@ -1,4 +1,4 @@
-"""Which publishers are gone without a goodbye: their connection has ended, and nothing more comes of them."""
+"""Publishers that are gone without a goodbye: their connection has ended, and nothing more comes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Absences:
         self.is_curious = True
 
     def note(self, origin: bytes, link: Link) -> None:
-        """Take note of the connection by which a publisher has just been heard."""
+        """Record the connection by which a publisher has just been heard."""
         known, absence = self._links.get(origin), self._absent.get(origin)
         if (
             known is not None
@@ -86,7 +86,7 @@ class Absences:
         self.is_curious = True
 
     def look(self, now: float, has_ended: Callable[[Link], bool], *, is_idle: bool) -> list[bytes]:
-        """Give the publishers that are gone, and have not said that nothing more comes.
+        """Return the publishers that are gone, and have not said that nothing more comes.
 
         Args:
             now: monotonic seconds.

@@ -1,4 +1,4 @@
-"""What one stream of a subscriber has asked of its publishers, in numbered chunks, and who has answered.
+"""The declarations of one stream, in numbered chunks, and which publishers have answered.
 
 The first subscriptions are declared one by one, so that each counts at once. When there are many, the rest
 are collected into full chunks: a plain proxy drops what goes beyond its high-water mark, 1,000 keys. In the

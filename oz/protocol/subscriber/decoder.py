@@ -125,7 +125,7 @@ class BatchDecoder(Receiver):
         return LoneMessage(route.subject, payload, route, origin, sequence, time_ns)
 
     def next(self) -> Message | None:
-        """Give a message that is there, if any; one that a stream holds back comes after all others."""
+        """Return a message that is there, if any; one that a stream holds back comes after all others."""
         if self.waiting:
             return self.waiting.popleft()
         for stream in self.streams.buffered:
@@ -136,7 +136,7 @@ class BatchDecoder(Receiver):
         return None
 
     def rest(self, stream: Stream) -> Iterator[Message]:
-        """Give what is in line, and what a stream holds back."""
+        """Return what is in line, and what a stream holds back."""
         while self.waiting:
             yield self.waiting.popleft()
         while stream.receive_buffer is not None and (message := stream.receive_buffer.pop()) is not None:
@@ -170,7 +170,7 @@ class BatchDecoder(Receiver):
             stream.end(head.origin, head.epoch)
 
     def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> int:
-        """Take note of where the key stands; give how many messages of the batch were here before."""
+        """Record where the key stands; return how many messages of the batch were here before."""
         # What comes behind a goodbye did not begin with its source here, as on a key that others read too.
         joins_late = stream.is_shared or stream.has_ended(head.origin, head.epoch)
         lost, seen = source.advance(head, time_ns, is_shared=joins_late)
@@ -292,7 +292,7 @@ class BatchDecoder(Receiver):
             self.stats.dropped += dropped
 
     def _members(self, stream: Stream, source: Source, number: int) -> set[Subscription]:
-        """Give the subscriptions that last values are for: nobody, if they were given them before."""
+        """Return the subscriptions that last values are for: nobody, if they were given them before."""
         chunk = self.streams.chunk(stream, number)
         if chunk is None or source.served.setdefault(chunk.root, number) != number:
             # Declared again because an answer was late or lost: it is served again too.
@@ -300,7 +300,7 @@ class BatchDecoder(Receiver):
         return {subscription for subscription, _ in chunk.members}
 
     def _find_routes(self, stream: Stream, subjects: list[Any]) -> tuple[list[Route], bool, bool]:
-        """Give the route of each subject, and tell whether all are clear, and whether all are text."""
+        """Return the route of each subject, and tell whether all are clear, and whether all are text."""
         table = stream.table
         try:
             routes: list[Any] = list(map(table.routes.get, subjects))
@@ -378,7 +378,7 @@ def _narrow(route: Route, only: set[Subscription]) -> Route:
 
 
 def _open_all(payloads: list[Any], attached: list[bytes]) -> list[tuple[Any, dict[Any, Any] | None]]:
-    """Give the bytes and the extras of each payload.
+    """Return the bytes and the extras of each payload.
 
     Raises:
         ProtocolError: one is not of a form that payloads have, or a large one is missing.

@@ -1,4 +1,4 @@
-"""Which messages were here before, by the ids that they were published with; in bounded memory."""
+"""Deduplication: messages that were here before, by the ids they were published with; in bounded memory."""
 
 from __future__ import annotations
 

@@ -16,11 +16,11 @@ class ReceiveBuffer(Protocol):
     """Messages that wait, of which some may be dropped."""
 
     def put(self, messages: list[Message]) -> int:
-        """Take messages in; give how many, of these or older ones, were dropped."""
+        """Take messages in; return how many, of these or older ones, were dropped."""
         ...
 
     def pop(self) -> Message | None:
-        """Give the next one, if there is any."""
+        """Return the next one, if there is any."""
         ...
 
     def retain(self, wanted: Iterable[Message]) -> None:
@@ -55,7 +55,7 @@ class ConflatingBuffer:
         return bool(self._messages)
 
     def put(self, messages: list[Message]) -> int:
-        """Take messages in; give how many were dropped."""
+        """Take messages in; return how many were dropped."""
         kept = self._messages
         before = len(kept) + len(messages)
         for message in messages:
@@ -65,7 +65,7 @@ class ConflatingBuffer:
         return before - len(kept)
 
     def pop(self) -> Message | None:
-        """Give the message of the subject that came up first."""
+        """Return the message of the subject that came up first."""
         return self._messages.popitem(last=False)[1] if self._messages else None
 
     def retain(self, wanted: Iterable[Message]) -> None:
@@ -92,13 +92,13 @@ class DropOldestBuffer:
         return bool(self._messages)
 
     def put(self, messages: list[Message]) -> int:
-        """Take messages in; give how many were dropped."""
+        """Take messages in; return how many were dropped."""
         before = len(self._messages) + len(messages)
         self._messages.extend(messages)
         return before - len(self._messages)
 
     def pop(self) -> Message | None:
-        """Give the oldest."""
+        """Return the oldest."""
         return self._messages.popleft() if self._messages else None
 
     def retain(self, wanted: Iterable[Message]) -> None:
@@ -112,7 +112,7 @@ class DropNewestBuffer(DropOldestBuffer):
     __slots__ = ()
 
     def put(self, messages: list[Message]) -> int:
-        """Take messages in; give how many were dropped."""
+        """Take messages in; return how many were dropped."""
         room = max(0, self._limit - len(self._messages))
         self._messages.extend(messages[:room])
         return max(0, len(messages) - room)

@@ -1,4 +1,4 @@
-"""What a subscriber knows of one publisher on one key: where its sequence stands, what it has answered."""
+"""A subscriber's view of one publisher on one key: where its sequence stands, what it has answered."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Source:
         self.served: dict[int, int] = {}
 
     def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
-        """Take note of a batch or a control record.
+        """Record a batch or a control record.
 
         Args:
             head: its head.
@@ -92,7 +92,7 @@ class Source:
 
 
 def find(sources: dict[bytes, Source], origin: bytes) -> Source:
-    """Give the source of a publisher, a new one if need be."""
+    """Return the source of a publisher, a new one if need be."""
     source = sources.get(origin)
     if source is None:
         if len(sources) >= MOST:

@@ -1,4 +1,4 @@
-"""The streams of a subscriber that has its publishers filter: each a key, its subscriptions and its sources.
+"""The streams of filtered subscriptions: each a key, its subscriptions and its publishers.
 
 Subscriptions with the same delivery options share one stream, on which each message comes once. Each queue
 group, and each `overflow`, is a stream of its own. Shared patterns have one each, with a key
@@ -76,7 +76,7 @@ class Stream:
         self._ended: dict[bytes, int] = {}
 
     def end(self, origin: bytes, epoch: int) -> None:
-        """Take note that a publisher has said goodbye: it is not to be waited for."""
+        """Record that a publisher has said goodbye: it is not to be waited for."""
         self.sources.pop(origin, None)
         if len(self._ended) >= _MOST_ENDED:
             del self._ended[next(iter(self._ended))]
@@ -88,7 +88,7 @@ class Stream:
 
 
 class Interest:
-    """What is asked for with one set of options: its declarations, and the stream for the answers."""
+    """The interest with one set of delivery options: its declarations, and the stream for the answers."""
 
     __slots__ = ("declarations", "delivery", "name", "stream")
 
@@ -246,7 +246,7 @@ class Streams:
         )
 
     def stream(self, subscription: Subscription) -> Stream | None:
-        """Give the stream that a subscription has its messages from; None when it has ended."""
+        """Return the stream that a subscription has its messages from; None when it has ended."""
         interest = self._homes.get(subscription)
         return None if interest is None else interest.stream
 
@@ -312,7 +312,7 @@ class Streams:
         return [one for one in self._alive() if among is None or one in among]
 
     def asked(self) -> dict[bytes, int]:
-        """Give the number of the newest chunk that stands, by the name of its stream."""
+        """Return the number of the newest chunk that stands, by the name of its stream."""
         return {
             interest.name: newest
             for interest in self._interests.values()
@@ -379,7 +379,7 @@ class Streams:
             stream.sources.pop(origin, None)
 
     def refusals(self) -> list[str]:
-        """Give the reasons of publishers that will not serve something."""
+        """Return the reasons of publishers that will not serve something."""
         return [
             reason
             for interest in self._interests.values()
@@ -389,7 +389,7 @@ class Streams:
         ]
 
     def chunk(self, stream: Stream, number: int) -> Chunk | None:
-        """Give a declaration of a stream; None when it does not stand any more."""
+        """Return a declaration of a stream; None when it does not stand any more."""
         for interest in self._interests.values():
             if interest.stream is stream:
                 return interest.declarations.chunks.get(number)
@@ -415,11 +415,11 @@ class Streams:
         return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
 
     def origins(self) -> set[bytes]:
-        """Give the publishers that have answered something and have not said goodbye."""
+        """Return the publishers that have answered something and have not said goodbye."""
         return {origin for interest in self._interests.values() for origin in interest.stream.sources}
 
     def heard_at(self, origin: bytes) -> int | None:
-        """Give the time at which a publisher was heard last, in nanoseconds; None once it is not known.
+        """Return the time at which a publisher was heard last, in nanoseconds; None once it is not known.
 
         It is not known before it was heard, and after it said goodbye on each stream.
         """

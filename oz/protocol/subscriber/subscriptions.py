@@ -89,7 +89,7 @@ class Subscription:
 
 
 class Route:
-    """Who gets the messages of one subject.
+    """The route of one subject: the subscriptions that get its messages.
 
     Attributes:
         subject: as text; what is not UTF-8 by `surrogateescape`.
@@ -186,7 +186,7 @@ class SubscriptionTable:
         return iter(tuple(self._standing))
 
     def add(self, subscription: Subscription) -> list[bytes]:
-        """Take a subscription in; give the prefixes that ZeroMQ must now be asked for."""
+        """Take a subscription in; return the prefixes that ZeroMQ must now be asked for."""
         for pattern in subscription.patterns:
             self._index.add(pattern, subscription)
         self._stand(subscription)
@@ -207,7 +207,7 @@ class SubscriptionTable:
         self.unclear = self.undecoded = 0
 
     def remove(self, subscription: Subscription) -> list[bytes]:
-        """Take a subscription out; give the prefixes that ZeroMQ need not send any more."""
+        """Take a subscription out; return the prefixes that ZeroMQ need not send any more."""
         subscription.active = False
         if subscription not in self._standing:
             return []
@@ -218,7 +218,7 @@ class SubscriptionTable:
         return self._prefixes.remove(self._wire_prefixes(subscription))
 
     def _wire_prefixes(self, subscription: Subscription) -> list[bytes]:
-        """Give the prefixes to ask for. With a delimiter a literal is exact already on the wire."""
+        """Return the prefixes to ask for. With a delimiter a literal is exact already on the wire."""
         if not self._delimiter:
             return subscription.prefixes
         prefixes: list[bytes] = []

@@ -42,7 +42,7 @@ OnProgress = Callable[[int, int, str], object]
 
 @dataclass
 class Archived:
-    """What a run of `archive` did.
+    """The result of a run of `archive`.
 
     Attributes:
         rows: records that it archived, gaps included.
@@ -183,7 +183,7 @@ class _Run:
         if last < known:
             raise LakeError(
                 f"{self._lake.directory}: holds records up to offset {known}, and the journal "
-                f"{self._journal} ends at {last}: it lost its end, or is an older copy; archive it to a lake "
+                f"{self._journal} ends at {last}. It lost its end, or is an older copy: archive it to a lake "
                 "of its own"
             )
         history, epoch = history_of(self._journal, self._lake.manifest.journal), self._lake.manifest.epoch

@@ -22,7 +22,7 @@ from oz.subjects.pattern import DEFAULT_DIALECT, Pattern
 
 @dataclass(frozen=True)
 class Explanation:
-    """What was found out about a set of subscriptions.
+    """The findings about a set of subscriptions.
 
     Bytes are those of subjects and payloads.
 
@@ -45,7 +45,7 @@ class Explanation:
         return found
 
     def json(self) -> str:
-        """Give the figures as JSON."""
+        """Return the figures as JSON."""
         return json.dumps(self.figures, ensure_ascii=False, indent=1)
 
 

@@ -37,7 +37,7 @@ _EVERY = 0.3
 
 @dataclass
 class Facts:
-    """What is known of a batch that is published.
+    """The state of a batch that is published.
 
     Attributes:
         published: rows so far.
@@ -99,7 +99,7 @@ _PLAIN_ERRORS = (SinkError, JournalError)
 
 @dataclass
 class Replayed:
-    """What a run of `replay` did.
+    """The result of a run of `replay`.
 
     Attributes:
         published: messages that were published.
@@ -204,7 +204,7 @@ def _plain_errors() -> Iterator[None]:
 
 
 class _Wanted:
-    """What of a source is to be published."""
+    """The rows of a source to publish."""
 
     def __init__(
         self,
@@ -219,7 +219,7 @@ class _Wanted:
     def pieces(
         self, source: DataFrame | str | os.PathLike[str], rows: int
     ) -> Iterator[tuple[str, DataFrame]]:
-        """Give the rows in pieces that each are published at once, with a name for each."""
+        """Return the rows in pieces that each are published at once, with a name for each."""
         if isinstance(source, DataFrame):
             yield "", self._of_frame(source)
             return
@@ -277,7 +277,7 @@ def is_journal(path: str) -> bool:
 
 
 def _with_raw_subject(frame: DataFrame) -> DataFrame:
-    """Give subjects as bytes: those that are not UTF-8 are in a column of their own."""
+    """Return subjects as bytes: those that are not UTF-8 are in a column of their own."""
     if "subject_raw" not in frame.columns:
         return frame
     subject = F.coalesce(F.col("subject_raw"), F.col("subject").cast("binary"))

@@ -22,7 +22,7 @@ from oz.subjects.pattern import Pattern
 
 @dataclass(frozen=True)
 class Report:
-    """What passed over the bus.
+    """The traffic of the bus.
 
     Attributes:
         figures: all figures, as JSON has them; docs/spark-jobs.md says what they are.
@@ -31,11 +31,11 @@ class Report:
     figures: dict[str, Any]
 
     def json(self) -> str:
-        """Give the figures as JSON."""
+        """Return the figures as JSON."""
         return json.dumps(self.figures, ensure_ascii=False, indent=1)
 
     def html(self) -> str:
-        """Give the page: one file, with nothing to load from anywhere."""
+        """Return the page: one file, with nothing to load from anywhere."""
         return page(self.figures)
 
     def save(

@@ -31,7 +31,7 @@ _SHOWN = 200
 
 
 class Columns(NamedTuple):
-    """Where in a row things are; None where there is no such column."""
+    """The places of fields in a row; None where there is no such column."""
 
     subject: int
     payload: int
@@ -63,9 +63,9 @@ def find_columns(schema: T.StructType) -> Columns:
     wrong += [f"there is no column {name!r}" for name in ("subject", "payload") if name not in found]
     if wrong:
         raise SinkError(
-            f"the sink cannot publish these rows: {'; '.join(wrong)}; it takes subject (string or binary), "
-            "payload (binary, string or struct), and where there are any headers (a map, or binary as the "
-            f"journal has them) and key (string or binary); the columns are: {_shown(schema)}"
+            f"the sink cannot publish these rows: {', '.join(wrong)}. It takes subject (string or binary), "
+            "payload (binary, string or struct), and, if any, headers (a map, or binary as the journal has "
+            f"them) and key (string or binary). The columns are: {_shown(schema)}"
         )
     kinds = [one.dataType for one in schema.fields]
     headers = found.get("headers")
@@ -121,7 +121,7 @@ class RowReader:
     _known: dict[bytes, str | None] = field(default_factory=dict)
 
     def ready(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Give the rows of batches as they are staged.
+        """Return the rows of batches as they are staged.
 
         Raises:
             SinkError: a row cannot be published, unless such rows are skipped.

@@ -20,7 +20,7 @@ _ALLOWED = (str, bytes, int, float, bool, type(None))
 
 
 def encoder(name: str) -> Encoder:
-    """Give what encodes a struct, which comes as a dict.
+    """Return what encodes a struct, which comes as a dict.
 
     Args:
         name: `msgpack` or `json`.
@@ -62,7 +62,7 @@ def _finite(value: Any) -> Any:
 
 
 def plain(value: pa.Scalar) -> Any:
-    """Give an Arrow value as Python's own, with maps as dicts.
+    """Return an Arrow value as Python's own, with maps as dicts.
 
     Raises:
         ValueError: text that is not UTF-8, or a map with a key twice.
@@ -102,7 +102,7 @@ def check_headers(value: pa.Scalar) -> bytes | None:
 
 
 def unpack_headers(packed: bytes) -> tuple[dict[str, Any] | None, list[bytes]]:
-    """Give headers and the frames behind the payload; what oz itself refuses to publish is left out."""
+    """Return headers and the frames behind the payload; what oz itself refuses to publish is left out."""
     found = msgpack.unpackb(packed, raw=False, strict_map_key=False)
     more = found.pop(_MORE, [])
     fields = {name: value for name, value in found.items() if type(name) is str and type(value) in _ALLOWED}

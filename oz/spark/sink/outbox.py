@@ -1,4 +1,4 @@
-"""What a query is about to publish, on disk: a batch once written down keeps its rows if it runs again."""
+"""The outbox of a query, on disk: a batch once written down keeps its rows if it runs again."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Outbox:
         self._directory = Path(staging, query)
 
     def path(self, batch: int) -> str:
-        """Give the directory of a batch."""
+        """Return the directory of a batch."""
         return str(self._directory / str(batch))
 
     def settle(self, batch: int, staged: Sequence[Staged]) -> list[Staged]:

@@ -29,7 +29,7 @@ _seen: dict[tuple[str, ...], int] = {}
 
 
 def series_of(query: str, batch: int, partition: int) -> bytes:
-    """Give the first half of the ids of one partition's rows; the other half is the row's number.
+    """Return the first half of the ids of one partition's rows; the other half is the row's number.
 
     Args:
         query: the id of the query, or the name of a run.
@@ -201,7 +201,7 @@ def _closed(publisher: Publisher, timeout: float) -> Iterator[None]:
     publisher.close(timeout=timeout)
     if time.monotonic() - started >= timeout:
         raise SinkError(
-            f"not all of a batch went out within {timeout:g} s; it is published again, with the same ids, "
-            "when the query is started again: look after the subscriber, or give the sink's option timeout "
-            "more seconds"
+            f"not all of a batch went out within {timeout:g} s. It is published again, with the same ids, "
+            "when the query starts again: look after the subscriber, or give the sink's option timeout more "
+            "seconds"
         )

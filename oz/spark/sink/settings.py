@@ -1,4 +1,4 @@
-"""What the options of the sink say."""
+"""The settings of the sink."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def _staging(given: Mapping[str, str], *, is_streaming: bool) -> str:
 
 
 def _local(text: str) -> str | None:
-    """Give the absolute path that a path or a `file:` address names; None if it is neither."""
+    """Return the absolute path that a path or a `file:` address names; None if it is neither."""
     parts = urlsplit(text)
     if not parts.scheme:
         return os.path.abspath(text)

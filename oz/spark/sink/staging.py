@@ -25,7 +25,7 @@ _CHUNK = 4 << 20
 
 @dataclass(frozen=True)
 class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """What one task has staged.
+    """The rows that one task has staged.
 
     Attributes:
         query: the id of the query or run.

@@ -1,4 +1,4 @@
-"""Where an executor gets the records of a range: for now from the journal's files, which it must see."""
+"""The way an executor gets the records of a range: from the journal's files, which it must see."""
 
 from __future__ import annotations
 

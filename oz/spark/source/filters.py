@@ -33,7 +33,7 @@ Span = tuple[int, int]
 
 
 class Bounds(NamedTuple):
-    """What filters leave: each of the parts must hold.
+    """The rest that filters leave: each of the parts must hold.
 
     Attributes:
         offsets: the first offset and the one to stop before.
@@ -99,7 +99,7 @@ class Bounds(NamedTuple):
 
 
 def _text_of(subject: bytes, is_whole: bool) -> tuple[bytes, bool]:
-    """Give a subject or prefix as far as Spark sees the same bytes, and whether that is all of it."""
+    """Return a subject or prefix as far as Spark sees the same bytes, and whether that is all of it."""
     try:
         return subject.decode().encode(), is_whole
     except UnicodeDecodeError as error:  # behind it Spark sees U+FFFD

@@ -55,7 +55,7 @@ class PlannedJournal:
         return min((segment.base for segment in own.segments(self._directory)), default=self.end)
 
     def beginning(self) -> int:
-        """Where the options have a new query begin.
+        """The offset where a new query begins, by the options.
 
         Raises:
             JournalError: what they ask for has been removed by retention, and that is an error.
@@ -168,7 +168,7 @@ class PlannedJournal:
 
 
 def found_at(directory: Path) -> str:
-    """Give the id of a journal.
+    """Return the id of a journal.
 
     Raises:
         JournalError: there is none, it is damaged, or of a newer version.

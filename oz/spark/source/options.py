@@ -48,7 +48,7 @@ PAYLOADS = ("raw", "string", "json", "msgpack")
 
 @dataclass(frozen=True)
 class Options:
-    """What the options of a read say; docs/spark-source.md explains each.
+    """The options of a read; docs/spark-source.md explains each.
 
     Attributes:
         journal: the directory.

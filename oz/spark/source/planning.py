@@ -26,7 +26,7 @@ class Range(NamedTuple):
 
 
 class Share(InputPartition):  # type: ignore[misc]
-    """What one partition reads: ranges in order, which never change.
+    """The share of one partition: ranges in order, which never change.
 
     Attributes:
         journal: the id of the journal.

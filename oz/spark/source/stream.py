@@ -85,7 +85,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         return self._planned.as_data()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Give the limit that the options set."""
+        """Return the limit that the options set."""
         most = self._options.most_rows
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
@@ -134,7 +134,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             self._live.stop()
 
     def _opened(self) -> PlannedJournal:
-        """Give the journal; the first time a recorder is started, if the query has one."""
+        """Return the journal; the first time a recorder is started, if the query has one."""
         if self._live is None and self._options.endpoints:
             self._live = LiveRecorder(self._options)
             self._live.start()

@@ -1,4 +1,4 @@
-"""Which records a query wants, and which segments and batches cannot hold any of them."""
+"""The records that a query wants, and the segments and batches that cannot hold any of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MOST_VERDICTS = 1 << 16
 
 
 class Wanted:
-    """What a query wants of a journal, its offsets apart."""
+    """The demand of a query on a journal, its offsets apart."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What every dialect provides: compiled patterns, their meaning and spelling, and a check of subjects.
+"""The base of every dialect: compiled patterns, their meaning and spelling, and a check of subjects.
 
 A dialect is one file here and a line in `oz.subjects.dialects`. Whatever else oz must know of it, it says.
 """
@@ -41,7 +41,7 @@ Token = bytes | Wild | Stem
 
 
 class Form(Enum):
-    """How the patterns of a dialect are made."""
+    """The factory of a dialect's patterns."""
 
     WORDS = "words"
     """Of words with a separator between them."""
@@ -56,7 +56,7 @@ class Form(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """How a dialect takes a subject apart. Dialects that do so alike share one object.
+    """The way a dialect takes a subject apart. Dialects that do so alike share one object.
 
     Attributes:
         split: gives the words; None for what no pattern with a wildcard matches.
@@ -82,7 +82,7 @@ def encoded(word: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What a dialect makes of a pattern's text.
+    """The parts that a dialect makes of a pattern's text.
 
     Attributes:
         regex: decides; to be used with `fullmatch`. None: `Dialect.make_regex` makes it when it is asked

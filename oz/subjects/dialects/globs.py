@@ -125,7 +125,7 @@ def _parse_class(text: bytes, at: int) -> tuple[frozenset[int], int]:
 
 
 def _byte_range(first: int, last: int) -> Iterator[int]:
-    """Give the bytes between two, in either order, as x86 compares them: from -128 to 127."""
+    """Return the bytes between two, in either order, as x86 compares them: from -128 to 127."""
     low, high = sorted((_signed(first), _signed(last)))
     return (value % 256 for value in range(low, high + 1))
 

@@ -1,4 +1,4 @@
-"""How long a text may be that has to fit a length field of a wire protocol."""
+"""The limit of a text that has to fit a length field of a wire protocol."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Mqtt(Dialect):
         return regex.compile(to_regex(compiled.words), regex.DOTALL)
 
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Levels may be empty; `#` is also its parent; no wildcard in the first level takes a `$`."""
+        """Levels may be empty. `#` is also its parent; no wildcard in the first level takes a `$`."""
         levels = list(compiled.words or ())
         has_rest = levels[-1] is Wild.ANY
         if has_rest:

@@ -28,7 +28,7 @@ class RaimsSub(Dialect):
         return Compiled(regex=regex.compile(runs.literal(text)), prefixes=(text,), literal=text)
 
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Give the literal; see `Dialect.expression`."""
+        """Return the literal; see `Dialect.expression`."""
         return Text(compiled.literal or b"")
 
 

@@ -25,7 +25,7 @@ _SHARED_FLAGS = int(regex.I | regex.L | regex.M | regex.S | regex.U | regex.X)
 
 
 def flags_of(pattern: re.Pattern[str] | regex.Pattern[str]) -> int:
-    """Give the flags of a compiled pattern as `regex` counts them."""
+    """Return the flags of a compiled pattern as `regex` counts them."""
     if isinstance(pattern, regex.Pattern):
         return pattern.flags
     return (pattern.flags & _SHARED_FLAGS) | (int(regex.A) if pattern.flags & re.A else 0)

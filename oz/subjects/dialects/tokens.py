@@ -1,4 +1,4 @@
-"""What the dot-separated dialects share: tokens, their regex and their prefix.
+"""The common part of the dot-separated dialects: tokens, their regex and their prefix.
 
 Source: NATS subject rules; TIBCO Rendezvous Concepts, "Subject Names". The dialects differ in what they
 refuse and in what they make of a wildcard inside a longer token, so those two stay with each of them.
@@ -146,7 +146,7 @@ def to_regex(tokens: tuple[Token, ...]) -> str:
 
 
 def _token_parts(token: Token) -> tuple[str, str]:
-    """Give the literal text of a token, and the regex of what follows that."""
+    """Return the literal text of a token, and the regex of what follows that."""
     if token is Wild.ONE:
         return "", r"[^.]++"
     if token is Wild.REST:

@@ -25,5 +25,5 @@ class Zmq(Dialect):
         return Compiled(regex=globs.compile_prefix(text), prefixes=(text,))
 
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
-        """Give the prefix, and anything; see `Dialect.expression`."""
+        """Return the prefix, and anything; see `Dialect.expression`."""
         return Seq((Text(compiled.prefixes[0]), Repeat(ANY_BYTE, 0, None)))

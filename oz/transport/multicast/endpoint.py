@@ -51,7 +51,7 @@ class Endpoint(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """Give the form that libzmq takes."""
+        """Return the form that libzmq takes."""
         return f"{self.scheme}://{self.interface};{self.group}:{self.port}"
 
     @property
@@ -95,7 +95,7 @@ def parse(text: str) -> Endpoint:
 
 
 def _address(interface: str, text: str) -> str:
-    """Give the IPv4 address of an interface that is named by it, or by its name."""
+    """Return the IPv4 address of an interface that is named by it, or by its name."""
     if sys.platform != "linux" or not HAS_FCNTL:
         raise TransportUnavailable(
             f"{text!r}: multicast needs Linux; oz cannot ask {sys.platform} which interfaces there are, and "
@@ -137,7 +137,7 @@ def _ask(interface: str, what: int) -> bytes | None:
 
 
 def check(endpoint: Endpoint, *, mtu: int) -> None:
-    """See whether libzmq will be able to open a socket for an endpoint.
+    """See whether libzmq can open a socket for an endpoint.
 
     Args:
         endpoint: the endpoint.

@@ -89,7 +89,7 @@ def group_for(
 
 
 class Group:
-    """What a multicast socket has beyond others.
+    """The extra parts of a multicast socket.
 
     Attributes:
         options: how it sends and listens.
@@ -239,7 +239,7 @@ class Group:
         return known
 
     def release(self) -> None:
-        """Give back what was claimed."""
+        """Release what was claimed."""
         while self._claims:
             self._claims.pop().close()
         self.endpoints.clear()

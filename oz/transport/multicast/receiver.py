@@ -24,7 +24,7 @@ _SUBSCRIBE = int(zmq.SUBSCRIBE)
 
 
 class Listening:
-    """What looks after the publishers of one multicast subscriber."""
+    """The caretaker of the publishers of one multicast subscriber."""
 
     __slots__ = ("_group", "_has_begun", "_on_advisory", "_receiver", "_watchdog")
 
@@ -50,7 +50,7 @@ class Listening:
             _set(socket, _SUBSCRIBE, b"")
 
     def joined(self) -> None:
-        """Take note that the subscriber listens from now on: what came before it is no loss."""
+        """Record that the subscriber listens from now on: what came before it is no loss."""
         self._receiver.joined_at = time_ns()
 
     def look(self, socket: Any, *, is_idle: bool) -> None:

@@ -43,7 +43,7 @@ LEAST_WAITING = 1_000
 
 
 def high_water_mark_for(options: Multicast) -> int:
-    """Give the frames that may wait to be sent, unless said otherwise: what goes in about a second."""
+    """Return the frames that may wait to be sent, unless said otherwise: what goes in about a second."""
     return max(LEAST_WAITING, options.rate_kbps * 125 // options.mtu)
 
 
@@ -210,7 +210,7 @@ class MulticastDispatch(Dispatch):
         """Called when a subscriber asked for something: none can."""
 
     def greet(self, socket: Any, endpoints: Iterable[Endpoint]) -> None:
-        """Take note of where messages go, and say that there is a publisher."""
+        """Record where messages go, and say that there is a publisher."""
         self.to = next((one.to for one in endpoints), "")
         self.beats_at = 0.0
         self.beat(socket, monotonic())

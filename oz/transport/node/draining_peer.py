@@ -1,4 +1,4 @@
-"""How long a node listens to a peer that is gone: what it sent last is on its way."""
+"""A peer that is gone: a node listens to it for a while, as its last messages are on their way."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ handled_partition: ContextVar[Partition | None] = ContextVar("handled_partition"
 
 
 class HandlersBase(ABC):
-    """Who works queues off: a bounded number of workers, which are threads or tasks.
+    """The pool that works queues off: a bounded number of workers, which are threads or tasks.
 
     Attributes:
         still: workers whose handler waits for others to end. They do not wait for each other.
@@ -55,7 +55,7 @@ class HandlersBase(ABC):
 
     @abstractmethod
     def submit(self, work: Callable[[], Any]) -> None:
-        """Have work done."""
+        """Hand work to the pool."""
 
     @abstractmethod
     def is_worker(self, one: Any) -> bool:
@@ -164,7 +164,7 @@ class HandlerRunnerBase(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Have those who wait for the queue look at it again."""
+        """Wake all that wait for the queue."""
 
     @abstractmethod
     def _work_off(self, partition: Partition) -> Any:
@@ -238,7 +238,7 @@ class Replying(NodeOpening):
             partition.answered = message
 
     def _answer_failure(self, message: Message, error: BaseException) -> None:
-        """Tell whoever asked that a handler raised, unless it had answered before that."""
+        """Tell the requester that a handler raised, unless the handler had answered before."""
         inbox = message.reply_to
         partition = handled_partition.get()
         if inbox is None or owner(inbox) is None or (partition is not None and partition.answered is message):

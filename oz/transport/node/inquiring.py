@@ -1,4 +1,4 @@
-"""How a node learns that all has arrived that its peers have subscribed to; it never waits.
+"""A node's questions to its peers, whether all their subscriptions have arrived; it never waits.
 
 Subscriptions travel by themselves, and nobody tells a publisher when there are no more of them on the way.
 So the node asks, and each peer answers how much it has asked for: docs/decisions/038. It is touched by the
@@ -23,7 +23,7 @@ _PREFIX = "_OZ.INTEREST."
 
 
 def interest_subject(uuid: bytes) -> str:
-    """Give the subject on which a node is asked what it wants, and answered."""
+    """Return the subject on which a node is asked what it wants, and answered."""
     return _PREFIX + uuid.hex()
 
 
@@ -47,7 +47,7 @@ class Inquiries:
     def unknown(
         self, inquiry: Inquiry, peers: Iterable[tuple[Announcement, list[NodePublishing]]], now: float
     ) -> list[str]:
-        """Ask whoever is to be asked; say of whom it is not known that all has arrived.
+        """Ask the peers that are due; name those whose subscriptions may not all have arrived.
 
         Args:
             inquiry: of whoever waits, who keeps it for so long.

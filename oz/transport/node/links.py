@@ -55,7 +55,7 @@ FORGET_AFTER = 60.0
 
 
 class BusListener(Protocol):
-    """Who is told of what happens on the bus."""
+    """The listener to events of the bus."""
 
     def _peer_changed(self, act: Act, peer: Announcement) -> None: ...
 
@@ -159,7 +159,7 @@ class Mesh:
         self._scan(now)
 
     def wake(self) -> None:
-        """Take note that links may have come or gone; any thread may say so."""
+        """Record that links may have come or gone; any thread may say so."""
         self._is_stale = True
 
     # what comes ------------------------------------------------------------------------------------------
@@ -255,7 +255,7 @@ class Mesh:
 
     @staticmethod
     def _main_origin(peer: Announcement) -> bytes:
-        """Give the publisher of a peer by which all goes out but what stays on its host."""
+        """Return the publisher of a peer by which all goes out but what stays on its host."""
         return network_origin(peer.uuid) if peer.endpoints else local_origin(peer.uuid)
 
     def _due_at(self, peer: Announcement) -> tuple[bool, bool]:
@@ -293,17 +293,17 @@ class Mesh:
                 self._listener._peer_changed(act, peer)
 
     def targets(self, peer: Announcement) -> list[str]:
-        """Give the endpoints that a peer is connected to by."""
+        """Return the endpoints that a peer is connected to by."""
         local = [peer.local_endpoint] if peer.local_endpoint is not None and self._is_local(peer) else []
         return [*local, *peer.endpoints[:1]]
 
     def origins(self, peer: Announcement) -> list[bytes]:
-        """Give the publishers of a peer that this node hears."""
+        """Return the publishers of a peer that this node hears."""
         local = [local_origin(peer.uuid)] if self._is_local(peer) else []
         return [*local, *([network_origin(peer.uuid)] if peer.endpoints else [])]
 
     def heard(self) -> set[bytes]:
-        """Give the publishers that answer: those of peers whose link stands, and this node's own."""
+        """Return the publishers that answer: those of peers whose link stands, and this node's own."""
         linked = [one for one in self.membership.known if self.membership.is_linked(one.uuid)]
         return {*self._echoes, *(origin for peer in linked for origin in self.origins(peer))}
 
@@ -379,7 +379,7 @@ class Mesh:
             self._hang_up(one.endpoint)
 
     def draining_peer(self, origin: bytes) -> Announcement | None:
-        """Give the peer of a publisher that is gone, and is listened to for what it sent last."""
+        """Return the peer of a publisher that is gone, and is listened to for what it sent last."""
         one = self._draining.get(origin)
         return None if one is None else one.peer
 
@@ -424,12 +424,12 @@ class Mesh:
                 self._hang_up(endpoint)
 
     def unsettled(self) -> list[str]:
-        """Give the sockets of this host of which it is not known yet whether anybody listens there."""
+        """Return the sockets of this host of which it is not known yet whether anybody listens there."""
         local = {peer.local_endpoint for peer in self.membership.known}
         return [one for one in self._probed if one not in local and one not in self._mute]
 
     def there(self) -> list[tuple[Announcement, list[NodePublishing]]]:
-        """Give the peers whose links stand and who speak, with the publishers that each is connected to."""
+        """Return the peers whose links stand and who speak, with the publishers that each is connected to."""
         return [
             (peer, self._publishers_for(peer))
             for peer in self.membership.known

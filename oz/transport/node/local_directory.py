@@ -1,4 +1,4 @@
-"""How nodes of one host find each other without a name server: sockets in a directory of their user."""
+"""The directory by which nodes of one host find each other: it holds a socket of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SUFFIX = ".sock"
 
 
 def host_id(directory: Path | None) -> bytes:
-    """Give what processes have in common that can reach each other's sockets in a directory.
+    """Return what processes have in common that can reach each other's sockets in a directory.
 
     It tells network namespaces apart, which stand for hosts: `_LOCAL.` subjects stay within one.
 
@@ -75,7 +75,7 @@ class LocalDirectory:
         return f"ipc://{self.path}"
 
     def others(self) -> set[str]:
-        """Give the endpoints of the others, dead ones perhaps among them."""
+        """Return the endpoints of the others, dead ones perhaps among them."""
         with suppress(OSError):
             return {
                 f"ipc://{path}"

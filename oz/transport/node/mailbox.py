@@ -1,4 +1,4 @@
-"""Where messages wait to be received, without what differs between threads and tasks."""
+"""The mailbox where messages wait to be received: the part that threads and tasks share."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ class MailboxBase(ABC):
 
     @abstractmethod
     def end(self) -> None:
-        """Have those who receive know that nothing more comes once it is empty."""
+        """Tell receivers that nothing more comes once it is empty."""

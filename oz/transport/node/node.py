@@ -1,4 +1,4 @@
-"""What nodes for threads and for asyncio share: all but the waiting.
+"""The common part of nodes for threads and for asyncio: all but the waiting.
 
 What is called "the I/O side" here is the node's one thread, or the loop: only it touches the subscriber, the
 name servers and the mesh. `publish` and `message.reply` may come from anywhere.
@@ -211,7 +211,7 @@ class NodeBase(Interested):
         return self._main
 
     def _hear_own(self) -> None:
-        """Have this node's publishers know what it has subscribed to itself: it may publish right after that.
+        """Tell this node's publishers its own subscriptions: it may publish right after that.
 
         Not in a signal handler that interrupts a publisher, for which the I/O side would wait in vain.
         """
@@ -246,7 +246,7 @@ class NodeBase(Interested):
 
     @property
     def endpoint(self) -> str | None:
-        """Where nodes connect to it that are told so by `peers=`, with its port; the first of several.
+        """The endpoint for the `peers=` of other nodes, with its port; the first of several.
 
         None for a node that binds no endpoint, as those that meet in a directory, before it has joined, and
         once it is closed. Not the bound address where that is all of the host's: then one that others see.
@@ -290,7 +290,7 @@ class NodeBase(Interested):
         return missing
 
     def _linked(self) -> list[Announcement]:
-        """Give the peers whose link stands as far as is known now; on the I/O side."""
+        """Return the peers whose link stands as far as is known now; on the I/O side."""
         for publisher in self._publishers():
             publisher._listen()
         self._mesh.look_at_links(time.monotonic())
@@ -309,7 +309,7 @@ class NodeBase(Interested):
     # closing ---------------------------------------------------------------------------------------------
 
     def _say_goodbye(self) -> Iterable[tuple[str, bytes]]:
-        """Give the frames that take leave of name servers."""
+        """Return the frames that take leave of name servers."""
         return [(endpoint, one.goodbye()) for endpoint, one in self._mesh.discovery_clients.items()]
 
     def _still_closing(self) -> str | None:

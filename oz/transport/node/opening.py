@@ -1,4 +1,4 @@
-"""How a node is opened: its sockets, its announcement, and whom it looks for first."""
+"""The opening of a node: its sockets, its announcement, and the peers it looks for first."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class NodeOpening(BusListener):
         self._launch()
 
     def _configure(self, configuration: Configuration, *, echo: bool, advertise: str | None) -> None:
-        """Take note of what the node goes by; nothing is opened yet."""
+        """Record the configuration of the node; nothing is opened yet."""
         self.bus = configuration.bus
         self.name = configuration.name or f"{_program()}-{os.getpid()}"
         self.uuid = make_uuid()
@@ -338,7 +338,7 @@ _ANY = ("*", "0.0.0.0", "[::]", "::")
 
 
 def address_towards(endpoints: Iterable[str]) -> str:
-    """Give the address of this host that the peers at some endpoints see it come from.
+    """Return the address of this host that the peers at some endpoints see it come from.
 
     Args:
         endpoints: `tcp://host:port` each; the first that can be resolved counts. Nothing is sent there.
@@ -368,7 +368,7 @@ def _way_to(peer: tuple[str, int]) -> str | None:
 
 
 def advertised(bound: Iterable[str], address: str) -> tuple[str, ...]:
-    """Give the endpoints to announce: those bound to, with an address in place of all of them."""
+    """Return the endpoints to announce: those bound to, with an address in place of all of them."""
     announced = []
     for endpoint in bound:
         found = _TCP.fullmatch(endpoint)

@@ -1,4 +1,4 @@
-"""What the sockets of a node have that others have not."""
+"""The sockets of a node, which differ from others."""
 
 from __future__ import annotations
 
@@ -130,18 +130,18 @@ class NodePublishing(PublisherBase):
         return addr
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
-        """Give the nodes that are connected, and those whose connection was cut; see `NodeRouter`."""
+        """Return the nodes that are connected, and those whose connection was cut; see `NodeRouter`."""
         with self._guard:
             assert isinstance(self._router, NodeRouter)
             return self._router.standing()
 
     def streams(self) -> list[OutStream]:
-        """Give the streams that there are."""
+        """Return the streams that there are."""
         with self._guard:
             return list(self._router.streams.values())
 
     def forwarders(self) -> set[bytes]:
-        """Give the uuids of the nodes that are connected and pass messages on from other buses."""
+        """Return the uuids of the nodes that are connected and pass messages on from other buses."""
         with self._guard:
             assert isinstance(self._router, NodeRouter)
             return self._router.forwarders()
@@ -165,7 +165,7 @@ class NodePublishing(PublisherBase):
             return self._router.has_learned(chunks)
 
     def own_up(self, streams: Iterable[OutStream]) -> None:
-        """Have streams find that they may have missed something, as nobody counted for them meanwhile."""
+        """Tell streams that they may have missed something, as nobody counted for them meanwhile."""
         with self._guard:
             self._sender.accumulator.flush(self)
             for stream in streams:
@@ -286,7 +286,7 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
                 self.disconnect(endpoint)
 
     def heard_at(self, origin: bytes) -> int:
-        """Give the time at which a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
+        """Return the time when a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
         assert self._streams is not None
         return self._streams.heard_at(origin) or 0
 

@@ -1,4 +1,4 @@
-"""How a node subscribes: each subscription has a queue of its own, for its handler or whoever receives."""
+"""The subscriptions of a node: each has a queue of its own, for its handler or for `receive`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OnDropped = Callable[[int, Message], None]
 
 
 def _ignore(count: int, message: Message) -> None:
-    """Take note of nothing."""
+    """Record nothing."""
 
 
 class Interested(Replying):
@@ -38,7 +38,7 @@ class Interested(Replying):
     # what the shells do ----------------------------------------------------------------------------------
 
     def _call(self, work: Callable[[], Any]) -> Any:
-        """Have something done on the I/O side; give what comes of it."""
+        """Run something on the I/O side; return its result."""
         raise NotImplementedError
 
     def _make_queue(
@@ -72,7 +72,7 @@ class Interested(Replying):
             reserved_subjects.check_subscribed(one)
         kinds = {reserved_subjects.is_advisory(one) for one in patterns}
         if len(kinds) > 1:
-            raise ValueError("advisories are had by a subscription of their own")
+            raise ValueError("advisories need a subscription of their own")
         return patterns, kinds.pop()
 
     def _subscribe(
@@ -101,7 +101,7 @@ class Interested(Replying):
         if handler is None:
             if len(handler_queue.partitions) > 1:
                 raise ValueError(
-                    "concurrency is for handlers; whoever receives does so as often as they like"
+                    "concurrency is for handlers; without one, call receive in as many threads as you like"
                 )
             queue, kind = self._make_mailbox(handler_queue, dropped)
         else:
@@ -134,7 +134,7 @@ class Interested(Replying):
         self._end(subscription)
 
     def _close_queues(self) -> None:
-        """Have all subscriptions end: what waits in a mailbox can still be received, the rest is dropped."""
+        """End all subscriptions: messages in a mailbox can still be received, the rest is dropped."""
         for subscription in list(self._subscriptions):
             subscription.active = False
         dropped = 0
@@ -186,7 +186,7 @@ class Interested(Replying):
             self._stats.dropped += subscription.queue.dropped
 
     def _queues(self) -> list[Any]:
-        """Give the queues that messages wait in, of subscriptions that have ended too."""
+        """Return the queues that messages wait in, of subscriptions that have ended too."""
         return [one.queue for one in [*self._subscriptions, *self._ended]]
 
     @staticmethod

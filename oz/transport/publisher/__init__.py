@@ -1,1 +1,1 @@
-"""How a publisher's messages reach ZeroMQ."""
+"""The way of a publisher's messages to ZeroMQ."""

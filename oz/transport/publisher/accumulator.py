@@ -1,4 +1,4 @@
-"""Messages that wait for others to make a batch, on their way to subscribers that have a publisher filter.
+"""The accumulator: messages that wait for others to make a batch, on their way to filtered subscriptions.
 
 They are sent at once when the publisher has been quiet, and otherwise when there are `max_batch` of them or
 `max_delay` is over. Adding a message takes no lock: one `list.extend` is whole whatever other threads do.
@@ -31,7 +31,7 @@ _MOST = STEP * MAX_COUNT
 
 
 class Accumulator:
-    """What one publisher is to send in its next batches.
+    """The messages that one publisher sends in its next batches.
 
     Attributes:
         messages: recipients, subject and payload in turn; see `packing.STEP`.
@@ -154,7 +154,7 @@ class Accumulator:
             self._counted = waiting
 
     def begin_end(self) -> None:
-        """Have every thread that adds a message from now on send it too, or learn that it came too late.
+        """Make every thread that adds a message from now on send it too, or learn that it came too late.
 
         Adding takes no lock. Whoever has added before this is called finds the message sent by a flush that
         follows it; whoever adds later sees that it is full, and flushes.
@@ -162,7 +162,7 @@ class Accumulator:
         self.limit = self._whole_limit = 0
 
     def cut_short(self) -> None:
-        """Have what is being sent show as a gap, if anything is: its sender will not get to the end of it.
+        """Show the messages being sent as a gap, if there are any: their sender does not get to the end.
 
         Whoever calls holds the guard, and so is a signal handler in the middle of sending.
         """
@@ -223,7 +223,7 @@ class Accumulator:
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
-        """Have what a raising signal handler cuts short show as a gap: nobody knows what has gone."""
+        """Show a send as a gap that a raising signal handler cuts short: nobody knows what has gone."""
         self.is_sending = True
         try:
             yield

@@ -160,13 +160,13 @@ class Batches:
         return stream.heads[kind] + head_end(sequence, count)
 
     def make_lossless(self, socket: Any) -> None:
-        """Have ZeroMQ say when there is no room, so that whatever is dropped is known."""
+        """Make ZeroMQ say when there is no room, so that every drop is known."""
         if not self._is_lossless:
             _set(socket, _NODROP, 1)
             self._is_lossless = True
 
     def make_lossy(self, socket: Any) -> None:
-        """Have ZeroMQ drop what a plain subscriber has no room for, if that is the publisher's way."""
+        """Make ZeroMQ drop messages for a plain subscriber without room, if that is the publisher's way."""
         if self._is_lossless and self._drops:
             _set(socket, _NODROP, 0)
             self._is_lossless = False
@@ -261,7 +261,7 @@ class Batches:
             self.is_blocked |= not self._drops and _blocks(stream)
 
     def _send_to_others(self, socket: Any, batch: Batch) -> None:
-        """Give what a member of a queue group has no room for to others; the rest is its own after all."""
+        """Return what a member of a queue group has no room for to others; the rest is its own after all."""
         full = batch.stream
         must_go = full.is_gone
         if full.delivery.policy != "round_robin" and not (full.is_closing or must_go):

@@ -1,4 +1,4 @@
-"""How a publisher closes: it sends what is left, for a while, and says goodbye."""
+"""The end of a publisher: it sends what is left, for a while, and says goodbye."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LONGEST_INSISTENCE = 0.5
 
 
 def pauses() -> Iterator[float]:
-    """Give seconds to wait: libzmq gives no sign when a subscriber has room again, so one looks again."""
+    """Return seconds to wait: libzmq gives no sign when a subscriber has room again, so one looks again."""
     pause = _FIRST_PAUSE
     while True:
         yield pause
@@ -36,7 +36,7 @@ def pauses() -> Iterator[float]:
 
 
 class PublisherClosing(BaseSocket):
-    """The end of a publisher. Whoever waits, a thread or a task, takes the time that `_leave` gives."""
+    """The end of a publisher. A thread or a task waits for the time that `_leave` returns."""
 
     _sender: Sender
     _router: Router

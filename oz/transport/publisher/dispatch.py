@@ -1,4 +1,4 @@
-"""What a publisher sends its streams: batches, answers, heartbeats and last values; see `batches`."""
+"""The frames that a publisher sends: batches, answers, heartbeats and last values; see `batches`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _GOODBYE = pack_control(bye=True)
 
 
 class Dispatch(Batches):
-    """Sends batches, and tells streams where they stand. Whoever calls holds the publisher's guard.
+    """Sends batches, and tells streams where they stand. The caller holds the publisher's guard.
 
     Attributes:
         beats_at: when the next heartbeat is due, in monotonic seconds.
@@ -126,7 +126,7 @@ class Dispatch(Batches):
         return not self._unnotified
 
     def part_again(self) -> None:
-        """Have `say_goodbye` begin anew, as some may have been left out."""
+        """Begin `say_goodbye` anew, as some may have been left out."""
         self._unnotified = None
 
     def part_with_the_rest(self, socket: Any) -> None:

@@ -1,4 +1,4 @@
-"""What sync and asyncio publishers share: all but the waiting."""
+"""The engine of sync and asyncio publishers: all but the waiting."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class PublisherBase(RawSends, PublisherClosing):
         return LastValueCache()
 
     def _send_to(self, group: Group | None, last_values: LastValueCache | None, *, drops: bool) -> None:
-        """Have messages go to those who ask for them, or to a multicast group."""
+        """Send messages to the streams that ask for them, or to a multicast group."""
         origin, stats = self._make_origin(), PublisherStats()
         if group is None or group.is_plain:
             self._router = self._make_router(origin, stats)
@@ -197,7 +197,7 @@ class PublisherBase(RawSends, PublisherClosing):
 
     @property
     def stats(self) -> PublisherStats:
-        """What this publisher did so far; see `PublisherStats`."""
+        """The counts of this publisher so far; see `PublisherStats`."""
         return self._sender.stats if self._guard.is_foreign else self._sender.count()
 
     def set(self, option: int, optval: Any) -> None:
@@ -230,7 +230,7 @@ class PublisherBase(RawSends, PublisherClosing):
     getsockopt = get
 
     def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
-        """Have events of the connections sent to an endpoint, as `zmq.Socket.monitor` does."""
+        """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does."""
         with self._guard:
             super().monitor(addr, events)
 
@@ -401,7 +401,7 @@ class PublisherBase(RawSends, PublisherClosing):
         ) from None
 
     def report_loss(self, count: int | None) -> None:
-        """Have subscribers that count their messages find some missing, as if they had been lost here.
+        """Report messages as lost here: subscribers that count their messages find them missing.
 
         This is for programs that pass on what others publish, such as a gateway: what was lost on the way to
         them is neither published nor kept quiet about.

@@ -18,7 +18,7 @@ class JoiningSender(Sender):
     __slots__ = ()
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
-        """Give one message to ZeroMQ; see `Sender.hand_over`. More frames may follow the first."""
+        """Return one message to ZeroMQ; see `Sender.hand_over`. More frames may follow the first."""
         with self._guard:
             self._dispatch.make_lossy(socket)
             if type(payload) is bytes:

@@ -25,7 +25,7 @@ _FIRST_FREE = OWN_KEYS[:-1] + bytes((OWN_KEYS[-1] + 1,))
 
 
 class RawSends(BaseSocket):
-    """What a publisher has of `zmq.Socket`; what is sent so reaches those who have it filter too.
+    """The sends of `zmq.Socket`; such messages reach filtered subscriptions too.
 
     The frames of a message go to ZeroMQ when the last of them is there. Otherwise what oz itself sends in
     between, such as a heartbeat, would become a part of the message.
@@ -93,7 +93,7 @@ class RawSends(BaseSocket):
             return result
 
     def _deliver(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
-        """Give a whole message to ZeroMQ."""
+        """Return a whole message to ZeroMQ."""
         send_frames(self, frames, flags)
         return tracker
 
@@ -104,7 +104,7 @@ class RawSends(BaseSocket):
     def _as_frame(
         self, data: Any, *, copy: bool, track: bool, routing_id: int | None = None, group: str | None = None
     ) -> tuple[Any, zmq.MessageTracker | None]:
-        """Make of what is to be sent something that can be; give what tells when it has been, too.
+        """Make of what is to be sent something that can be; return what tells when it has been, too.
 
         Raises:
             TypeError: it is nothing of bytes.
@@ -133,7 +133,7 @@ class RawSends(BaseSocket):
         return data, data.tracker
 
     def _route_too(self, frames: Sequence[Any]) -> None:
-        """Send what goes out by the calls of pyzmq to those too who have this publisher filter."""
+        """Send messages of pyzmq's calls to filtered subscriptions too."""
         if self._router.streams:
             first, *rest = [bytes(frame) for frame in frames]
             if self._delimiter:

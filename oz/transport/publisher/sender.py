@@ -285,7 +285,7 @@ class Sender:
         return not self._dispatch.is_blocked
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
-        """Give one plain message to ZeroMQ.
+        """Return one plain message to ZeroMQ.
 
         Raises:
             zmq.Again: a subscriber is at its high-water mark and `on_full` is not `"drop"`.

@@ -1,4 +1,4 @@
-"""What a publisher remembers of its subjects: their bytes, and who wants them."""
+"""A publisher's memory of its subjects: their bytes, and who wants them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Routes:
         self.quick: dict[str | bytes, Any] = {}
 
     def find(self, socket: Any, subject: Any) -> Route:
-        """Give what is known of a subject; the socket checks one that is not remembered.
+        """Return what is known of a subject; the socket checks one that is not remembered.
 
         Raises:
             SubjectError, ProtocolError, TypeError: it may not be published.
@@ -46,7 +46,7 @@ class Routes:
         return route
 
     def valid(self, subject: str | bytes) -> tuple[bytes, bytes] | None:
-        """Give the bytes of a subject that was found valid, with the delimiter and without."""
+        """Return the bytes of a subject that was found valid, with the delimiter and without."""
         return self._valid.get(subject)
 
     def remember_valid(self, subject: str | bytes, forms: tuple[bytes, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What subscribers on the same host have not taken yet when a publisher closes.
+"""Messages that subscribers on the same host have not taken yet when a publisher closes.
 
 The system keeps what was sent on a TCP connection for the other side, also when this one has closed. With
 `ipc://` it does so too, but tells the other side at once that the connection is over (EPOLLHUP). If its
@@ -100,7 +100,7 @@ class Untaken:
             self.close()
 
     def wait_aside(self, seconds: float) -> None:
-        """The same without holding up whoever closes: a thread waits, and the end of the process for that."""
+        """The same without holding up the caller: a thread waits, and the end of the process for that."""
         if self.is_over():
             return
         if threading.main_thread().is_alive():
@@ -112,7 +112,7 @@ class Untaken:
 
 
 def _paths(endpoints: Iterable[str]) -> set[bytes]:
-    """Give the addresses of the endpoints of `ipc://`, as the system writes them."""
+    """Return the addresses of the endpoints of `ipc://`, as the system writes them."""
     if system.UNREAD is None or not hasattr(socket, "AF_UNIX"):
         return set()
     paths = (os.fsencode(one.removeprefix(_IPC)) for one in endpoints if one.startswith(_IPC))

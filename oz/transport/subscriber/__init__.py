@@ -1,1 +1,1 @@
-"""How a subscriber's messages come from ZeroMQ."""
+"""The way of a subscriber's messages from ZeroMQ."""

@@ -1,4 +1,4 @@
-"""What a subscriber asks of publishers, whether they have answered, and how it stops asking."""
+"""The questions of a subscriber to publishers, their answers, and the end of asking."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class Asking(BaseSocket):
             self._cancel(subscription)
 
     def _rest_of(self, subscription: Subscription) -> Iterator[Message]:
-        """Give what publishers that filter have sent and nobody has been given, for it among others."""
+        """Return what publishers that filter have sent and nobody has been given, for it among others."""
         if self._streams is not None and (stream := self._streams.stream(subscription)) is not None:
             assert isinstance(self._receiver, BatchDecoder)
             yield from self._receiver.rest(stream)

@@ -1,4 +1,4 @@
-"""What sync and asyncio subscribers share: all but the waiting."""
+"""The engine of sync and asyncio subscribers: all but the waiting."""
 
 from __future__ import annotations
 
@@ -413,7 +413,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
     setsockopt_string = setsockopt_unicode = set_string
 
     def _standing(self) -> list[Subscription]:
-        """Give the subscriptions that stand, the oldest first."""
+        """Return the subscriptions that stand, the oldest first."""
         if self._streams is None:
             return list(self._receiver.table)
         streams = self._streams.by_key.values()
@@ -442,7 +442,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
 
     @property
     def stats(self) -> SubscriberStats:
-        """What became of the messages so far; see `SubscriberStats`."""
+        """The counts of this subscriber so far; see `SubscriberStats`."""
         return self._receiver.stats
 
     # receiving -------------------------------------------------------------------------------------------
@@ -454,7 +454,7 @@ class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
 
     @staticmethod
     def _still_wanted(message: Message) -> bool:
-        """Tell whether a message is for whoever receives."""
+        """Tell whether a message is for `receive`."""
         return any(one.handler is None and one.wants(message) for one in message.subscriptions)
 
     @staticmethod

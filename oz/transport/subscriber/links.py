@@ -33,7 +33,7 @@ NO_LINK = Link(None)
 
 
 class Links:
-    """The connections of one subscriber that has its publishers filter.
+    """The connections of one subscriber with publisher-side filtering.
 
     Attributes:
         is_curious: whether messages are to be read by `read_with_link`, and given to `note`.
@@ -48,7 +48,7 @@ class Links:
         self.is_curious = True
 
     def note(self, frame: bytes, link: Link) -> None:
-        """Take note of what a message came by, if it was of a publisher that filters."""
+        """Record the connection that a message came by, if it is of a publisher that filters."""
         with suppress(ProtocolError):
             origin = parse_head(frame, key_size(frame)).origin
             if self._decoder.streams.heard_at(origin) is not None:
@@ -78,7 +78,7 @@ def has_ended(link: Link) -> bool:
 
 
 def read_with_link(socket: Any, flags: int) -> tuple[list[bytes], Link]:
-    """Give the frames of the next message, and the connection that they came by.
+    """Return the frames of the next message, and the connection that they came by.
 
     Raises:
         zmq.Again: there is none.

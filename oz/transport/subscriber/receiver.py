@@ -171,7 +171,7 @@ class ReceivePath:
 
 
 class RoutedReceivePath(ReceivePath):
-    """The same for a subscriber that has its publishers filter: one read gives a batch of messages.
+    """The same for publisher-side filtering: one read gives a batch of messages.
 
     Attributes:
         waiting: messages that were unpacked and are still to be given.
@@ -190,7 +190,7 @@ class RoutedReceivePath(ReceivePath):
         self._look_at = 0
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
-        """Give the next message; see `ReceivePath.take`.
+        """Return the next message; see `ReceivePath.take`.
 
         A read that waits comes back every `PATIENCE_MS`, since declarations may have to be made again.
         """
@@ -243,7 +243,7 @@ class RoutedReceivePath(ReceivePath):
         return taken
 
     def _at_hand(self, socket: Any) -> Message | None:
-        """Give a message that is held back, once there is none newer; declare what was collected."""
+        """Return a message that is held back, once there is none newer; declare what was collected."""
         streams = self._decoder.streams
         if streams.is_collecting:
             socket._declare_collected()

@@ -1,1 +1,1 @@
-"""How a journal becomes a Parquet lake: what is where in it, and how it gets there whatever is killed."""
+"""The archive: a journal becomes a Parquet lake, complete whatever is killed."""

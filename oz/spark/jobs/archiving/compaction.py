@@ -133,7 +133,7 @@ def _literal(address: str) -> str:
 
 
 def _prepare(lake: Lake, staging: Path, merge: Merge, staged: Sequence[StagedFile]) -> str:
-    """Make the folder as it will be; gives the name of a file that only the new one has."""
+    """Make the new folder; return the name of a file that only the new one has."""
     rows = sum(pq.read_metadata(path).num_rows for path in merge.small)
     made = sum(one.rows for one in staged)
     if made != rows:

@@ -1,4 +1,4 @@
-"""Which records of a journal can be archived, and in which steps."""
+"""The records of a journal that can be archived, and the steps."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def identity_of(journal: Path) -> str:
 
 @dataclass(frozen=True)
 class JournalRange:
-    """What of a journal can be archived now: it does not change any more.
+    """The part of a journal that can be archived now: it does not change any more.
 
     Attributes:
         first_offset: where the journal begins.

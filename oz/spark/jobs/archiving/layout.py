@@ -1,4 +1,4 @@
-"""What is where in a lake: a folder for each day and first token, files named by the offsets in them."""
+"""The layout of a lake: a folder for each day and first token, files named by the offsets in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FILE = re.compile(r"(\d{20})-(\d{20})-(\d{5})(?:-c(\d+))?\.parquet")
 
 @dataclass(frozen=True)
 class LakeLayout:
-    """How a lake is laid out. All but the separator may change from run to run.
+    """The layout of a lake. All but the separator may change from run to run.
 
     Attributes:
         separator: what ends the first token of a subject.
@@ -92,7 +92,7 @@ def file_name(first: int, end: int, number: int, generation: int | None = None) 
 
 
 def range_of(name: str) -> tuple[int, int] | None:
-    """Give the offsets that a file's name says; None for a name that is not of this kind."""
+    """Return the offsets that a file's name says; None for a name that is not of this kind."""
     match = _FILE.fullmatch(name)
     return (int(match[1]), int(match[2])) if match else None
 
@@ -103,12 +103,12 @@ def folders(lake: Path) -> Iterable[Path]:
 
 
 def token_of_folder(folder: str) -> str:
-    """Give the value of `first_token` in a folder's path."""
+    """Return the value of `first_token` in a folder's path."""
     return Path(folder).name.partition("=")[2]
 
 
 def day_of_folder(folder: str) -> str:
-    """Give the value of `day` in a folder's path."""
+    """Return the value of `day` in a folder's path."""
     return Path(folder).parent.name.partition("=")[2]
 
 
@@ -122,6 +122,6 @@ def local_path(path: str | Path) -> Path:
     if "://" in text:
         raise LakeError(
             f"{path}: a lake is kept on a file system that driver and executors see, which can rename and "
-            "lock; object stores can do neither: write it to a file system, and copy what lake_files() lists"
+            "lock. Object stores can do neither: write it to a file system, and copy what lake_files() lists"
         )
     return Path(text).absolute()

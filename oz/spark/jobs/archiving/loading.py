@@ -12,7 +12,7 @@ from oz.spark.jobs.archiving.writing import SCHEMA
 
 
 def load_lake(spark: SparkSession, path: str) -> DataFrame:
-    """Give the records of a lake, or the rows of any Parquet files.
+    """Return the records of a lake, or the rows of any Parquet files.
 
     Args:
         spark: the session.

@@ -55,7 +55,7 @@ class Swap:
 
 @dataclass
 class Manifest:
-    """What is known of a lake.
+    """The manifest of a lake.
 
     Attributes:
         journal: the id of its journal.

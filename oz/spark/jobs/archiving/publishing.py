@@ -1,4 +1,4 @@
-"""How staged files become visible: decided in the manifest, then renamed, by this run or the next."""
+"""Staged files become visible: decided in the manifest, then renamed, by this run or the next."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def exchange(one: Path, other: Path) -> None:
     if failure in _NOT_POSSIBLE:
         raise LakeError(
             f"{other}: this file system cannot exchange two directories at once (Linux can, on ext4, xfs, "
-            "btrfs and tmpfs; NFS cannot), and readers would see records twice or not at all: do not compact"
+            "btrfs and tmpfs; NFS cannot). Readers would see records twice or not at all: do not compact"
         )
     if failure:
         raise OSError(failure, os.strerror(failure), str(one), None, str(other))

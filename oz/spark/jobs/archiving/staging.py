@@ -1,4 +1,4 @@
-"""Where files wait until they belong to a lake: beside it, since some readers list hidden folders too."""
+"""The place where files wait until they belong to a lake: beside it, as some readers list hidden ones."""
 
 from __future__ import annotations
 

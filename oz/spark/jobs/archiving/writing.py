@@ -62,7 +62,7 @@ def rows_of(spark: SparkSession, journal: Path, first: int, end: int) -> DataFra
 
 @dataclass(frozen=True)
 class Census:
-    """What a range holds.
+    """The contents of a range.
 
     Attributes:
         rows: how many records.

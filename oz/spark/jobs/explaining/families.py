@@ -20,7 +20,7 @@ MOST_EXACT = 10
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one pattern asks of a family of subjects, all of as many tokens.
+    """The demand of one pattern on a family of subjects, all of as many tokens.
 
     Attributes:
         literal: the positions at which it has a literal, as bits: position 0 is bit 0.
@@ -31,17 +31,17 @@ class Demand:
     bytes_by_agreement: Mapping[int, int]
 
     def passing(self, chosen: int) -> int:
-        """Give the bytes of the subjects that agree with it at least at these of its literals."""
+        """Return the bytes of the subjects that agree with it at least at these of its literals."""
         return sum(size for agreed, size in self.bytes_by_agreement.items() if agreed & chosen == chosen)
 
 
 def let_through(demands: Sequence[Demand], order: Sequence[int]) -> int:
-    """Give the bytes that the prefixes of all patterns let through, with tokens in an order."""
+    """Return the bytes that the prefixes of all patterns let through, with tokens in an order."""
     return sum(through_one(demand, order) for demand in demands)
 
 
 def through_one(demand: Demand, order: Sequence[int]) -> int:
-    """Give the bytes that the prefix of one pattern lets through."""
+    """Return the bytes that the prefix of one pattern lets through."""
     chosen = 0
     for position in order:
         if not demand.literal >> position & 1:
@@ -80,7 +80,7 @@ _Gain = Callable[[int, int], int]
 
 
 def _gains(demands: Sequence[Demand]) -> _Gain:
-    """Give what it saves to put a token behind others that are chosen already."""
+    """Return what it saves to put a token behind others that are chosen already."""
     passing = [cache(demand.passing) for demand in demands]
 
     @cache

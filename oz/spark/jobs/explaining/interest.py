@@ -1,4 +1,4 @@
-"""What a set of subscriptions is sent and what it wants, worked out once for each distinct subject."""
+"""The traffic of a set of subscriptions, sent and wanted, worked out once for each distinct subject."""
 
 from __future__ import annotations
 

@@ -40,11 +40,11 @@ class TokenPattern:
 
     @property
     def separator(self) -> str:
-        """What stands between its tokens."""
+        """The text between its tokens."""
         return find(self.pattern.dialect).separator or "."
 
     def at_depth(self, depth: int) -> list[str | None] | None:
-        """Give its literals for subjects of so many tokens, None for a wildcard.
+        """Return its literals for subjects of so many tokens, None for a wildcard.
 
         Returns:
             As many as there are tokens; None when it matches no such subject.

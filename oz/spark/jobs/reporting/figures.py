@@ -122,7 +122,7 @@ def summary() -> list[Column]:
 
 
 def sizes(rows: DataFrame, found: dict[str, Any]) -> dict[str, Any]:
-    """Give quantiles of the sizes, and a histogram whose bins double: 0, 1, 2 to 3, 4 to 7 bytes, and so on.
+    """Return quantiles of the sizes, and a histogram whose bins double: 0, 1, 2 to 3, 4 to 7 bytes, and on.
 
     A quantile is the smallest size that so large a part of the messages does not exceed.
 

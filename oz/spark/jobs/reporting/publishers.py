@@ -1,4 +1,4 @@
-"""Who publishes, and what was lost of whom in which hour."""
+"""The publishers, and the losses of each in each hour."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _TYPES = {
 
 
 def narrow_rows(spark: SparkSession, source: Source, pattern: Pattern | str | None = None) -> DataFrame:
-    """Give what the figures are made of, losses included.
+    """Return what the figures are made of, losses included.
 
     Args:
         spark: the session.
@@ -66,7 +66,7 @@ def is_kind(kind: Kind) -> Column:
 
 
 def exact_subject() -> Column:
-    """Give the subject byte by byte, as binary."""
+    """Return the subject byte by byte, as binary."""
     return F.coalesce("subject_raw", F.col("subject").cast("binary"))
 
 

@@ -36,7 +36,7 @@ class Steps:
         return cls(start, length, (last_ns - start) // length + 1)
 
     def number(self, time_ns: str = "time_ns") -> Column:
-        """Give the number of the step that a time is in; exact, as doubles would not be."""
+        """Return the number of the step that a time is in; exact, as doubles would not be."""
         return F.expr(f"cast(({time_ns} - {self.start_ns}L) div {self.length_ns}L as bigint)")
 
     def begin(self, number: int) -> int:

@@ -1,4 +1,4 @@
-"""What the subjects do: how much each carries, when it was heard, and when it was silent."""
+"""The subjects: how much each carries, when it was heard, and when it was silent."""
 
 from __future__ import annotations
 
