@@ -107,7 +107,7 @@ def _origins(batches: Sequence[MessageBatch]) -> Any:
 
 
 def _times(batches: Sequence[MessageBatch]) -> pa.Array:
-    """Pair each message with the time of its batch; by Python alone, in which no other thread comes between."""
+    """Pair each message with the time of its batch; in Python, so that no other thread comes between."""
     times = b"".join(batch.time_ns.to_bytes(8, sys.byteorder, signed=True) * len(batch) for batch in batches)
     return pa.Array.from_buffers(pa.int64(), len(times) // 8, [None, pa.py_buffer(times)])
 
