@@ -19,8 +19,7 @@ import archive_lakes
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from oz.spark.jobs.archiving import compaction, publishing
-from oz.spark.jobs.archiving import publishing as exchange
+from oz.spark.jobs.archiving import compaction, exchange, publishing
 from oz.spark.jobs.archiving.lake import opened
 from oz.spark.jobs.archiving.layout import LakeLayout
 from oz.spark.jobs.archiving.manifest import Manifest, load

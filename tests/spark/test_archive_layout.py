@@ -15,12 +15,12 @@ from oz.errors import LakeError
 from oz.journal import Journal
 from oz.spark import LakeLayout, lake_files
 from oz.spark.jobs.archiving import manifest as manifests
+from oz.spark.jobs.archiving.exchange import exchange, try_exchange
 from oz.spark.jobs.archiving.journal_range import JournalRange, identity_of, range_of
 from oz.spark.jobs.archiving.lake import LakeLock, opened
 from oz.spark.jobs.archiving.layout import GAPS, OTHER, file_name, folder_of_token, local_path
 from oz.spark.jobs.archiving.layout import range_of as range_of_name
 from oz.spark.jobs.archiving.manifest import Manifest, Move, Swap
-from oz.spark.jobs.archiving.publishing import exchange, try_exchange
 
 LAYOUT = LakeLayout()
 
