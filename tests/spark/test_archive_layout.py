@@ -76,7 +76,7 @@ def test_a_layout_that_cannot_be_is_refused(wrong):
 
 @pytest.mark.parametrize("address", ["s3://bucket/lake", "hdfs://host/lake", "gs://b/l"])
 def test_an_object_store_is_refused(address):
-    with pytest.raises(LakeError, match="object stores can do neither"):
+    with pytest.raises(LakeError, match="Object stores can do neither"):
         local_path(address)
 
 

@@ -112,8 +112,8 @@ def test_rows_that_cannot_be_published_can_be_skipped_and_counted(spark, sub, tm
 
 def test_wrong_columns_are_named(spark, sub):
     said = failure_of(spark.range(1), sub)
-    assert "there is no column 'subject'; there is no column 'payload'" in said
-    assert "the columns are: id bigint" in said
+    assert "there is no column 'subject', there is no column 'payload'" in said
+    assert "The columns are: id bigint" in said
 
 
 def test_a_wrong_option_is_named(spark, sub):

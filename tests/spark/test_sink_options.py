@@ -117,7 +117,7 @@ def test_all_that_is_wrong_is_named_at_once():
     assert "column 'headers' is array<string>, not binary or a map" in said
     assert "column 'key' is bigint, not string or binary" in said
     assert "there is no column 'payload'" in said
-    assert "the columns are: subject bigint, headers array<string>, key bigint, value binary" in said
+    assert "The columns are: subject bigint, headers array<string>, key bigint, value binary" in said
 
 
 def test_two_columns_that_spark_takes_for_one_are_refused():

@@ -76,7 +76,7 @@ def test_a_batch_that_runs_again_has_the_same_rows_though_spark_makes_others(fil
         # It stops reading in the middle of the first batch.
         sub.pause_after(1)
         said = failure_of(made, sub.endpoint, tmp_path / "checkpoint", timeout=10)
-        assert "is published again, with the same ids, when the query is started again" in said
+        assert "is published again, with the same ids, when the query starts again" in said
         sub.go_on()
         run(made, sub.endpoint, tmp_path / "checkpoint")
         until(lambda: len({message.subject for message in sub.messages}) == 3000, 100)
