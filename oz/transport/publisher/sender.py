@@ -1,4 +1,4 @@
-"""The sender: what every published message passes through, in one plain object; see `receive_path`.
+"""The sender: what every published message passes through, in one plain object; see `receiver`.
 
 A message for plain subscribers goes to ZeroMQ at once. One for subscribers that have this publisher filter
 joins the window, which becomes a batch; see `accumulator`.
