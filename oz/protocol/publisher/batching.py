@@ -118,7 +118,7 @@ def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], st
     """Assign each message to one member of a group; the first one's place is `start`."""
     for at in range(0, len(items), 2):
         item = items[at : at + 2]
-        batch = _batch(batches, choice.pick(sticky_key(*item)))
+        batch = _batch(batches, choice.now(item[0]).pick(sticky_key(*item)))
         batch.add(strip_header(pack_array(item), 2), item)
         batch.places.append(start + at // 2)
 

@@ -24,6 +24,9 @@ class Member(Protocol):
     is_gone: bool
     is_closing: bool
 
+    def wants(self, subject: bytes) -> bool:
+        """Tell whether one of its patterns matches."""
+
 
 class Group:
     """One queue group.
@@ -69,9 +72,10 @@ class Choice:
 
     Attributes:
         members: the senior one first.
+        is_outdated: interests have changed since.
     """
 
-    __slots__ = ("_group", "_sticky", "_turn", "members")
+    __slots__ = ("_group", "_sticky", "_turn", "is_outdated", "members")
 
     def __init__(self, group: Group, members: Iterable[Any]) -> None:
         """Put them in order."""
@@ -80,6 +84,17 @@ class Choice:
         # Where the group stands: interests that come and go favour nobody.
         self._turn = sum(one.joined <= group.last for one in self.members) - 1
         self._sticky: dict[bytes, tuple[Any, ...]] = {}
+        self.is_outdated = False
+
+    def now(self, subject: bytes) -> Choice:
+        """Return the choice among those who still want a subject.
+
+        A message may be on its way through `publish` while a member is told that nothing more comes for it.
+        """
+        if not self.is_outdated:
+            return self
+        members = [one for one in self.members if one.wants(subject)]
+        return Choice(self._group, members) if members else self
 
     def pick(self, key: bytes) -> Any:
         """Pick the member that gets a message.

@@ -43,7 +43,10 @@ class RecipientSets:
         self._known: dict[Any, Recipients] = {}
 
     def clear(self) -> None:
-        """Forget all."""
+        """Forget all. Messages that wait may have been given one already: it is marked as outdated."""
+        for recipients in self._known.values():
+            for choice in recipients.choices:
+                choice.is_outdated = True
         self._known.clear()
 
     def find(self, found: Iterable[OutStream], groups: dict[str, Group], *, is_plain: bool) -> Recipients:

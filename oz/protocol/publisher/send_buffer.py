@@ -155,7 +155,7 @@ class Passing:
         waits, rest = Batch(batch.stream), Batch(batch.stream)
         for number, place in enumerate(batch.places):
             item = batch.items[2 * number : 2 * number + 2]
-            able = [one for one in members if _wants(one, item[0])]
+            able = [one for one in members if one.wants(item[0])]
             taker = next((one for one in able if latest[one].get(item[0], -1) < place), None)
             if taker is None and able and must_go:
                 taker = able[0]
@@ -175,13 +175,3 @@ class Passing:
             for subject, place in zip(items[0::2], batch.places, strict=True):
                 places[subject] = max(places.get(subject, -1), place)
         return places
-
-
-def _wants(stream: OutStream, subject: bytes) -> bool:
-    for pattern in stream.patterns:
-        try:
-            if pattern.matches(subject):
-                return True
-        except (ValueError, TimeoutError):
-            continue
-    return False

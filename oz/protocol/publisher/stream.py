@@ -119,6 +119,16 @@ class OutStream:
         self.unsent: deque[tuple[bytes, ...]] = deque()
         self.send_buffer: Any = None
 
+    def wants(self, subject: bytes) -> bool:
+        """Tell whether one of its patterns matches; one that runs out of time does not."""
+        for pattern in self.patterns:
+            try:
+                if pattern.matches(subject):
+                    return True
+            except (SubjectError, PatternTimeout):
+                continue
+        return False
+
     def still_wants(self, subject: bytes) -> bool:
         """Tell whether one of those patterns matches that were not taken back; some pattern of its does."""
         ending = Counter(pattern for chunk in self.ending.values() for pattern in chunk.patterns)

@@ -139,7 +139,7 @@ class Batches:
         body = pack_array(item)
         streams = [
             *recipients.streams,
-            *(one.pick(sticky_key(subject, payload)) for one in recipients.choices),
+            *(one.now(subject).pick(sticky_key(subject, payload)) for one in recipients.choices),
         ]
         for stream in streams:
             if stream.is_full:

@@ -10,12 +10,15 @@ from oz.wire.keys import DeliveryOptions
 class Member:
     def __init__(self, text=">"):
         self.delivery = DeliveryOptions(group="g")
-        self.patterns = {pattern(text): 1}
+        self.wants = pattern(text).matches
 
 
 class Turns:
     def __init__(self, *members):
         self.members, self._turn = members, -1
+
+    def now(self, _):
+        return self
 
     def pick(self, _):
         self._turn += 1

@@ -6,6 +6,7 @@ import oz
 from oz.protocol.declared import declare
 from oz.protocol.publisher import lifetimes
 from oz.protocol.publisher import router as routing
+from oz.protocol.publisher.batching import split
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.plain_interest import ALL_PLAIN
 from oz.protocol.publisher.router import Router
@@ -398,3 +399,24 @@ def test_a_pattern_of_a_dialect_that_is_not_known_is_refused_with_its_number(rou
     assert "dialect number 99" in stream.refused[1]
     come(router, pattern_key(Declared(99, b"a")))
     assert router.stats.malformed == 1
+
+
+def test_a_message_on_its_way_goes_to_no_member_that_was_told_that_nothing_more_comes(router):
+    """Its recipients were looked up before the member's interest ended, and are used after that."""
+    leaving, staying = key(1, "job.*", group="g"), key(1, "job.*", name=b"m" * 16, group="g")
+    other = key(2, "other", group="g")
+    come(router, leaving, stream_key(NAME), staying, stream_key(b"m" * 16))
+    before = router.find(b"job.a", b"job.a")
+    go(router, leaving)
+    come(router, other)
+    batches = split([part for number in range(4) for part in (before, b"job.a", b"%d" % number)])
+    assert [(batch.stream.name, batch.count) for batch in batches] == [(b"m" * 16, 4)]
+
+
+def test_a_message_on_its_way_to_a_group_that_nobody_is_left_of_goes_to_whom_it_was_meant_for(router):
+    declared = key(1, "job.*", group="g")
+    come(router, declared, key(2, "other", group="g"), stream_key(NAME))
+    before = router.find(b"job.a", b"job.a")
+    go(router, declared)
+    (batch,) = split([before, b"job.a", b"1"])
+    assert batch.stream.name == NAME
