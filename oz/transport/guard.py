@@ -70,6 +70,15 @@ class Guard(_Lock):
         # What threading.Condition asks too.
         return self._is_owned()
 
+    def check_owner(self) -> None:
+        """Refuse the child of a fork.
+
+        Raises:
+            OwnershipError: the socket was made before a fork, in the parent process.
+        """
+        if self.is_foreign:
+            refuse()
+
     def disown(self) -> None:
         """Refuse everything from now on, and see to it that no short way leads past."""
         self.__class__ = _Foreign

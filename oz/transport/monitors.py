@@ -10,12 +10,79 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from typing import Any
 
 import zmq
 
+from oz.errors import OwnershipError
+from oz.transport.attachments import refuse_closed
+from oz.transport.guard import Guard
+
 _numbers = itertools.count()
+
+
+class Monitor:
+    """The monitor of one socket: a part that engines have. It does not keep the socket."""
+
+    __slots__ = ("__weakref__", "_end_socket", "_guard", "_held", "_pair")
+
+    def __init__(self, guard: Guard, *, is_shared: bool) -> None:
+        """Start without one.
+
+        Args:
+            guard: of the socket.
+            is_shared: whether threads share the socket, so that they wait for each other.
+        """
+        self._guard = guard
+        self._held: AbstractContextManager[object] = guard if is_shared else nullcontext()
+        self._pair: zmq.Socket[Any] | None = None
+        self._end_socket: weakref.ref[zmq.Socket[Any]] | None = None
+
+    def socket_for(self, socket: zmq.Socket[Any], events: int | None, addr: str | None) -> Any:
+        """Make a socket that receives events of the connections of another; see `BaseSocket`."""
+        # It is remembered, and the child of a fork would be given it too.
+        self._guard.check_owner()
+        known = self._pair
+        if known is not None and not known.closed:
+            return known
+        refuse_closed(socket)
+        pair, addr = make_pair(socket.context, self._end_of), addr or make_address()
+        self._end_socket = weakref.ref(socket)
+        try:
+            self.begin(socket, addr, zmq.EVENT_ALL if events is None else events)
+            pair.connect(addr)
+        except BaseException:
+            pair.close(0)
+            raise
+        self._pair = pair
+        return pair
+
+    def begin(self, socket: zmq.Socket[Any], addr: Any, events: int) -> None:
+        """Send events of the connections of a socket to an endpoint, as `zmq.Socket.monitor` does.
+
+        Raises:
+            OwnershipError: the socket was made before a fork.
+            zmq.ZMQError: the socket is closed, or the address is in use.
+        """
+        self._guard.check_owner()
+        with self._held:
+            zmq.Socket.monitor(socket, addr, events)
+        # A socket has one monitor; the one before has ended.
+        self._pair = None
+
+    def end(self) -> None:
+        """End the monitor that `socket_for` began, while somebody is there."""
+        self._end_of(self._pair)
+
+    def _end_of(self, pair: Any) -> None:
+        socket = self._end_socket() if self._end_socket is not None else None
+        if socket is None or self._pair is None or pair is not self._pair or self._pair.closed:
+            return
+        # An error: closed by another thread just now, or the context has ended.
+        with suppress(zmq.ZMQError, OwnershipError):
+            self.begin(socket, None, 0)
 
 
 def make_pair(context: zmq.Context[Any], end_monitor: Callable[[Any], object]) -> zmq.Socket[Any]:

@@ -2,37 +2,26 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, ClassVar, NoReturn
 
 import zmq
 
-from oz.errors import ClosedError, OwnershipError
+from oz.errors import ClosedError
 from oz.subjects import dialects
 from oz.transport import descriptors, endpoints
+from oz.transport.attachments import Attachments
 from oz.transport.dropin import refuse_green
-from oz.transport.guard import Guard, refuse
-from oz.transport.monitors import make_address, make_pair
-from oz.transport.multicast.endpoint import is_multicast
+from oz.transport.ending import CLOSE_TIMEOUT, end_context
+from oz.transport.guard import Guard, StrictGuard
+from oz.transport.monitors import Monitor
 from oz.transport.multicast.group import Group
 from oz.transport.option_checks import check_count
 
-_log = logging.getLogger("oz.socket")
-
 HIGH_WATER_MARK = 100_000
 """Messages that may wait on each side for one peer, unless said otherwise; ZeroMQ's own is 1,000."""
-
-_BOUND = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
-_CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
-_PATIENCE = 3.0
-"""Seconds that libzmq's threads have at least to end, on a machine with much else to do."""
-_LONGEST_JOIN = 1e6
-_SLICE = 0.1
 
 _SHOWN = 5
 """Endpoints and patterns that a `repr` shows at most."""
@@ -45,9 +34,6 @@ KEEPALIVE = (
 )
 """Have the system notice within 45 s that the other end of a quiet TCP connection is gone.
 docs/decisions/031-leaving-out-one-connection.md"""
-
-CLOSE_TIMEOUT = 5.0
-"""Seconds that `close` waits at most for what was published to be sent."""
 
 # Backend calls by their unbound methods: the attributes of zmq.Socket add 0.3 µs to each.
 backend_get = zmq.backend.Socket.get
@@ -100,10 +86,8 @@ class BaseSocket(zmq.Socket[Any]):
     # zmq.Socket takes attributes that are not declared here for socket options.
     dialect: str
     _guard: Guard
-    _own_context: bool
-    _endpoints: list[str]
-    _connections: int = 0
-    _group: Group | None = None
+    _attachments: Attachments
+    _monitor: Monitor
 
     _public_name: ClassVar[str]
     """What messages to the user call it."""
@@ -121,8 +105,8 @@ class BaseSocket(zmq.Socket[Any]):
         if isinstance(kind, int) and kind not in self._accepted_kinds:
             names = " or ".join(zmq.SocketType(one).name for one in self._accepted_kinds)
             raise ValueError(f"{self._public_name} is a {names} socket, not {zmq.SocketType(kind).name}")
-        self._own_context = context is None
-        self._endpoints = []
+        self._attachments = Attachments(holder, None, own_context=context is None)
+        self._monitor = Monitor(holder, is_shared=not isinstance(holder, StrictGuard))
         self.dialect = dialect
         self._guard = holder
         # Also where the context is the user's: nobody can ask whether its threads run already.
@@ -131,20 +115,36 @@ class BaseSocket(zmq.Socket[Any]):
         if context is None:
             self.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
         keep_tcp_alive(self)
-        self._register()
-
-    def _register(self) -> None:
-        """Let `Context.destroy` know of this socket, as `Context.socket` does."""
+        # Let `Context.destroy` know of this socket, as `Context.socket` does.
         self.context._add_socket(self)
+
+    @property
+    def _own_context(self) -> bool:
+        return self._attachments.own_context
+
+    @property
+    def _endpoints(self) -> list[str]:
+        return self._attachments.endpoints
+
+    @property
+    def _connections(self) -> int:
+        return self._attachments.connections
+
+    @_connections.setter
+    def _connections(self, count: int) -> None:
+        self._attachments.connections = count
+
+    @property
+    def _group(self) -> Group | None:
+        return self._attachments.group
+
+    @_group.setter
+    def _group(self, group: Group | None) -> None:
+        self._attachments.group = group
 
     def _set_high_water_mark(self, limit: int | None) -> None:
         """Set the mark where it was asked for, or oz's own on a context of oz's own."""
-        if limit is None and not self._own_context:
-            return
-        mark = HIGH_WATER_MARK if limit is None else limit
-        check_count("high_water_mark", mark, 0, 2**31 - 1)
-        self.set(zmq.SNDHWM, mark)
-        self.set(zmq.RCVHWM, mark)
+        set_high_water_mark(self, limit, own_context=self._own_context)
 
     @contextmanager
     def _closed_on_failure(self) -> Iterator[None]:
@@ -167,7 +167,7 @@ class BaseSocket(zmq.Socket[Any]):
 
         None when there is none: it is neither bound nor connected yet, or closed.
         """
-        return self._endpoints[-1] if self._endpoints and not self.closed else None
+        return None if self.closed else self._attachments.last
 
     def bind(self, addr: str | bytes) -> Any:
         """Bind to an endpoint, as `zmq.Socket.bind` does.
@@ -180,48 +180,9 @@ class BaseSocket(zmq.Socket[Any]):
             EndpointError: see `connect`.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
-        self._refuse_closed()
-        addr = self._admit_endpoint(endpoints.as_text(addr))
-        descriptors.need_for_endpoint(addr)
-        refused = endpoints.refused_by_libzmq(addr, _BOUND)
-        with refused, self._guard, self._no_linger_of_listeners(), self._family_of(addr):
-            manager = super().bind(addr)
-            last = backend_get(self, zmq.LAST_ENDPOINT)
-        self._endpoints.append(last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr)
+        manager = self._attachments.bind(self, addr)
         self._endpoints_changed()
         return manager
-
-    @contextmanager
-    def _no_linger_of_listeners(self) -> Iterator[None]:
-        """Set a linger of 0 for endpoints bound meanwhile: they do not wait for peers that are gone.
-
-        A listener copies LINGER when it is made, and goes by its copy for a peer that leaves by itself. One
-        that does so just as the socket closes then held up the end of the context for all that time, which
-        is for ever unless LINGER was set: nobody reads what is still queued for it. What closing waits for
-        is LINGER at that time. Seen with libzmq 4.3.5; see own_t::process_term_req there.
-        """
-        linger = backend_get(self, zmq.LINGER)
-        backend_set(self, zmq.LINGER, 0)
-        try:
-            yield
-        finally:
-            backend_set(self, zmq.LINGER, linger)
-
-    @contextmanager
-    def _family_of(self, addr: str) -> Iterator[None]:
-        """Allow an IPv6 address in a bind or connect meanwhile, if the endpoint names one.
-
-        Listeners and connections copy the option when they are made. Set for good, it would change what a
-        `*` and the names of hosts mean from then on.
-        """
-        if not endpoints.needs_ipv6(addr) or backend_get(self, zmq.IPV6):
-            yield
-            return
-        backend_set(self, zmq.IPV6, 1)
-        try:
-            yield
-        finally:
-            backend_set(self, zmq.IPV6, 0)
 
     def connect(self, addr: str | bytes) -> Any:
         """Connect to an endpoint, as `zmq.Socket.connect` does; the peer may come later.
@@ -235,54 +196,17 @@ class BaseSocket(zmq.Socket[Any]):
             EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
             zmq.ZMQError: file descriptors are used up.
         """
-        self._refuse_closed()
-        addr = self._admit_endpoint(endpoints.as_text(addr))
-        descriptors.need_for_endpoint(addr)
-        with endpoints.refused_by_libzmq(addr, _CONNECTED), self._guard, self._family_of(addr):
-            manager = super().connect(addr)
-        if addr not in self._endpoints:
-            # ZeroMQ too makes one connection of the same endpoint given twice.
-            self._endpoints.insert(0, addr)
-            self._connections += 1
+        manager = self._attachments.connect(self, addr)
         self._endpoints_changed()
         return manager
 
-    def _refuse_closed(self) -> None:
-        """Refuse a call of pyzmq's on a closed socket, as pyzmq does: before anything else is wrong."""
-        if self.closed:
-            raise zmq.ZMQError(zmq.ENOTSOCK)
-
-    def _admit_endpoint(self, addr: str) -> str:
-        """Refuse an endpoint that this socket cannot have; give the form that libzmq takes."""
-        endpoints.check(addr, own_context=self._own_context)
-        if self._group is None:
-            if is_multicast(addr):
-                raise endpoints.EndpointError(
-                    f"{addr!r} is for a socket that was made with multicast=oz.Multicast(…)"
-                )
-            return addr
-        if not is_multicast(addr):
-            raise endpoints.EndpointError(
-                f"{addr!r} is none of multicast, and this socket was made with multicast=…"
-            )
-        return self._group.admit(self, addr)
-
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        addr = endpoints.as_text(addr)
-        with self._guard:
-            addr = addr if self._group is None else self._group.forget(addr)
-            super().unbind(addr)
-            self._forget_endpoint(addr)
+        self._attachments.unbind(self, addr)
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
-        addr = endpoints.as_text(addr)
-        with self._guard:
-            addr = addr if self._group is None else self._group.forget(addr)
-            super().disconnect(addr)
-            if self._forget_endpoint(addr):
-                self._connections -= 1
+        self._attachments.disconnect(self, addr)
 
     def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
         """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does.
@@ -301,21 +225,7 @@ class BaseSocket(zmq.Socket[Any]):
             OwnershipError: the socket was made before a fork.
             zmq.ZMQError: the socket is closed, the address is in use, or there are too many sockets.
         """
-        # It is remembered, and the child of a fork would be given it too.
-        self.check_owner()
-        known = self._monitor_socket
-        if known is not None and not known.closed:
-            return known
-        self._refuse_closed()
-        pair, addr = make_pair(self.context, self._end_monitor), addr or make_address()
-        try:
-            self.monitor(addr, zmq.EVENT_ALL if events is None else events)
-            pair.connect(addr)
-        except BaseException:
-            pair.close(0)
-            raise
-        self._monitor_socket = pair
-        return pair
+        return self._monitor.socket_for(self, events, addr)
 
     def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
         """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does.
@@ -331,26 +241,7 @@ class BaseSocket(zmq.Socket[Any]):
             OwnershipError: the socket was made before a fork.
             zmq.ZMQError: the socket is closed, or the address is in use.
         """
-        self.check_owner()
-        super().monitor(addr, events)
-        # A socket has one monitor; the one before has ended.
-        self._monitor_socket = None
-
-    def _end_monitor(self, pair: Any = None) -> None:
-        """End the monitor that was given, or any that `get_monitor_socket` began, while somebody is there."""
-        known = self._monitor_socket
-        if known is None or known.closed or (pair is not None and pair is not known):
-            return
-        # An error: closed by another thread just now, or the context has ended.
-        with suppress(zmq.ZMQError, OwnershipError):
-            self.monitor(None, 0)
-
-    def _forget_endpoint(self, addr: str) -> bool:
-        """Let `endpoint` not tell what does not hold any more; tell whether it did."""
-        is_known = addr in self._endpoints
-        if is_known:
-            self._endpoints.remove(addr)
-        return is_known
+        self._monitor.begin(self, addr, events)
 
     def set(self, option: int, optval: Any) -> None:
         """Set a socket option, as `zmq.Socket.set` does.
@@ -384,12 +275,11 @@ class BaseSocket(zmq.Socket[Any]):
         Raises:
             OwnershipError: the socket was made before a fork, in the parent process.
         """
-        if self._guard.is_foreign:
-            refuse()
+        self._guard.check_owner()
 
     def __repr__(self) -> str:
         """Show where it is bound or connected to, what it is made for, and whether it is closed."""
-        return describe(self, self.described() if "_endpoints" in self.__dict__ else [])
+        return describe(self, self.described() if "_attachments" in self.__dict__ else [])
 
     def described(self) -> list[str]:
         """Say for `repr` where it is bound or connected to, and what it is made for."""
@@ -413,7 +303,7 @@ class BaseSocket(zmq.Socket[Any]):
             if self.closed:
                 return False
             # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
-            self._end_monitor()
+            self._monitor.end()
             super().close(linger)
             if self._group is not None:
                 self._group.release()
@@ -423,6 +313,20 @@ class BaseSocket(zmq.Socket[Any]):
         self, timeout: float, closed_at: float | None = None, given_up: threading.Event | None = None
     ) -> None:
         end_context(self.context, timeout, closed_at, given_up)
+
+
+def set_high_water_mark(socket: zmq.Socket[Any], limit: int | None, *, own_context: bool) -> None:
+    """Set the mark of a socket where it was asked for, or oz's own on a context of oz's own.
+
+    Raises:
+        ValueError: it is out of bounds.
+    """
+    if limit is None and not own_context:
+        return
+    mark = HIGH_WATER_MARK if limit is None else limit
+    check_count("high_water_mark", mark, 0, 2**31 - 1)
+    socket.set(zmq.SNDHWM, mark)
+    socket.set(zmq.RCVHWM, mark)
 
 
 def describe(socket: zmq.Socket[Any], parts: Iterable[str]) -> str:
@@ -438,44 +342,3 @@ def some(texts: Sequence[str]) -> list[str]:
     """Return the first of many, and how many more there are."""
     more = len(texts) - _SHOWN
     return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
-
-
-def end_context(
-    context: zmq.Context[Any],
-    timeout: float,
-    closed_at: float | None = None,
-    given_up: threading.Event | None = None,
-) -> None:
-    """Wait until all is sent or the linger is over: ending the context is the only way to know.
-
-    Args:
-        context: its sockets are closed, or it closes them.
-        timeout: seconds of linger that are left; infinite for as long as it takes.
-        closed_at: when closing began, by the monotonic clock; None is now.
-        given_up: ends the waiting when it is set, where that has no end of its own.
-    """
-    started = time.monotonic() if closed_at is None else closed_at
-    if sys.is_finalizing():
-        # Python 3.11 would wait for ever for a thread to start, and later ones start none.
-        context.destroy()
-        return
-    # In a thread: term() takes no timeout, and whatever libzmq waits for, closing has an end. It also closes
-    # a monitor that was left open, for which term() would wait for ever.
-    ending = threading.Thread(target=context.destroy, name="oz-ending", daemon=True)
-    try:
-        ending.start()
-    except RuntimeError:
-        # From 3.12 on that begins before `is_finalizing` tells.
-        context.destroy()
-        return
-    if timeout < _LONGEST_JOIN:
-        ending.join(timeout + _PATIENCE)
-    else:
-        while ending.is_alive() and not (given_up is not None and given_up.is_set()):
-            ending.join(_SLICE)
-        return
-    if ending.is_alive():
-        text = "closed, but ZeroMQ has not ended its context %g s after its time; messages may be unsent"
-        _log.warning(text, _PATIENCE)
-    elif 0 < timeout <= time.monotonic() - started:
-        _log.warning("closed after %g s with messages still unsent", timeout)

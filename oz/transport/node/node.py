@@ -20,9 +20,9 @@ from oz.protocol.node.advisories import Advisory, advise
 from oz.protocol.node.inquiry import Inquiry
 from oz.protocol.node.membership import Act
 from oz.protocol.node.subscription import NodeStats, NodeSubscription
+from oz.transport.ending import end_context
 from oz.transport.node.sockets import local_origin, network_origin
 from oz.transport.node.subscriptions import Interested
-from oz.transport.socket import end_context
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Introduction
 

@@ -24,7 +24,6 @@ from oz.protocol.subscriber.receive_buffer import DropOldestBuffer
 from oz.protocol.subscriber.streams import Stream, Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
-from oz.transport import endpoints
 from oz.transport.payloads import as_item, as_sendable
 from oz.transport.publisher.engine import PublisherBase
 from oz.transport.subscriber.engine import SubscriberBase
@@ -124,10 +123,6 @@ class NodePublishing(PublisherBase):
         self._scoped.clear()
         if self._on_interest is not None:
             self._on_interest()
-
-    def _admit_endpoint(self, addr: str) -> str:
-        endpoints.check(addr, own_context=False)
-        return addr
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
         """Return the nodes that are connected, and those whose connection was cut; see `NodeRouter`."""
@@ -252,10 +247,6 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
         self._begin(subscription, INTRODUCTION, last_value=False)
         assert self._streams is not None
         self._introduced = self._streams.stream(subscription)
-
-    def _admit_endpoint(self, addr: str) -> str:
-        endpoints.check(addr, own_context=False)
-        return addr
 
     def dial(self, endpoint: str, *, stop: int) -> None:
         """Connect.

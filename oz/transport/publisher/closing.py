@@ -11,11 +11,12 @@ from math import inf
 import zmq
 
 from oz.protocol.publisher.router import Router
+from oz.transport.ending import CLOSE_TIMEOUT
 from oz.transport.multicast.sender import MulticastDispatch
 from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.untaken import Untaken
-from oz.transport.socket import CLOSE_TIMEOUT, BaseSocket
+from oz.transport.socket import BaseSocket
 
 _FAREWELL = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005

@@ -1,0 +1,170 @@
+"""Where a socket is bound and connected to, and the checks before libzmq is asked: a part of engines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import zmq
+
+from oz.transport import descriptors, endpoints
+from oz.transport.guard import Guard
+from oz.transport.multicast.endpoint import is_multicast
+from oz.transport.multicast.group import Group
+
+_BOUND = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
+_CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
+
+_get = zmq.backend.Socket.get
+_set = zmq.backend.Socket.set
+
+
+class Attachments:
+    """The endpoints of one socket.
+
+    It does not keep the socket, which each call names: a socket may have this as a part of its own.
+
+    Attributes:
+        endpoints: what the socket is connected to, and behind that what it is bound to.
+        connections: how many of them it is connected to.
+        group: the multicast side of the socket, if it has one.
+        own_context: whether the context is oz's, with no other socket in it.
+    """
+
+    __slots__ = ("_guard", "connections", "endpoints", "group", "own_context")
+
+    def __init__(self, guard: Guard, group: Group | None, *, own_context: bool) -> None:
+        """Start neither bound nor connected.
+
+        Args:
+            guard: of the socket.
+            group: its multicast side, if it has one.
+            own_context: whether its context is oz's own.
+        """
+        self._guard = guard
+        self.group = group
+        self.own_context = own_context
+        self.endpoints: list[str] = []
+        self.connections = 0
+
+    @property
+    def last(self) -> str | None:
+        """The address last bound, or else connected to; None when there is none."""
+        return self.endpoints[-1] if self.endpoints else None
+
+    def bind(self, socket: zmq.Socket[Any], addr: str | bytes) -> Any:
+        """Bind a socket to an endpoint; give what `zmq.Socket.bind` does.
+
+        Raises:
+            TransportUnavailable: this libzmq lacks the transport.
+            EndpointError: see `connect`.
+            zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
+        """
+        refuse_closed(socket)
+        addr = self._admit(socket, endpoints.as_text(addr))
+        descriptors.need_for_endpoint(addr)
+        refused = endpoints.refused_by_libzmq(addr, _BOUND)
+        with refused, self._guard, _no_linger_of_listeners(socket), _family_of(socket, addr):
+            manager = zmq.Socket.bind(socket, addr)
+            last = _get(socket, zmq.LAST_ENDPOINT)
+        self.endpoints.append(last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr)
+        return manager
+
+    def connect(self, socket: zmq.Socket[Any], addr: str | bytes) -> Any:
+        """Connect a socket to an endpoint; give what `zmq.Socket.connect` does.
+
+        Raises:
+            TransportUnavailable: this libzmq lacks the transport.
+            EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
+            zmq.ZMQError: file descriptors are used up.
+        """
+        refuse_closed(socket)
+        addr = self._admit(socket, endpoints.as_text(addr))
+        descriptors.need_for_endpoint(addr)
+        with endpoints.refused_by_libzmq(addr, _CONNECTED), self._guard, _family_of(socket, addr):
+            manager = zmq.Socket.connect(socket, addr)
+        if addr not in self.endpoints:
+            # ZeroMQ too makes one connection of the same endpoint given twice.
+            self.endpoints.insert(0, addr)
+            self.connections += 1
+        return manager
+
+    def unbind(self, socket: zmq.Socket[Any], addr: Any) -> None:
+        """Unbind a socket from an endpoint, as `zmq.Socket.unbind` does."""
+        addr = endpoints.as_text(addr)
+        with self._guard:
+            addr = addr if self.group is None else self.group.forget(addr)
+            zmq.Socket.unbind(socket, addr)
+            self.forget(addr)
+
+    def disconnect(self, socket: zmq.Socket[Any], addr: Any) -> None:
+        """Disconnect a socket from an endpoint, as `zmq.Socket.disconnect` does."""
+        addr = endpoints.as_text(addr)
+        with self._guard:
+            addr = addr if self.group is None else self.group.forget(addr)
+            zmq.Socket.disconnect(socket, addr)
+            if self.forget(addr):
+                self.connections -= 1
+
+    def forget(self, addr: str) -> bool:
+        """Have `last` not tell what does not hold any more; tell whether it did."""
+        is_known = addr in self.endpoints
+        if is_known:
+            self.endpoints.remove(addr)
+        return is_known
+
+    def _admit(self, socket: zmq.Socket[Any], addr: str) -> str:
+        """Refuse an endpoint that this socket cannot have; give the form that libzmq takes."""
+        endpoints.check(addr, own_context=self.own_context)
+        if self.group is None:
+            if is_multicast(addr):
+                raise endpoints.EndpointError(
+                    f"{addr!r} is for a socket that was made with multicast=oz.Multicast(…)"
+                )
+            return addr
+        if not is_multicast(addr):
+            raise endpoints.EndpointError(
+                f"{addr!r} is none of multicast, and this socket was made with multicast=…"
+            )
+        return self.group.admit(socket, addr)
+
+
+def refuse_closed(socket: zmq.Socket[Any]) -> None:
+    """Refuse a call of pyzmq's on a closed socket, as pyzmq does: before anything else is wrong."""
+    if socket.closed:
+        raise zmq.ZMQError(zmq.ENOTSOCK)
+
+
+@contextmanager
+def _no_linger_of_listeners(socket: zmq.Socket[Any]) -> Iterator[None]:
+    """Set a linger of 0 for endpoints bound meanwhile: they do not wait for peers that are gone.
+
+    A listener copies LINGER when it is made, and goes by its copy for a peer that leaves by itself. One that
+    does so just as the socket closes then held up the end of the context for all that time, which is for ever
+    unless LINGER was set: nobody reads what is still queued for it. What closing waits for is LINGER at that
+    time. Seen with libzmq 4.3.5; see own_t::process_term_req there.
+    """
+    linger = _get(socket, zmq.LINGER)
+    _set(socket, zmq.LINGER, 0)
+    try:
+        yield
+    finally:
+        _set(socket, zmq.LINGER, linger)
+
+
+@contextmanager
+def _family_of(socket: zmq.Socket[Any], addr: str) -> Iterator[None]:
+    """Allow an IPv6 address in a bind or connect meanwhile, if the endpoint names one.
+
+    Listeners and connections copy the option when they are made. Set for good, it would change what a `*` and
+    the names of hosts mean from then on.
+    """
+    if not endpoints.needs_ipv6(addr) or _get(socket, zmq.IPV6):
+        yield
+        return
+    _set(socket, zmq.IPV6, 1)
+    try:
+        yield
+    finally:
+        _set(socket, zmq.IPV6, 0)
