@@ -1,0 +1,357 @@
+"""Draw the state machines of oz.protocol from the code, by driving each through every order of events.
+
+Usage: python tools/state_machines.py [--check]     in a checkout with oz installed
+
+It writes the diagrams between the marks in docs/architecture.md, in Mermaid; `--check` only compares. The
+walk takes every order of up to `DEPTH` events from a fresh machine, so that what it draws is what the code
+does. Where two orders disagree about an arrow, it draws both.
+"""
+
+import argparse
+import re
+import sys
+from collections.abc import Callable, Iterator
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import oz
+from oz.protocol.declared import declare
+from oz.protocol.multicast.receiver import Sender
+from oz.protocol.multicast.watchdog import Watchdog
+from oz.protocol.node.discovery_client import DiscoveryClient
+from oz.protocol.node.membership import Membership
+from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
+from oz.protocol.publisher.router import Router
+from oz.protocol.stats import PublisherStats
+from oz.protocol.subscriber.sequences import Source
+from oz.wire.batch import Head
+from oz.wire.discovery import Announcement, Joined, Lost, Welcome, pack
+from oz.wire.keys import Declaration, stream_key
+
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
+DEPTH = 5
+START = "[*]"
+
+Machine = dict[str, Any]
+"""What one walk keeps: the object of oz, the clock, and what was sent to it."""
+
+
+class Drawn(NamedTuple):
+    """One state machine: how to begin, what may happen, and which state it is in."""
+
+    name: str
+    begin: Callable[[], Machine]
+    events: dict[str, Callable[[Machine], object]]
+    state: Callable[[Machine], str]
+
+
+class Arrow(NamedTuple):
+    """One event that led from a state to another."""
+
+    before: str
+    after: str
+    event: str
+
+
+def arrows(drawn: Drawn) -> list[Arrow]:
+    """Walk every order of events; return the arrows in the order in which they were found."""
+    found: dict[Arrow, None] = {}
+    for depth in range(1, DEPTH + 1):
+        for order in product(drawn.events, repeat=depth):
+            machine = drawn.begin()
+            for event in order:
+                before = drawn.state(machine)
+                drawn.events[event](machine)
+                after = drawn.state(machine)
+                if after != before:
+                    found[Arrow(before, after, event)] = None
+    return list(found)
+
+
+def diagram(drawn: Drawn) -> str:
+    """Write a state machine in Mermaid."""
+    labels: dict[tuple[str, str], list[str]] = {}
+    for arrow in arrows(drawn):
+        labels.setdefault((arrow.before, arrow.after), []).append(arrow.event)
+    states = dict.fromkeys(state for pair in labels for state in pair)
+    names = {state: state if state == START else re.sub(r"\W+", "_", state) for state in states}
+    lines = ["```mermaid", "stateDiagram-v2"]
+    lines += [f"    {name} : {state}" for state, name in names.items() if name != state]
+    lines += [
+        f"    {names[before]} --> {names[after]} : {' / '.join(events)}"
+        for (before, after), events in labels.items()
+    ]
+    return "\n".join([*lines, "```"])
+
+
+# a stream at its publisher --------------------------------------------------------------------------------
+
+_NAME = b"n" * 16
+_PATTERNS = (declare(oz.compile("a.*")),)
+_DECLARED = Declaration(_NAME, 1, patterns=_PATTERNS).encode()
+_GOODBYE = Declaration(_NAME, 2, is_closing=True).encode()
+
+
+def _begin_stream() -> Machine:
+    return {"router": Router(bytes(16), PublisherStats()), "now": 0.0, "sent": []}
+
+
+def _subscribe(machine: Machine, *keys: bytes) -> None:
+    for key in keys:
+        if key not in machine["sent"]:
+            machine["sent"].append(key)
+            machine["router"].learn(b"\x01" + key, machine["now"])
+
+
+def _unsubscribe(machine: Machine, *keys: bytes) -> None:
+    for key in keys:
+        if key in machine["sent"]:
+            machine["sent"].remove(key)
+            machine["router"].learn(b"\x00" + key, machine["now"])
+
+
+def _pass(machine: Machine, seconds: float) -> None:
+    machine["now"] += seconds
+    machine["router"].expire(machine["now"])
+
+
+def _stream_state(machine: Machine) -> str:
+    stream = machine["router"].streams.get(stream_key(_NAME))
+    if stream is None:
+        return START
+    if stream.is_closing:
+        return "closing"
+    if stream.vanished_at is not None:
+        return "cut off"
+    if stream.listeners and stream.patterns:
+        return "served" if stream.chunks else "asked for no more"
+    return "listened to" if stream.listeners else "declared"
+
+
+STREAM = Drawn(
+    "stream",
+    _begin_stream,
+    {
+        "declaration": lambda one: _subscribe(one, _DECLARED),
+        "key of the stream": lambda one: _subscribe(one, stream_key(_NAME)),
+        "declaration taken back": lambda one: _unsubscribe(one, _DECLARED),
+        "connection cut": lambda one: _unsubscribe(one, *list(one["sent"])),
+        "goodbye": lambda one: _subscribe(one, _GOODBYE),
+        "time of grace over": lambda one: _pass(one, GRACE + WITHDRAWAL_DELAY),
+    },
+    _stream_state,
+)
+
+
+# a publisher at a subscriber, on one key ------------------------------------------------------------------
+
+
+def _begin_source() -> Machine:
+    return {"source": Source(), "epoch": 1, "at": 0, "lost": 0}
+
+
+def _batch(machine: Machine, *, skipped: int = 0, epoch: int = 0) -> None:
+    if epoch:
+        machine["epoch"] += epoch
+        machine["at"] = 0
+    machine["at"] += skipped
+    head = Head(0, bytes(16), machine["epoch"], machine["at"], 1)
+    machine["at"] += 1
+    machine["lost"], _ = machine["source"].advance(head, 0, is_shared=False)
+
+
+def _source_state(machine: Machine) -> str:
+    if machine["source"].epoch is None:
+        return START
+    if machine["lost"] == 0:
+        return "in sequence"
+    return "lost, nobody knows how many" if machine["lost"] is None else "lost, counted"
+
+
+SOURCE = Drawn(
+    "source",
+    _begin_source,
+    {
+        "next batch": _batch,
+        "batch beyond the next": lambda one: _batch(one, skipped=3),
+        "batch of a later epoch": lambda one: _batch(one, epoch=1),
+    },
+    _source_state,
+)
+
+
+# a peer at a node -----------------------------------------------------------------------------------------
+
+_LOST_AFTER = 4.0
+
+
+def _announcement(name: bytes) -> Announcement:
+    return Announcement(
+        name * 16, name.decode(), "bus", "host", b"host", 1, ("tcp://127.0.0.1:1",), None, "1", 0
+    )
+
+
+_OWN, _PEER = _announcement(b"o"), _announcement(b"p")
+
+
+def _begin_peer() -> Machine:
+    return {"membership": Membership(_OWN, _LOST_AFTER), "now": 0.0}
+
+
+def _link(machine: Machine, *, stands: bool, is_cut: bool = False) -> None:
+    there = [_PEER] if stands else []
+    whole = {_PEER.uuid} if stands else set()
+    cut = {_PEER.uuid} if is_cut else set()
+    machine["membership"].link(there, whole, cut, machine["now"])
+
+
+def _tick(machine: Machine) -> None:
+    machine["now"] += _LOST_AFTER
+    machine["membership"].tick(machine["now"])
+
+
+def _peer_state(machine: Machine) -> str:
+    membership = machine["membership"]
+    if _PEER not in membership.known:
+        return START
+    if membership.is_linked(_PEER.uuid):
+        return "up"
+    return "up, its link is down" if _PEER in membership.up else "connecting"
+
+
+PEER = Drawn(
+    "peer",
+    _begin_peer,
+    {
+        "name server knows it": lambda one: one["membership"].hear(_PEER, one["now"], by="s"),
+        "link stands": lambda one: _link(one, stands=True),
+        "link breaks": lambda one: _link(one, stands=False, is_cut=True),
+        "presence taken back": lambda one: _link(one, stands=False),
+        "goodbye": lambda one: one["membership"].leave(_PEER.uuid, one["now"]),
+        "name server misses it": lambda one: one["membership"].lose(_PEER.uuid, one["now"], by="s"),
+        "lost_after is over": _tick,
+    },
+    _peer_state,
+)
+
+
+# a node at a name server ----------------------------------------------------------------------------------
+
+
+def _begin_client() -> Machine:
+    return {"client": DiscoveryClient(_OWN, "tcp://127.0.0.1:1"), "now": 0.0, "server": 1}
+
+
+def _hear(machine: Machine, *replies: Any) -> None:
+    for reply in replies:
+        machine["client"].receive(pack(reply), machine["now"])
+
+
+def _welcome(machine: Machine, *, is_another: bool = False) -> None:
+    machine["server"] += is_another
+    _hear(machine, Welcome(bytes([machine["server"]]) * 16, "s", 1.0, 3.5))
+
+
+def _silence(machine: Machine) -> None:
+    machine["now"] += 60.0
+    machine["client"].tick(machine["now"])
+
+
+def _client_state(machine: Machine) -> str:
+    client = machine["client"]
+    if client.next_at == float("inf"):
+        return "has left"
+    if client.is_registered(machine["now"]):
+        return "registered"
+    return START if client.server_id is None else "announcing to a server that answers"
+
+
+CLIENT = Drawn(
+    "discovery client",
+    _begin_client,
+    {
+        "welcome": _welcome,
+        "welcome of another server": lambda one: _welcome(one, is_another=True),
+        "hears itself": lambda one: _hear(one, Joined(_OWN)),
+        "hears that it is lost": lambda one: _hear(one, Lost(_OWN.uuid)),
+        "a minute of silence": _silence,
+        "goodbye": lambda one: one["client"].goodbye(),
+    },
+    _client_state,
+)
+
+
+# a multicast publisher under watch ------------------------------------------------------------------------
+
+
+def _begin_watch() -> Machine:
+    return {"dog": Watchdog(1.0, 100), "senders": {}, "now": 0.0, "state": START}
+
+
+def _look(machine: Machine) -> None:
+    for finding in machine["dog"].look(machine["senders"], ["e;g:1"], machine["now"], is_idle=True):
+        machine["state"] = finding.advisory.kind
+
+
+def _hear_sender(machine: Machine, *, has_left: bool = False) -> None:
+    sender = machine["senders"].setdefault(b"o", Sender())
+    machine["now"] += 0.1
+    sender.heard_at = round(machine["now"] * 1e9)
+    if machine["state"] == START or sender.has_left > has_left:
+        machine["state"] = "heard"
+    sender.has_left = has_left
+    _look(machine)
+
+
+def _be_silent(machine: Machine, seconds: float) -> None:
+    ends = machine["now"] + seconds
+    while machine["now"] < ends:
+        machine["now"] += 0.5
+        _look(machine)
+
+
+WATCH = Drawn(
+    "multicast publisher",
+    _begin_watch,
+    {
+        "datagram": _hear_sender,
+        "stale_after passes": lambda one: _be_silent(one, 1.5),
+        "silence goes on for minutes": lambda one: _be_silent(one, 120.0),
+        "goodbye": lambda one: _hear_sender(one, has_left=True),
+    },
+    lambda one: one["state"],
+)
+
+ALL = (STREAM, SOURCE, PEER, CLIENT, WATCH)
+
+
+def rewrite(page: str) -> str:
+    """Put every diagram between its marks."""
+    for drawn in ALL:
+        begin, end = f"<!-- states: {drawn.name} -->\n", "<!-- end of states -->"
+        head, _, rest = page.partition(begin)
+        if not rest:
+            raise SystemExit(f"{PAGE.name} has no mark {begin.strip()}")
+        _, _, tail = rest.partition(end)
+        page = f"{head}{begin}{diagram(drawn)}\n{end}{tail}"
+    return page
+
+
+def main(arguments: list[str]) -> Iterator[str]:
+    """Write the diagrams, or compare them."""
+    parser = argparse.ArgumentParser(description="Draw the state machines of oz.protocol from the code.")
+    parser.add_argument("--check", action="store_true", help="only compare with what the page has")
+    options = parser.parse_args(arguments)
+    page = PAGE.read_text()
+    new = rewrite(page)
+    if options.check and new != page:
+        raise SystemExit(
+            f"{PAGE.name} shows other state machines than the code has: run tools/state_machines.py"
+        )
+    PAGE.write_text(new)
+    yield f"{len(ALL)} state machines drawn"
+
+
+if __name__ == "__main__":
+    print(*main(sys.argv[1:]), sep="\n")
