@@ -178,6 +178,8 @@ class Router(Lifetimes):
         if stream is None:
             return NOTHING
         stream.is_closing = True
+        # Its policy ends with it, though its key may stand for a moment longer.
+        self._leave_group(stream)
         self._end_chunks(stream, now)
         stream.chunks[declaration.chunk] = Chunk((), wants_last_value=False, holders=1)
         self.to_answer[stream] = None

@@ -420,3 +420,12 @@ def test_a_message_on_its_way_to_a_group_that_nobody_is_left_of_goes_to_whom_it_
     go(router, declared)
     (batch,) = split([before, b"job.a", b"1"])
     assert batch.stream.name == NAME
+
+
+def test_the_policy_of_a_member_that_says_goodbye_ends_with_it(router):
+    names = [b"a" * 16, b"b" * 16, b"c" * 16]
+    for name, policy in zip(names, ("failover", "round_robin", "round_robin"), strict=True):
+        come(router, key(1, "job.*", name=name, group="g", policy=policy), stream_key(name))
+    come(router, key(2, name=names[0], group="g", policy="failover", leaving=True))
+    (choice,) = router.find(b"job.a", b"job.a").choices
+    assert [choice.pick(b"").name for _ in range(4)] == [names[1], names[2]] * 2
