@@ -58,11 +58,11 @@ from oz.subjects.dialects import DIALECTS
 from oz.subjects.index import PatternIndex
 from oz.subjects.pattern import Pattern, parse, validate_subject
 from oz.subjects.pattern import compile as compile
-from oz.sync.draining import Subscription
 from oz.sync.node import Node, NodeSubscription, ReceivedSubscription
 from oz.sync.poller import Poller
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
+from oz.sync.waiting import Subscription
 from oz.transport.endpoints import EndpointError
 from oz.version import VERSION, warn_of_other
 from oz.wire.announcement import Announcement

@@ -101,7 +101,7 @@ OWN = {
     "MessageBatch": {"route", "arrival"},
     "PlainBatch": {"route"},
     "BaseSocket": {"check_owner", "described"},
-    "SubscriberBase": {"described"},
+    "SubscriberSocket": {"described"},
     "Publisher": {"check_owner", "shadow"},
     "PatternIndex": {"find"},
     "Archived": {"count"},

@@ -8,9 +8,9 @@
             print(message.subject, message.payload)
 """
 
-from oz.asyncio.draining import Subscription
 from oz.asyncio.node import Node, NodeSubscription, ReceivedSubscription
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.subscriber import Subscriber
+from oz.asyncio.waiting import Subscription
 
 __all__ = ["Node", "NodeSubscription", "Publisher", "ReceivedSubscription", "Subscriber", "Subscription"]

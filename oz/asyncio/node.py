@@ -6,17 +6,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import suppress
+from math import ceil
 from typing import Any, Self, overload
 
 import zmq
 import zmq.asyncio
 
 from oz.asyncio.closing import in_thread
-from oz.asyncio.draining import Handler, Subscription
 from oz.asyncio.handlers import HandlerRunner, Handlers, Mailbox
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.requesting import Requesting
-from oz.asyncio.subscriber import Subscriber
+from oz.asyncio.waiting import TURN_SECONDS, Handler, Subscription
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.protocol.node import subscription as node_subscription
@@ -25,7 +25,7 @@ from oz.protocol.node.subscription import NodeStats
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
 from oz.transport.node.node import TICK
-from oz.transport.node.sockets import NodePublishing, NodeSubscribing
+from oz.transport.node.sockets import NodePublishing
 from oz.transport.node.subscriptions import OnDropped
 from oz.transport.option_checks import Overflow, Policy, closing_time
 from oz.wire.discovery import Announcement
@@ -38,10 +38,6 @@ _PATIENCE = 5.0
 
 class NodePublisher(NodePublishing, Publisher):  # type: ignore[misc]
     """A node's publisher."""
-
-
-class NodeSubscriber(NodeSubscribing, Subscriber):
-    """A node's subscriber."""
 
 
 class NodeSubscription(node_subscription.NodeSubscription, Subscription):
@@ -93,10 +89,8 @@ class Node(Requesting):
     """
 
     _publisher_class = NodePublisher
-    _subscriber_class = NodeSubscriber
     _subscription_class = NodeSubscription
     _context_class = zmq.asyncio.Context
-    _sub: NodeSubscriber
 
     def _launch(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
@@ -148,13 +142,10 @@ class Node(Requesting):
 
     async def _receive(self) -> None:
         """Receive, and hand messages to handlers; nothing here is for anybody else."""
-        while True:
-            try:
-                await self._sub.receive(TICK)
-            except Timeout:
-                continue
-            except ClosedError:
-                return
+        sub = self._sub
+        while not sub.socket.closed:
+            await sub.socket.poll(0 if sub.has_some else ceil(1000 * TICK))
+            sub.take_in(TURN_SECONDS)
 
     async def _attend(self) -> None:
         """Do what is due, and what has been asked for."""
@@ -320,12 +311,12 @@ class Node(Requesting):
         if not subscription.active:
             return True
         ends, has_all = time.monotonic() + timeout, True
-        self._sub._begin_part(subscription)
+        self._sub.begin_part(subscription)
         try:
             await self._wait(lambda: self._still_draining(subscription), timeout)
         except Timeout:
             has_all = False
-        await self._sub._end_with_rest(subscription)
+        self._sub.end_with_rest(subscription)
         is_handled = await subscription.queue.drain(max(0.0, ends - time.monotonic()))
         self._end_drained(subscription)
         return has_all and is_handled
@@ -391,7 +382,7 @@ class Node(Requesting):
         else:
             self._handlers.cancel()
         # With a drain the goodbye has been said, and answered by those who are there.
-        self._sub.close(0, timeout=0 if drain else None)
+        self._sub.close(is_drained=drain)
         for dealer in self._servers.values():
             dealer.close(500)
         closed_at = time.monotonic()
@@ -401,7 +392,7 @@ class Node(Requesting):
 
     async def _drain(self, ends: float) -> None:
         with suppress(ClosedError, Timeout):
-            self._sub._begin_drain()
+            self._sub.begin_drain()
             left = max(0.0, ends - time.monotonic())
             await self._wait(self._still_closing, left)
         for queue in self._queues():

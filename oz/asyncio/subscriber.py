@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import AsyncIterator, Awaitable
 from functools import partial
@@ -14,14 +13,15 @@ import zmq
 import zmq.asyncio
 
 from oz.asyncio.closing import Closing
-from oz.asyncio.draining import TURN_SECONDS, Draining
+from oz.asyncio.waiting import TURN_SECONDS, Handler, LoopWaiter, Subscription
 from oz.errors import ClosedError, Timeout
 from oz.message import Arrived, Message
-from oz.protocol.subscriber.subscriptions import Subscription
 from oz.transport.frames import as_frame_objects, copy_into
-from oz.transport.guard import Guard
 from oz.transport.option_checks import check_count
+from oz.transport.subscriber.draining import drain, wait_ready
+from oz.transport.subscriber.engine import is_kept, is_wanted
 from oz.transport.subscriber.receiver import RoutedReceivePath
+from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000
@@ -31,21 +31,7 @@ _TURN = 512
 """Messages received in one turn of the loop; after them other tasks have theirs."""
 
 
-class _Turn:
-    """A clock of how long the loop is held: outside the socket, whose attributes are slow to set."""
-
-    __slots__ = ("ends", "received")
-
-    def __init__(self) -> None:
-        self.received = 0
-        self.ends = 0.0
-
-    def begin(self) -> None:
-        self.received = 0
-        self.ends = time.monotonic() + TURN_SECONDS
-
-
-class Subscriber(Draining, zmq.asyncio.Socket):
+class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
     """Receives messages by subject pattern; in place of a `zmq.asyncio` SUB socket.
 
     A message is never held in something that can be cancelled: cancelling `receive`, `recv_multipart` or
@@ -54,12 +40,11 @@ class Subscriber(Draining, zmq.asyncio.Socket):
     """
 
     _context_class = zmq.asyncio.Context
-    _turn: _Turn
-
-    def _create(self, context: zmq.Context[Any] | None, kind: Any, dialect: str, holder: Guard) -> None:
-        self._turn = _Turn()
-        self._begin_to_wait()
-        super()._create(context, kind, dialect, holder)
+    _subscription_class = Subscription
+    _waiter_class = LoopWaiter
+    _awaits_handlers = True
+    _may_block = False
+    _waiter: LoopWaiter
 
     async def receive(self, timeout: float | None = None) -> Message:
         """Wait for the next message that a subscription without a handler wants; run handlers meanwhile.
@@ -72,7 +57,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
             ClosedError: the subscriber is closed.
             OwnershipError: the subscriber was made before a fork.
         """
-        turn = self._turn
+        turn = self._waiter.turn
         turn.received += 1
         if turn.received >= _TURN:
             await self._pause()
@@ -81,8 +66,8 @@ class Subscriber(Draining, zmq.asyncio.Socket):
             try:
                 message = self._receive_path.take(self, _NOBLOCK, turn.ends)
             except zmq.Again:
-                if self._is_drained:
-                    self._check_drained()
+                if self._engine.is_drained:
+                    self._engine.check_drained()
                 if timeout is not None and deadline is None:
                     deadline = time.monotonic() + timeout
                 await self._wait(deadline, timeout)
@@ -93,12 +78,12 @@ class Subscriber(Draining, zmq.asyncio.Socket):
             if message is not None:
                 if message.route.is_only_listed:
                     if self._recv_futures:
-                        self._wake_others()
+                        self._waiter.wake_others()
                     return message
-                if message.route.is_listed and self._still_wanted(message):
+                if message.route.is_listed and is_wanted(message):
                     # Kept before anything is awaited: a handler's await may be cancelled.
                     self._ready.append(message)
-                await self._dispatch(message)
+                await self._waiter.dispatch(message)
             now = time.monotonic()
             if now >= turn.ends and not self._ready:
                 if timeout is not None:
@@ -107,7 +92,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
                         raise Timeout(f"no message in {timeout:g} s")
                 await self._pause()
         if self._recv_futures:
-            self._wake_others()
+            self._waiter.wake_others()
         return self._ready.popleft()
 
     async def receive_many(self, limit: int = MANY, timeout: float | None = None) -> list[Message]:
@@ -135,12 +120,12 @@ class Subscriber(Draining, zmq.asyncio.Socket):
                     continue
                 if message.route.is_listed:
                     ready.append(message)
-                await self._dispatch(message)
+                await self._waiter.dispatch(message)
         except zmq.ZMQError:
             pass
         except asyncio.CancelledError:
             ready.extendleft(reversed(messages))
-            self._wake_others()
+            self._waiter.wake_others()
             raise
         return messages
 
@@ -151,7 +136,7 @@ class Subscriber(Draining, zmq.asyncio.Socket):
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
         check_count("limit", limit, 1, 2**63)
-        if time.monotonic() >= self._turn.ends:
+        if time.monotonic() >= self._waiter.turn.ends:
             await self._pause()
         deadline = None if timeout is None else time.monotonic() + timeout
         while self._receive_path.comes_in_columns and not self._ready:
@@ -161,61 +146,28 @@ class Subscriber(Draining, zmq.asyncio.Socket):
                 self._check_open()
                 raise
             if taken:
-                self._wake_others()
+                self._waiter.wake_others()
                 return taken
-            if self._is_drained:
-                self._check_drained()
+            if self._engine.is_drained:
+                self._engine.check_drained()
             await self._wait(deadline, timeout)
         left = None if deadline is None else max(0.0, deadline - time.monotonic())
         return [*await self.receive_many(limit, left)]
 
     async def _pause(self) -> None:
         await asyncio.sleep(0)
-        self._turn.begin()
+        self._waiter.turn.begin()
 
     async def _wait(self, deadline: float | None, timeout: float | None) -> None:
-        self._turn.received = 0
+        self._waiter.turn.received = 0
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise Timeout(f"no message in {timeout or 0:g} s")
-        await self._wait_for_news(left)
-
-    async def _dispatch(self, message: Message) -> None:
-        """Call the handlers; a cancelled receiver leaves them running to their end."""
-        if message.route.is_counted:
-            self._count(message)
-        running = [
-            asyncio.ensure_future(pending)
-            for subscription in message.subscriptions
-            if (pending := self._call(subscription, message)) is not None
-        ]
-        if running:
-            try:
-                await asyncio.wait(running)
-            except asyncio.CancelledError:
-                # What is kept is for another task now.
-                self._wake_others()
-                raise
-
-    def _call(self, subscription: Subscription, message: Message) -> Awaitable[None] | None:
-        if subscription.handler is None or not subscription.wants(message):
-            return None
-        try:
-            result = subscription.handler(message)
-        except Exception:
-            self._log_failure(subscription)
-            return None
-        return self._finish(subscription, result) if inspect.isawaitable(result) else None
-
-    async def _finish(self, subscription: Subscription, result: Awaitable[Any]) -> None:
-        try:
-            await result
-        except Exception:
-            self._log_failure(subscription)
+        await self._waiter.wait(left)
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Receive for ever, until the subscriber is closed."""
-        ready, take, turn = self._ready, self._receive_path.take, self._turn
+        ready, take, turn = self._ready, self._receive_path.take, self._waiter.turn
         others = self._recv_futures
         waiting = self._waiting
         while True:
@@ -235,9 +187,9 @@ class Subscriber(Draining, zmq.asyncio.Socket):
                 except zmq.ZMQError:
                     pass
                 if message is not None and not message.route.is_only_listed:
-                    if message.route.is_listed and self._still_wanted(message):
+                    if message.route.is_listed and is_wanted(message):
                         ready.append(message)
-                    await self._dispatch(message)
+                    await self._waiter.dispatch(message)
                     message = None
             if message is None:
                 try:
@@ -268,8 +220,8 @@ class Subscriber(Draining, zmq.asyncio.Socket):
                     if self.stats.delivered == seen:
                         break
         finally:
-            self._ready.extendleft(message for message in reversed(kept) if self._is_kept(message))
-            self._wake_others()
+            self._ready.extendleft(message for message in reversed(kept) if is_kept(message))
+            self._waiter.wake_others()
         return self.stats.delivered - before
 
     async def wait_ready(self, timeout: float | None = None) -> None:
@@ -278,11 +230,15 @@ class Subscriber(Draining, zmq.asyncio.Socket):
         Raises:
             Timeout, ProtocolError, ValueError, ClosedError: as there.
         """
-        deadline = inf if timeout is None else time.monotonic() + timeout
-        self._check_routed()
-        await self._unpack_some(0)
-        if not await self._unpack_until(self._is_ready, deadline):
-            raise self._not_ready(timeout)
+        await self._waiter.run(wait_ready(self._engine, timeout, self._connections, self._endpoints))
+
+    async def drain(self, timeout: float = 1.0) -> None:
+        """Stop asking, and deliver what is there; see `oz.Subscriber.drain`.
+
+        Raises:
+            ClosedError, OwnershipError: as there.
+        """
+        await self._waiter.run(drain(self._engine, timeout))
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 
@@ -339,31 +295,37 @@ class Subscriber(Draining, zmq.asyncio.Socket):
         if (
             flags & zmq.POLLIN
             and isinstance(receive_path, RoutedReceivePath)
-            and not self._has_some
+            and not self._engine.has_some
             and not self.closed
         ):
             if timeout != 0:
                 return asyncio.ensure_future(self._poll_messages(receive_path, timeout, flags))
             receive_path.unpack(self)
-        if flags & zmq.POLLIN and self._has_some:
+        if flags & zmq.POLLIN and self._engine.has_some:
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_result(int(zmq.POLLIN))
             return future
-        return self._poll_socket(timeout, flags)
+        return self._waiter.poll(timeout, flags)
 
     async def _poll_messages(self, receive_path: RoutedReceivePath, timeout: int | None, flags: int) -> int:
         """Poll for messages: publishers that filter also say where they stand, every second."""
         ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         while True:
             left = ends - time.monotonic()
-            events = await self._poll_socket(None if left == inf else max(0, ceil(left * 1000)), flags)
-            if events & zmq.POLLIN and not self._is_drained:
+            events = await self._waiter.poll(None if left == inf else max(0, ceil(left * 1000)), flags)
+            if events & zmq.POLLIN and not self._engine.is_drained:
                 receive_path.unpack(self)
-                if not self._has_some:
+                if not self._engine.has_some:
                     events &= ~int(zmq.POLLIN)
             if events or time.monotonic() >= ends:
-                self._wake_others()
+                self._waiter.wake_others()
                 return events
+
+    def _add_recv_event(self, *args: Any, **options: Any) -> asyncio.Future[Any]:
+        """Begin to wait for something to read, as all of pyzmq's ways to wait do."""
+        future: asyncio.Future[Any] = super()._add_recv_event(*args, **options)  # type: ignore[misc]
+        self._waiter.begin()
+        return future
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:  # type: ignore[override]
         """Close, as `oz.Subscriber.close`; what it gives may be awaited."""

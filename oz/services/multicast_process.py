@@ -109,7 +109,7 @@ def receive(link: Link, task: dict[str, Any]) -> None:
         on_advisory=say,
     ) as subscriber:
         subscriber.subscribe("")
-        receiver = subscriber._receiver
+        receiver = subscriber._engine.receiver
         assert isinstance(receiver, MulticastReceiver)
         # What a publisher sent that began while no process listened is lost, not missed by coming late.
         receiver.joined_at = task["joined_at"] or receiver.joined_at

@@ -19,16 +19,16 @@ from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.subscription import NodeStats
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
-from oz.sync.draining import Handler, Subscription, refuse_async
 from oz.sync.handlers import HandlerRunner, Handlers, Mailbox
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.requesting import Requesting
-from oz.sync.subscriber import Subscriber
+from oz.sync.waiting import Handler, Subscription
 from oz.transport.node.node import TICK
-from oz.transport.node.sockets import NodePublishing, NodeSubscribing
+from oz.transport.node.sockets import NodePublishing
 from oz.transport.node.subscriptions import OnDropped
 from oz.transport.option_checks import Overflow, Policy, closing_time
+from oz.transport.subscriber.socket import refuse_async
 from oz.wire.discovery import Announcement
 
 OnPeer = Callable[[Announcement, str], Any]
@@ -37,16 +37,15 @@ _log = logging.getLogger("oz.node")
 
 _SLICE = 0.05
 
+_TURN_SECONDS = 0.05
+"""Seconds for what has come in one turn; then the rest has its own."""
+
 _LAST_TURN = 5.0
 """Seconds that the I/O thread has at least to end its turn: nobody may close its sockets under it."""
 
 
 class NodePublisher(NodePublishing, PublisherEngine):
     """A node's publisher."""
-
-
-class NodeSubscriber(NodeSubscribing, Subscriber):
-    """A node's subscriber."""
 
 
 class NodeSubscription(node_subscription.NodeSubscription, Subscription):
@@ -92,10 +91,8 @@ class Node(Requesting):
     """
 
     _publisher_class = NodePublisher
-    _subscriber_class = NodeSubscriber
     _subscription_class = NodeSubscription
     _io: IOThread
-    _sub: NodeSubscriber
 
     def _launch(self) -> None:
         self._handlers = Handlers(self.configuration.threads)
@@ -110,7 +107,7 @@ class Node(Requesting):
             self._io.abandon()
             raise
         self._poller.register(self._io.bell, zmq.POLLIN)
-        self._poller.register(self._sub, zmq.POLLIN)
+        self._poller.register(self._sub.socket, zmq.POLLIN)
         for dealer in self._servers.values():
             self._poller.register(dealer, zmq.POLLIN)
         self._io.start()
@@ -143,7 +140,7 @@ class Node(Requesting):
 
     def _turn(self, is_wanted: Callable[[], bool]) -> None:
         """Wait for something to do, and do it."""
-        wait = 0.0 if is_wanted() or self._sub._has_some else max(0.0, self._tick_at - time.monotonic())
+        wait = 0.0 if is_wanted() or self._sub.has_some else max(0.0, self._tick_at - time.monotonic())
         ready = dict(self._poller.poll(ceil(1000 * min(wait, TICK))))
         if self._io.bell in ready:
             self._io.hear()
@@ -151,9 +148,7 @@ class Node(Requesting):
         for endpoint, dealer in self._servers.items():
             if dealer in ready:
                 self._read(endpoint, dealer, now)
-        self._sub._prefetch()
-        # Nobody receives here; what is for nobody is not kept.
-        self._sub._ready.clear()
+        self._sub.take_in(_TURN_SECONDS)
         if now >= self._tick_at or self._mesh._is_stale or self._notices:
             for endpoint, frame in self._tick(now):
                 with suppress(zmq.Again):
@@ -332,12 +327,12 @@ class Node(Requesting):
         if not subscription.active:
             return True
         ends, has_all = time.monotonic() + timeout, True
-        self._call(lambda: self._sub._begin_part(subscription))
+        self._call(lambda: self._sub.begin_part(subscription))
         try:
             self._wait(lambda: self._still_draining(subscription), timeout)
         except Timeout:
             has_all = False
-        self._call(lambda: self._sub._end_with_rest(subscription))
+        self._call(lambda: self._sub.end_with_rest(subscription))
         is_handled = subscription.queue.drain(max(0.0, ends - time.monotonic()))
         self._call(lambda: self._end_drained(subscription))
         return has_all and is_handled
@@ -424,7 +419,7 @@ class Node(Requesting):
 
     def _close_sockets(self, ends: float, *, drain: bool) -> None:
         # With a drain the goodbye has been said, and answered by those who are there.
-        self._sub.close(0, timeout=0 if drain else None)
+        self._sub.close(is_drained=drain)
         for dealer in self._servers.values():
             dealer.close()
         closed_at = time.monotonic()
@@ -434,7 +429,7 @@ class Node(Requesting):
 
     def _drain(self, ends: float) -> None:
         with suppress(ClosedError, Timeout):
-            self._call(self._sub._begin_drain)
+            self._call(self._sub.begin_drain)
             self._wait(self._still_closing, ends - time.monotonic())
         for queue in self._queues():
             queue.drain(max(0.0, ends - time.monotonic()))

@@ -74,15 +74,18 @@ class Poller(zmq.Poller):
     def _left(self, deadline: float | None) -> int:
         """Return the milliseconds of one wait: slices where something may be due meanwhile."""
         left = -1 if deadline is None else max(0, ceil((deadline - time.monotonic()) * 1000))
-        if any(isinstance(socket, Subscriber) and socket._has_duties for socket, _ in self.sockets):
+        if any(
+            isinstance(socket, Subscriber) and socket._engine.declarer.has_duties
+            for socket, _ in self.sockets
+        ):
             return PATIENCE_MS if left < 0 else min(left, PATIENCE_MS)
         return left
 
     def _do_what_is_due(self, events: dict[Any, int]) -> None:
         """Look after the subscribers that nothing came for: nobody reads from them meanwhile."""
         for socket, _ in self.sockets:
-            if isinstance(socket, Subscriber) and socket._has_duties and socket not in events:
-                socket._declare_overdue(is_idle=True)
+            if isinstance(socket, Subscriber) and socket._engine.declarer.has_duties and socket not in events:
+                socket._engine.declarer.look(is_idle=True)
 
     def _waiting(self) -> set[Any]:
         """Find the subscribers that hold a message already."""
@@ -91,14 +94,14 @@ class Poller(zmq.Poller):
             for socket, mask in self.sockets
             if isinstance(socket, Subscriber)
             and mask & zmq.POLLIN
-            and socket._has_some
-            and socket._prefetch()
+            and socket._engine.has_some
+            and socket._engine.prefetch()
         }
 
     def _confirmed(self, events: list[tuple[Any, int]], waiting: set[Any]) -> list[tuple[Any, int]]:
         confirmed = dict(events)
         for socket, mask in events:
-            if isinstance(socket, Subscriber) and mask & zmq.POLLIN and not socket._prefetch():
+            if isinstance(socket, Subscriber) and mask & zmq.POLLIN and not socket._engine.prefetch():
                 confirmed[socket] = mask & ~int(zmq.POLLIN)
         for socket in waiting:
             confirmed[socket] = confirmed.get(socket, 0) | int(zmq.POLLIN)

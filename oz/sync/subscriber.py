@@ -13,10 +13,13 @@ import zmq
 from oz.errors import ClosedError, Timeout
 from oz.message import Message, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.sync.draining import PATIENCE, Draining, refuse_async
+from oz.sync.waiting import BlockingWaiter, Handler, Subscription
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
+from oz.transport.subscriber.draining import drain, wait_ready
+from oz.transport.subscriber.engine import PATIENCE
 from oz.transport.subscriber.receiver import PATIENCE_MS, RoutedReceivePath
+from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -27,14 +30,18 @@ _SLICE = 0.5
 """Seconds of waiting at a time."""
 
 
-class Subscriber(Draining):
+class Subscriber(SubscriberSocket[Handler, Subscription]):
     """Receives messages by subject pattern from any ZeroMQ publisher; in place of a `zmq.SUB` socket.
 
     Use it from one thread at a time. Handlers run in the thread that receives. The methods of
     `zmq.Socket` are there too, with their own meaning and units, and give only what a subscription wants.
     """
 
-    _slice_ms = PATIENCE_MS
+    _subscription_class = Subscription
+    _waiter_class = BlockingWaiter
+    _awaits_handlers = False
+    _may_block = True
+    _waiter: BlockingWaiter
 
     def receive(self, timeout: float | None = None) -> Message:
         """Wait for the next message that a subscription without a handler wants; run handlers meanwhile.
@@ -50,8 +57,8 @@ class Subscriber(Draining):
         ready = self._ready
         if ready:
             return ready.popleft()
-        if self._is_drained:
-            self._check_drained()
+        if self._engine.is_drained:
+            self._engine.check_drained()
         if timeout is None:
             try:
                 message = self._receive_path.take(self, 0)
@@ -62,7 +69,7 @@ class Subscriber(Draining):
                 raise
             if message is not None and message.route.is_only_listed:
                 return message
-            if message is not None and self._dispatch(message):
+            if message is not None and self._engine.dispatch(message):
                 return message
             return self._next_forever()
         return self._next_within(timeout)
@@ -93,7 +100,7 @@ class Subscriber(Draining):
                 message = waiting.popleft() if waiting else take(self, _NOBLOCK, until)
                 if message is None:
                     break
-                if message.route.is_only_listed or self._dispatch(message):
+                if message.route.is_only_listed or self._engine.dispatch(message):
                     messages.append(message)
         return messages
 
@@ -113,15 +120,15 @@ class Subscriber(Draining):
         Raises:
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
-        if self._receiver.is_simple and not self._ready and not self._is_drained:
+        if self._engine.receiver.is_simple and not self._ready and not self._engine.is_drained:
             deadline = inf if timeout is None else time.monotonic() + timeout
             if columns := self._receive_path.take_columns(self, limit, deadline):
                 return columns
             raise Timeout(f"no message in {timeout:g} s")
-        if not isinstance(self._receiver, BatchDecoder):
+        if not isinstance(self._engine.receiver, BatchDecoder):
             return [*self.receive_many(limit, timeout)]
         taken: list[Message | MessageBatch | PlainBatch] = []
-        self._receiver.in_batches = True
+        self._engine.receiver.in_batches = True
         try:
             while limit > 0:
                 some = self.receive_many(1, timeout)
@@ -132,7 +139,7 @@ class Subscriber(Draining):
             if not taken:
                 raise
         finally:
-            self._receiver.in_batches = False
+            self._engine.receiver.in_batches = False
         return taken
 
     def __iter__(self) -> Iterator[Message]:
@@ -146,10 +153,10 @@ class Subscriber(Draining):
                 continue
             if waiting:
                 unpacked = waiting.popleft()
-                if unpacked.route.is_only_listed or self._dispatch(unpacked):
+                if unpacked.route.is_only_listed or self._engine.dispatch(unpacked):
                     yield unpacked
                 continue
-            if self._is_drained and not self._has_some:
+            if self._engine.is_drained and not self._engine.has_some:
                 return
             try:
                 message = take(self, 0)
@@ -160,7 +167,7 @@ class Subscriber(Draining):
                 if not self.closed:
                     raise
                 return
-            if message is not None and (message.route.is_only_listed or self._dispatch(message)):
+            if message is not None and (message.route.is_only_listed or self._engine.dispatch(message)):
                 yield message
 
     def run(self, timeout: float | None = None) -> int:
@@ -201,11 +208,22 @@ class Subscriber(Draining):
             ValueError: without `filtering="publisher"`, as a plain publisher cannot answer.
             ClosedError: the subscriber is closed.
         """
-        deadline = inf if timeout is None else time.monotonic() + timeout
-        self._check_routed()
-        self._unpack_some(0)
-        if not self._unpack_until(self._is_ready, deadline):
-            raise self._not_ready(timeout)
+        self._waiter.run(wait_ready(self._engine, timeout, self._connections, self._endpoints))
+
+    def drain(self, timeout: float = 1.0) -> None:
+        """Stop asking, and deliver what is there: handlers are called, the rest is still to be received.
+
+        Iteration ends after the last message, and `receive` raises `ClosedError`.
+
+        Args:
+            timeout: seconds for which publishers that filter are waited for, so that nothing on its way
+                is lost. A plain one does not answer: what is here counts.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+            OwnershipError: another thread is using it.
+        """
+        self._waiter.run(drain(self._engine, timeout))
 
     def _next_within(self, timeout: float) -> Message:
         now = time.monotonic()
@@ -226,61 +244,21 @@ class Subscriber(Draining):
         while (left := deadline - time.monotonic()) > 0:
             try:
                 # In slices: a signal that comes just before the wait begins does not end it.
-                self._wait_for_news(min(left, _SLICE))
+                self._waiter.wait(min(left, _SLICE))
                 return self._next(_NOBLOCK, deadline)
             except zmq.Again:
                 continue
         raise Timeout(f"no message in {timeout:g} s")
 
     def _next(self, flags: int, until: float | None = None) -> Message:
-        """Take messages until one is for the caller; run the handlers of each.
-
-        Args:
-            flags: 0 or `zmq.NOBLOCK`.
-            until: `time.monotonic()` at which to give up, though messages for others keep coming.
-
-        Raises:
-            zmq.Again: there is none.
-        """
-        take, dispatch, waiting = self._receive_path.take, self._dispatch, self._waiting
+        """Take messages until one is for the caller; see `SubscriberEngine.next`."""
         try:
-            while True:
-                message = waiting.popleft() if waiting else take(self, flags, until)
-                if message is not None and (message.route.is_only_listed or dispatch(message)):
-                    return message
-                if self._is_drained:
-                    # By a handler, just now.
-                    self._check_drained()
-                if until is not None and time.monotonic() >= until:
-                    raise zmq.Again
+            return self._engine.next(flags, until)
         except zmq.Again:
             raise
         except zmq.ZMQError:
             self._check_open()
             raise
-
-    def _dispatch(self, message: Message) -> bool:
-        """Run the handlers; tell whether the message is also for `receive`."""
-        route = message.route
-        if route.is_counted:
-            self._count(message)
-        for subscription in route.handled:
-            # A handler before this one may have ended this subscription.
-            if subscription.active or subscription.wants(message):
-                try:
-                    subscription.handler(message)
-                except Exception:
-                    self._log_failure(subscription)
-        return route.is_listed and self._still_wanted(message)
-
-    def _prefetch(self) -> bool:
-        """Take what is there until a message is for the caller; tell whether there is one."""
-        if not self._ready and not self._rest:
-            try:
-                self._ready.append(self._next(_NOBLOCK, time.monotonic() + PATIENCE))
-            except zmq.Again:
-                return False
-        return True
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 
@@ -308,8 +286,8 @@ class Subscriber(Draining):
     def _wanted_frames(self, flags: int) -> list[bytes]:
         limit = -1 if flags & _NOBLOCK else self._receive_path.limit
         try:
-            if self._is_drained:
-                self._check_drained()
+            if self._engine.is_drained:
+                self._engine.check_drained()
             message = self._next(flags) if limit < 0 else self.receive(limit / 1000)
         except Timeout:
             raise zmq.Again from None
@@ -328,17 +306,13 @@ class Subscriber(Draining):
         """Receive one frame, as `recv` does, into a buffer; gives the frame's size in bytes."""
         return copy_into(buffer, self.recv(flags), nbytes)
 
-    def _check_handler(self, handler: Any) -> None:
-        super()._check_handler(handler)
-        refuse_async(handler, "oz.asyncio.Subscriber")
-
     def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> int:
         """Wait for something to read, as `zmq.Socket.poll`: milliseconds, and a hint only.
 
         A message that no pattern wants makes the socket readable too, unless publishers filter.
         `receive(timeout=…)` and `oz.Poller` know better.
         """
-        if flags & zmq.POLLIN and self._has_some:
+        if flags & zmq.POLLIN and self._engine.has_some:
             return int(zmq.POLLIN)
         if flags & zmq.POLLIN and isinstance(self._receive_path, RoutedReceivePath):
             return self._poll_messages(self._receive_path, timeout, flags)
@@ -353,7 +327,7 @@ class Subscriber(Draining):
             with self._guard:
                 events = super().poll(ceil(1000 * min(left, PATIENCE_MS / 1000)), flags)
             receive_path.unpack(self)
-            if self._has_some:
+            if self._engine.has_some:
                 return events | int(zmq.POLLIN)
             if events & ~int(zmq.POLLIN) or time.monotonic() >= ends:
                 return events & ~int(zmq.POLLIN)

@@ -47,7 +47,7 @@ def heard(sub):
         sub.wait_ready(timeout=0)
     except oz.Timeout:
         return []
-    return sub._streams._alive()
+    return sub._engine.declarer.streams._alive()
 
 
 async def met(sub, **options):

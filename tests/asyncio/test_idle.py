@@ -11,6 +11,7 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
+from oz.transport.subscriber.declarations import Declarer
 from waiting import DEADLINE, Thread, until
 
 SILENCE = 1.2
@@ -91,7 +92,7 @@ async def handler(sub):
     got = []
     with suppress(oz.ClosedError):
         one = sub.subscribe("a.*", handler=lambda message: (got.append(message.payload), sub.close()))
-        if sub._streams is not None:
+        if sub._engine.declarer.streams is not None:
             await sub.wait_ready(DEADLINE)
         assert one.active
         await sub.run()
@@ -199,14 +200,15 @@ def test_what_is_due_is_done_while_a_task_waits(run, monkeypatch):
             sub.subscribe("a.*")
             waiting = asyncio.create_task(way(sub))
             await asyncio.sleep(0)
-            before = done.count(sub)
-            while done.count(sub) < before + 2:
+            declarer = sub._engine.declarer
+            before = done.count(declarer)
+            while done.count(declarer) < before + 2:
                 await asyncio.sleep(0.01)
             waiting.cancel()
             sub.close(timeout=0)
 
     done = []
-    monkeypatch.setattr(oz.asyncio.Subscriber, "_declare_overdue", lambda self, **_: done.append(self))
+    monkeypatch.setattr(Declarer, "look", lambda self, **_: done.append(self))
     run(asyncio.wait_for(main(), DEADLINE))
 
 

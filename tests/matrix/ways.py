@@ -67,7 +67,7 @@ def batches(sub, take, patience):
 def run(sub, take, patience):
     while True:
         sub.run(patience)
-        if sub.closed or sub._is_drained:
+        if sub.closed or sub._engine.is_drained:
             return
 
 
@@ -143,7 +143,7 @@ async def batches_awaited(sub, take, patience):
 async def run_awaited(sub, take, patience):
     while True:
         await sub.run(patience)
-        if sub.closed or sub._is_drained:
+        if sub.closed or sub._engine.is_drained:
             return
 
 

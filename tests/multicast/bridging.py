@@ -107,7 +107,7 @@ class Bridge(ExitStack):
 
         The next record of the publisher says whether it began when somebody listened: then they are lost.
         """
-        senders = getattr(listener.socket._receiver, "senders", None)
+        senders = getattr(listener.socket._engine.receiver, "senders", None)
         if senders is not None:
             self.until(lambda: listener.take() or all(one.first is None for one in senders.values()))
             return

@@ -46,7 +46,7 @@ def joined(subscriber, count):
     def is_heard():
         with pytest.raises(oz.Timeout):
             subscriber.receive(timeout=0)
-        return len(subscriber._receiver.senders) >= count
+        return len(subscriber._engine.receiver.senders) >= count
 
     until(is_heard)
 
@@ -164,7 +164,7 @@ def test_asyncio_sockets_do_the_same(endpoint):
             oz.asyncio.Publisher(endpoint, multicast=FAST) as publisher,
         ):
             subscriber.subscribe("md.>")
-            while not subscriber._receiver.senders:
+            while not subscriber._engine.receiver.senders:
                 with pytest.raises(oz.Timeout):
                     await subscriber.receive(timeout=0.01)
             for number in range(500):

@@ -18,13 +18,13 @@ class Held:
 
     def __init__(self, node):
         self._node = node
-        self._ask = node._sub._ask
+        self._ask = node._sub.engine.declarer.ask
         self._wishes = []
-        node._sub._ask = self._wishes.append
+        node._sub.engine.declarer.ask = self._wishes.append
 
     def dropped(self):
         def send():
-            del self._node._sub._ask
+            del self._node._sub.engine.declarer.ask
             for changes in self._wishes:
                 self._ask(changes)
 
@@ -102,7 +102,7 @@ def test_many_subscriptions_of_a_moment_before_are_known_to_a_node_that_is_ready
         # In one turn of the other node, which so has no time to tell the rest.
         for subject in subjects:
             asks.subscribe(subject)
-        assert asks._sub._streams.is_collecting
+        assert asks._sub.streams.is_collecting
 
     asks._call(subscribe)
     node.wait_ready(DEADLINE)

@@ -189,7 +189,7 @@ def test_an_unsubscribed_one_gives_nothing_of_what_it_kept(tight):
     pub, sub = tight(high_water_mark=1_000, overflow="drop_oldest")
     publish(pub, 10)
     assert int(sub.receive(timeout=DEADLINE).payload) == 0
-    sub.unsubscribe(sub._streams.buffered[0].table.find((oz.compile("a.*"),)))
+    sub.unsubscribe(sub._engine.declarer.streams.buffered[0].table.find((oz.compile("a.*"),)))
     assert rest_of(sub, 0.05) == []
 
 
@@ -234,12 +234,12 @@ def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, overflow)
     pub, sub = tight(overflow=overflow)
     publish(pub, 200)
     with pub._engine._guard:
-        sub._begin_drain()
+        sub._engine.declarer.begin_drain()
         (stream,) = pub._engine._router.streams.values()
         until(lambda: sub._receive_path.unpack(sub) or pub._engine._listen() or stream.is_closing)
         for _ in range(20):
             sub._receive_path.unpack(sub)
             pub._engine._listen()
         assert stream.send_buffer
-        assert not sub._has_left()
-    until(lambda: sub._receive_path.unpack(sub) or sub._has_left())
+        assert not sub._engine.declarer.has_left()
+    until(lambda: sub._receive_path.unpack(sub) or sub._engine.declarer.has_left())

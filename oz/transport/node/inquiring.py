@@ -15,7 +15,7 @@ from weakref import WeakSet
 from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.node.inquiry import Inquiry
-from oz.transport.node.sockets import NodePublishing, NodeSubscribing, uuid_of
+from oz.transport.node.sockets import NodePublishing, NodeSubscriber, uuid_of
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Asked, Question
 
@@ -32,7 +32,7 @@ class Inquiries:
 
     __slots__ = ("_number", "_open", "_publish", "_sub")
 
-    def __init__(self, sub: NodeSubscribing, publish: Callable[[str, Any], bool]) -> None:
+    def __init__(self, sub: NodeSubscriber, publish: Callable[[str, Any], bool]) -> None:
         """Start with none.
 
         Args:

@@ -22,7 +22,7 @@ from oz.transport.node.sockets import (
     FOR_EVER,
     ONCE,
     NodePublishing,
-    NodeSubscribing,
+    NodeSubscriber,
     local_origin,
     network_origin,
 )
@@ -106,7 +106,7 @@ class Mesh:
         self,
         membership: Membership,
         own: Announcement,
-        sockets: tuple[NodeSubscribing, NodePublishing, NodePublishing | None],
+        sockets: tuple[NodeSubscriber, NodePublishing, NodePublishing | None],
         listener: BusListener,
         *,
         servers: Sequence[str] = (),

@@ -219,7 +219,7 @@ class NodeBase(Interested):
             self._call(self._take_in_own)
 
     def _take_in_own(self) -> None:
-        self._sub._declare_collected()
+        self._sub.flush()
         for publisher in self._publishers():
             # What goes over inproc is there as soon as it is asked for.
             publisher._listen()
@@ -315,11 +315,11 @@ class NodeBase(Interested):
     def _still_closing(self) -> str | None:
         """Say whose answer to this node's goodbye is still to come; None when nothing is on its way."""
         # Those who have left meanwhile do not answer.
-        return None if self._sub._has_left(self._mesh.heard()) else "publishers"
+        return None if self._sub.has_left(self._mesh.heard()) else "publishers"
 
     def _still_draining(self, subscription: NodeSubscription) -> str | None:
         """Say whose answer to the end of a subscription is still to come; None when nothing is on its way."""
-        return None if self._sub._has_drained(subscription, self._mesh.heard()) else "publishers"
+        return None if self._sub.has_drained(subscription, self._mesh.heard()) else "publishers"
 
     def _publishers(self) -> list[Any]:
         return [one for one in (self._network, self._local) if one is not None]

@@ -33,7 +33,7 @@ from oz.transport.node.local_directory import LocalDirectory, host_id
 from oz.transport.node.sockets import (
     FOR_EVER,
     NodePublishing,
-    NodeSubscribing,
+    NodeSubscriber,
     keep_alive,
     local_origin,
     make_uuid,
@@ -55,7 +55,6 @@ class NodeOpening(BusListener):
     """The part of a node that runs once."""
 
     _publisher_class: type[NodePublishing]
-    _subscriber_class: type[NodeSubscribing]
     _context_class: type[zmq.Context[Any]] = zmq.Context
 
     def __init__(
@@ -192,9 +191,7 @@ class NodeOpening(BusListener):
                 self._local.bind(local_directory.endpoint)
             self._network = self._make_network_publisher(options)
             self._main = self._network or self._local
-            self._sub = self._subscriber_class(
-                context=self._context, dialect=config.dialect, codec=codec, on_gap=self._on_gap
-            )
+            self._sub = NodeSubscriber(self._context, codec, self._on_gap)
             self._introduce_self(local_directory)
             self._servers = {one: self._dial_server(one) for one in config.nameserver}
         except BaseException:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -18,15 +19,20 @@ from oz.protocol.publisher.last_value_cache import LastValueCache, NodeLastValue
 from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import OutStream
-from oz.protocol.stats import PublisherStats
-from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.stats import PublisherStats, SubscriberStats
+from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receive_buffer import DropOldestBuffer
 from oz.protocol.subscriber.streams import Stream, Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
+from oz.transport.attachments import Attachments
+from oz.transport.guard import StrictGuard
+from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.payloads import as_item, as_sendable
 from oz.transport.publisher.engine import PublisherBase
-from oz.transport.subscriber.engine import SubscriberBase
+from oz.transport.subscriber.engine import make_routed_engine
+from oz.transport.subscriber.socket import GOODBYE_SECONDS
+from oz.wire.codec import Codec
 from oz.wire.discovery import Announcement
 from oz.wire.keys import DeliveryOptions
 
@@ -223,30 +229,136 @@ class NodePublishing(PublisherBase):
         return self._sender.publish(self, subject, payload, headers, key, None, reply_to)
 
 
-class NodeSubscribing(SubscriberBase[Any, Any]):
-    """The part of a node's subscriber that knows whom it hears."""
+class NodeSubscriber:
+    """A node's subscriber: an engine on a plain socket, which knows whom it hears.
 
-    _introduced: Stream | None = None
-    # The mesh knows who is gone.
-    _watches_links = False
+    Only the I/O side of the node touches it. All its handlers are plain functions.
 
-    def __init__(self, **options: Any) -> None:
-        """Make one that is not connected yet; see `oz.Subscriber`."""
-        super().__init__(filtering="publisher", **options)
-        keep_alive(self)
+    Attributes:
+        socket: the SUB, to be waited for; of asyncio where the context is.
+        engine: what receives.
+        streams: what is asked for.
+    """
+
+    __slots__ = ("_attachments", "_decoder", "_introduced", "engine", "socket", "streams")
+
+    def __init__(self, context: zmq.Context[Any], codec: Codec | None, on_gap: OnGap | None) -> None:
+        """Make one that is not connected yet.
+
+        Args:
+            context: the node's.
+            codec: decodes payloads.
+            on_gap: called with each `oz.Gap`.
+        """
+        self.socket: Any = context.socket(zmq.SUB)
+        self.streams = Streams(os.urandom, index=ReservedIndex, ends_with_first=True)
+        # The mesh knows who is gone.
+        guard = StrictGuard()
+        self._attachments = Attachments(guard, None, own_context=False)
+        self.engine = make_routed_engine(self.socket, guard, codec, self.streams, on_gap, watches_links=False)
+        self._decoder = self.engine.receiver
+        self._introduced: Stream | None = None
+        # A SUB forwards only so many subscriptions in a burst, and silently drops the rest.
+        self.socket.set(zmq.SNDHWM, 0)
+        keep_alive(self.socket)
         # Whom it hangs up on may read no more; closing gives its own time.
-        self.set(zmq.LINGER, 0)
+        self.socket.set(zmq.LINGER, 0)
 
-    @staticmethod
-    def _make_streams(*, dedupe: bool) -> Streams:
-        return Streams(os.urandom, dedupe=dedupe, index=ReservedIndex, ends_with_first=True)
+    @property
+    def endpoints(self) -> list[str]:
+        """Where it is connected to."""
+        return self._attachments.endpoints
+
+    @property
+    def stats(self) -> SubscriberStats:
+        """The counts so far."""
+        return self._decoder.stats
+
+    # subscribing -----------------------------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        pattern: Pattern,
+        handler: Callable[[Message], Any],
+        *,
+        group: str | None = None,
+        policy: Policy = "round_robin",
+    ) -> Subscription:
+        """Ask for the messages whose subject matches.
+
+        Args:
+            pattern: which.
+            handler: a plain function.
+            group: a queue group.
+            policy: which member of the group gets a message.
+
+        Raises:
+            PatternError: it cannot be sent to publishers.
+            ValueError: the group or policy is none.
+        """
+        subscription = Subscription([pattern], handler, self.engine.cancel)
+        delivery = delivery_options(group, policy, None, None, shared=False)
+        self.begin(subscription, delivery, last_value=False)
+        return subscription
 
     def introduce(self, pattern: Pattern, handler: Callable[[Message], Any]) -> None:
         """Subscribe to what nodes say to each other: the first to do, see `INTRODUCTION`."""
         subscription = Subscription([pattern], handler, lambda _: None, None)
-        self._begin(subscription, INTRODUCTION, last_value=False)
-        assert self._streams is not None
-        self._introduced = self._streams.stream(subscription)
+        self.begin(subscription, INTRODUCTION, last_value=False)
+        self._introduced = self.streams.stream(subscription)
+
+    def begin(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> None:
+        """Ask for what a subscription wants; see `Declarer.begin`."""
+        self.engine.declarer.begin(subscription, delivery, last_value=last_value)
+
+    def cancel(self, subscription: Subscription) -> None:
+        """End a subscription."""
+        self.engine.cancel(subscription)
+
+    def begin_part(self, subscription: Subscription) -> None:
+        """Ask publishers for nothing more for one subscription."""
+        self.engine.declarer.begin_part(subscription)
+
+    def has_drained(self, subscription: Subscription, among: Collection[bytes] | None) -> bool:
+        """Tell whether nothing more can be on its way for a subscription; see `Streams.has_drained`."""
+        return self.streams.has_drained(subscription, among)
+
+    def end_with_rest(self, subscription: Subscription) -> None:
+        """Hand over what has come for a subscription, and end it."""
+        self.engine.end_with_rest(subscription)
+
+    def begin_drain(self) -> None:
+        """Ask publishers for nothing more."""
+        self.engine.declarer.begin_drain()
+
+    def has_left(self, among: Collection[bytes] | None) -> bool:
+        """Tell whether nothing more can be on its way; see `Streams.has_left`."""
+        return self.streams.has_left(among)
+
+    def flush(self) -> None:
+        """Declare what was collected."""
+        self.engine.declarer.flush()
+
+    # receiving -------------------------------------------------------------------------------------------
+
+    @property
+    def has_some(self) -> bool:
+        """Whether a message is here already, taken from the socket."""
+        return self.engine.has_some
+
+    def take_in(self, seconds: float) -> None:
+        """Take in what has come, and hand it to handlers.
+
+        Args:
+            seconds: after which to stop, though more comes.
+
+        Raises:
+            zmq.ZMQError: the socket is closed.
+        """
+        with suppress(zmq.Again):
+            self.engine.next(zmq.NOBLOCK, time.monotonic() + seconds)
+
+    # connections -----------------------------------------------------------------------------------------
 
     def dial(self, endpoint: str, *, stop: int) -> None:
         """Connect.
@@ -254,56 +366,69 @@ class NodeSubscribing(SubscriberBase[Any, Any]):
         Args:
             endpoint: where to.
             stop: `ONCE` or `FOR_EVER`.
+
+        Raises:
+            EndpointError, TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.connect`.
         """
+        socket = self.socket
         # It counts for what is connected from now on.
-        self.set(zmq.RECONNECT_STOP, stop)
+        socket.set(zmq.RECONNECT_STOP, stop)
         # A connection begins with all that is asked for at the time, in order, and not with what was when it
         # was first tried; and nothing is held for those who are not there.
-        self.set(zmq.IMMEDIATE, 1)
+        socket.set(zmq.IMMEDIATE, 1)
         try:
-            self.connect(endpoint)
+            self._attachments.connect(socket, endpoint)
         finally:
-            # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it
-            # drops all that has come and was not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
-            self.set(zmq.IMMEDIATE, 0)
+            # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it drops all that has come and was
+            # not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
+            socket.set(zmq.IMMEDIATE, 0)
 
     def hang_up(self, endpoint: str) -> None:
         """Disconnect; what had come and was not taken yet is lost."""
-        if endpoint in self._endpoints:
-            self._endpoints.remove(endpoint)
-            self._connections -= 1
+        if endpoint in self.endpoints:
             # An error: libzmq has given up on it.
             with suppress(zmq.ZMQError):
-                self.disconnect(endpoint)
+                self._attachments.disconnect(self.socket, endpoint)
+            self._attachments.forget(endpoint)
+
+    def close(self, *, is_drained: bool) -> None:
+        """Say goodbye, and close.
+
+        Args:
+            is_drained: the goodbye was said before, and answered by those who are there.
+        """
+        guard = self.engine.declarer.guard
+        if self.socket.closed or guard.is_foreign:
+            return
+        with guard:
+            has_said = self.engine.declarer.say_goodbye()
+            self.socket.close(round(1000 * GOODBYE_SECONDS) if has_said and not is_drained else 0)
+
+    # who is heard ----------------------------------------------------------------------------------------
 
     def heard_at(self, origin: bytes) -> int:
         """Return the time when a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
-        assert self._streams is not None
-        return self._streams.heard_at(origin) or 0
+        return self.streams.heard_at(origin) or 0
 
     @property
     def may_drop(self) -> bool:
         """Whether any subscription lets messages go otherwise than for newer ones of the same subject."""
-        assert self._streams is not None
-        return any(isinstance(one.receive_buffer, DropOldestBuffer) for one in self._streams.buffered)
+        return any(isinstance(one.receive_buffer, DropOldestBuffer) for one in self.streams.buffered)
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""
-        assert self._streams is not None
-        return self._streams.has_answered(origin)
+        return self.streams.has_answered(origin)
 
     def asked(self) -> dict[bytes, int]:
         """Declare what is still to be declared, and give the newest chunk of each stream."""
-        self._declare_collected()
-        assert self._streams is not None
-        return self._streams.asked()
+        self.flush()
+        return self.streams.asked()
 
     def lose_track(self, origin: bytes, *, is_in_place: bool) -> None:
         """Report that messages of a publisher may be missing; see `BatchDecoder.lose_track`."""
-        assert isinstance(self._receiver, BatchDecoder)
-        self._receiver.lose_track(origin, self._introduced, is_in_place=is_in_place)
+        assert isinstance(self._decoder, BatchDecoder)
+        self._decoder.lose_track(origin, self._introduced, is_in_place=is_in_place)
 
     def forget(self, origin: bytes) -> None:
         """Forget a publisher that is gone."""
-        assert self._streams is not None
-        self._streams.forget(origin)
+        self.streams.forget(origin)

@@ -18,7 +18,7 @@ from oz.subjects.pattern import Pattern
 from oz.transport.admission import compile_asked
 from oz.transport.node.replies import Replying
 from oz.transport.option_checks import MOST_PENDING, check_count, delivery_options
-from oz.transport.subscriber.engine import EVERYTHING
+from oz.transport.subscriber.socket import EVERYTHING
 from oz.wire.keys import DeliveryOptions
 
 _log = logging.getLogger("oz.node")
@@ -159,7 +159,7 @@ class Interested(Replying):
             for pattern in subscription.patterns:
                 self._advised.add(pattern, subscription)
         else:
-            self._sub._begin(subscription, delivery, last_value=last_value)
+            self._sub.begin(subscription, delivery, last_value=last_value)
             self._is_unheard = self._echo
         self._subscriptions[subscription] = None
 
@@ -172,7 +172,7 @@ class Interested(Replying):
         for pattern in subscription.patterns:
             self._advised.discard(pattern, subscription)
         subscription.active = False
-        self._sub._cancel(subscription)
+        self._sub.cancel(subscription)
         if subscription.left != 0:
             # One that has had its last message is still to handle it.
             subscription.queue.close()

@@ -1,10 +1,10 @@
-"""The questions of a subscriber to publishers, their answers, and the end of asking."""
+"""What a subscriber asks publishers for: it tells ZeroMQ, and does what is due while no message comes."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Collection, Iterator
+import weakref
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -17,176 +17,226 @@ from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscription
+from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
-from oz.transport.socket import BaseSocket, some
+from oz.transport.socket import some
+from oz.transport.subscriber.links import Links
+from oz.wire.keys import DeliveryOptions
 
-GOODBYE_SECONDS = 0.5
-"""How long closing waits at most for the goodbye to be sent."""
+_set = zmq.backend.Socket.set
+_SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 
 
-class Asking(BaseSocket):
-    """The part of a subscriber that speaks with publishers, by its subscriptions."""
+class Declarer:
+    """Declares the subscriptions of one subscriber.
 
-    _receiver: Receiver
-    _streams: Streams | None
-    _listening: Listening | None = None
-    _is_drained: bool = False
-    _ready: deque[Message]
-    _rest: deque[bytes]
+    Attributes:
+        guard: the guard of its socket.
+        receiver: what takes frames in.
+        streams: the streams of publisher-side filtering; None without it.
+        listening: what looks after the publishers of multicast; None without it.
+        links: what looks after connections; None where nothing does.
+    """
 
-    def _ask(self, changes: SubscriptionChanges) -> None:
+    def __init__(
+        self,
+        socket: zmq.Socket[Any],
+        guard: Guard,
+        receiver: Receiver,
+        *,
+        streams: Streams | None = None,
+        listening: Listening | None = None,
+        links: Links | None = None,
+    ) -> None:
+        """Start without subscriptions.
+
+        Args:
+            socket: the SUB, which is not kept: it ends with whoever holds it.
+            guard: its guard.
+            receiver: what takes its frames in.
+            streams: for publisher-side filtering.
+            listening: for multicast.
+            links: for publisher-side filtering, unless others look after connections.
+        """
+        self._socket = weakref.ref(socket)
+        self.guard = guard
+        self.receiver = receiver
+        self.streams = streams
+        self.listening = listening
+        self.links = links
+
+    @property
+    def socket(self) -> zmq.Socket[Any]:
+        """The socket.
+
+        Raises:
+            ClosedError: nobody holds it any more.
+        """
+        socket = self._socket()
+        if socket is None:
+            raise ClosedError("this subscriber is gone: nothing can be had of it any more")
+        return socket
+
+    @property
+    def has_duties(self) -> bool:
+        """Whether something may be due while no message comes."""
+        return self.streams is not None or self.listening is not None
+
+    def ask(self, changes: SubscriptionChanges) -> None:
         """Tell ZeroMQ what to ask for, and what no longer."""
-        if self.closed:
+        socket = self._socket()
+        if socket is None or socket.closed:
             return
-        if self._listening is not None:
+        if self.listening is not None:
             if changes.wanted:
-                self._listening.begin(self)
+                self.listening.begin(socket)
             return
         for key in changes.wanted:
-            super().set(zmq.SUBSCRIBE, key)
+            _set(socket, _SUBSCRIBE, key)
         for key in changes.dropped:
-            super().set(zmq.UNSUBSCRIBE, key)
+            _set(socket, _UNSUBSCRIBE, key)
 
-    def _declare_collected(self) -> None:
-        if self._streams is not None and self._streams.is_collecting:
-            with self._guard:
-                self._ask(self._streams.flush())
+    def begin(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> None:
+        """Ask for what a subscription wants.
 
-    def _declare_overdue(self, *, is_idle: bool = False) -> None:
-        """Declare what was collected, and again what nobody answered; look after multicast publishers."""
-        if self._listening is not None:
-            with self._guard:
-                self._listening.look(self, is_idle=is_idle)
-        if self._streams is not None:
-            self._declare_collected()
-            with self._guard:
-                self._ask(self._streams.renew(time.monotonic()))
+        Raises:
+            PatternError: a pattern cannot be sent to publishers.
+        """
+        with self.guard:
+            if self.streams is None:
+                self.ask(SubscriptionChanges(self.receiver.table.add(subscription)))
+            else:
+                self.ask(self.streams.add(subscription, delivery, last_value=last_value))
 
-    def _endpoints_changed(self) -> None:
-        super()._endpoints_changed()
-        if self._listening is not None:
-            self._listening.joined()
+    def end(self, subscription: Subscription) -> None:
+        """Ask no longer for what a subscription wants."""
+        with self.guard:
+            if self.streams is None:
+                self.ask(SubscriptionChanges(dropped=self.receiver.table.remove(subscription)))
+            else:
+                self.ask(self.streams.remove(subscription))
+
+    def standing(self) -> list[Subscription]:
+        """Return the subscriptions that stand, the oldest first."""
+        if self.streams is None:
+            return list(self.receiver.table)
+        streams = self.streams.by_key.values()
+        return [one for stream in streams if not stream.is_shared for one in stream.table]
+
+    def flush(self) -> None:
+        """Declare what was collected."""
+        if self.streams is not None and self.streams.is_collecting:
+            with self.guard:
+                self.ask(self.streams.flush())
+
+    def look(self, *, is_idle: bool = False) -> None:
+        """Do what is due: declare again what nobody answered, look after links and multicast publishers.
+
+        Args:
+            is_idle: whether all that has come was read.
+        """
+        if self.listening is not None:
+            with self.guard:
+                self.listening.look(self.socket, is_idle=is_idle)
+        if self.streams is not None:
+            self.flush()
+            with self.guard:
+                self.ask(self.streams.renew(time.monotonic()))
+        if self.links is not None:
+            self.links.look(time.monotonic(), is_idle=is_idle)
+
+    def joined(self) -> None:
+        """Record that the socket has another endpoint from now on."""
+        if self.listening is not None:
+            self.listening.joined()
+
+    def forgive(self) -> None:
+        """Have the end of a connection not count that the subscriber is about to end itself."""
+        if self.links is not None:
+            self.links.forgive()
 
     # readiness -------------------------------------------------------------------------------------------
 
-    def _check_routed(self) -> None:
-        """Refuse a subscriber that no publisher filters for.
+    def is_ready(self, connections: int) -> bool:
+        """Tell whether every publisher has answered everything.
 
-        Raises:
-            ValueError: only publishers that filter answer.
-            ClosedError: the subscriber is closed.
-        """
-        self._check_open()
-        if self._streams is None:
-            raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
-
-    def _is_ready(self) -> bool:
-        """Tell whether every publisher has answered everything; see `wait_ready`.
+        Args:
+            connections: over which publishers are expected.
 
         Raises:
             ProtocolError: a publisher refuses a pattern.
         """
-        assert self._streams is not None
-        refusals = self._streams.refusals()
+        assert self.streams is not None
+        refusals = self.streams.refusals()
         if refusals:
             raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
-        return self._streams.is_ready(self._connections, time.time_ns())
+        return self.streams.is_ready(connections, time.time_ns())
 
-    def _not_ready(self, timeout: float | None) -> Timeout:
-        assert self._streams is not None
-        state = self._streams.unready()
+    def not_ready(self, timeout: float | None, connections: int, endpoints: Sequence[str]) -> Timeout:
+        """Make the error that says what is missing."""
+        assert self.streams is not None
+        state = self.streams.unready()
         if not state["publishers"]:
             missing = (
-                f"no oz publisher answered at {', '.join(some(self._endpoints))}. Is one running there? "
+                f"no oz publisher answered at {', '.join(some(endpoints))}. Is one running there? "
                 "A plain PUB never answers: use filtering='prefix' for one"
-                if self._endpoints
+                if endpoints
                 else "this subscriber is neither connected nor bound; connect it first"
             )
         else:
             missing = (
-                f"{state['publishers']} publishers were heard over {self._connections} connections, "
+                f"{state['publishers']} publishers were heard over {connections} connections, "
                 f"{state['unanswered']} declarations are unanswered; a plain PUB never answers, nor does an "
                 "endpoint where nobody is"
             )
         return Timeout(f"not ready within {timeout or 0:g} s: {missing}")
 
-    # draining --------------------------------------------------------------------------------------------
+    # the end of asking -----------------------------------------------------------------------------------
 
-    def _begin_drain(self) -> None:
+    def begin_drain(self) -> None:
         """Stop asking publishers that filter. A plain one goes on until what is here has been taken."""
-        if self._streams is not None:
-            with self._guard:
-                self._ask(self._streams.leave())
+        if self.streams is not None:
+            with self.guard:
+                self.ask(self.streams.leave())
 
-    def _has_left(self, among: Collection[bytes] | None = None) -> bool:
+    def has_left(self, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way from publishers that filter: all, or those given."""
-        return self._streams is None or self._streams.has_left(among)
+        return self.streams is None or self.streams.has_left(among)
 
-    def _end_drain(self) -> None:
-        with self._guard:
-            if self._streams is not None:
-                self._ask(SubscriptionChanges(dropped=list(self._streams.by_key)))
+    def end_drain(self) -> None:
+        """Ask for nothing more."""
+        with self.guard:
+            if self.streams is not None:
+                self.ask(SubscriptionChanges(dropped=list(self.streams.by_key)))
             else:
-                for subscription in self._receiver.table:
-                    self._ask(SubscriptionChanges(dropped=self._receiver.table.remove(subscription)))
-        self._is_drained = True
+                for subscription in self.receiver.table:
+                    self.ask(SubscriptionChanges(dropped=self.receiver.table.remove(subscription)))
 
-    def _begin_part(self, subscription: Subscription) -> None:
+    def begin_part(self, subscription: Subscription) -> None:
         """Ask publishers that filter for nothing more for one subscription."""
-        if self._streams is not None:
-            with self._guard:
-                for changes in self._streams.part(subscription):
-                    self._ask(changes)
+        if self.streams is not None:
+            with self.guard:
+                for changes in self.streams.part(subscription):
+                    self.ask(changes)
 
-    def _has_drained(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
-        """Tell whether nothing more can be on its way for it from publishers that filter; see `_has_left`."""
-        return self._streams is None or self._streams.has_drained(subscription, among)
+    def has_drained(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
+        """Tell whether nothing more can be on its way for it from publishers that filter; see `has_left`."""
+        return self.streams is None or self.streams.has_drained(subscription, among)
 
-    def _cancel(self, subscription: Subscription) -> None:
-        """End a subscription."""
-        raise NotImplementedError
-
-    def _drain_one(self, subscription: Subscription, timeout: float) -> Any:
-        """End a subscription when it has had what is on its way; see `Subscription.drain`."""
-        raise NotImplementedError
-
-    def _end_part(self, subscription: Subscription) -> None:
-        """End a subscription; what it has been given and waits in line is still to be received."""
-        if subscription.active:
-            subscription.left = 0
-            self._cancel(subscription)
-
-    def _rest_of(self, subscription: Subscription) -> Iterator[Message]:
+    def rest_of(self, subscription: Subscription) -> Iterator[Message]:
         """Return what publishers that filter have sent and nobody has been given, for it among others."""
-        if self._streams is not None and (stream := self._streams.stream(subscription)) is not None:
-            assert isinstance(self._receiver, BatchDecoder)
-            yield from self._receiver.rest(stream)
+        if self.streams is not None and (stream := self.streams.stream(subscription)) is not None:
+            assert isinstance(self.receiver, BatchDecoder)
+            yield from self.receiver.rest(stream)
 
-    def _check_drained(self) -> None:
-        if self._is_drained and not self._has_some:
-            raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
-
-    @property
-    def _has_some(self) -> bool:
-        """Whether a message is here already, taken from the socket."""
-        if self._ready or self._rest:
-            return True
-        decoder = self._receiver
-        return isinstance(decoder, BatchDecoder) and (
-            bool(decoder.waiting) or any(stream.receive_buffer for stream in decoder.streams.buffered)
-        )
-
-    # closing ---------------------------------------------------------------------------------------------
-
-    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
-        if self._streams is not None and not self.closed and not self._guard.is_foreign:
-            with self._guard:
-                goodbye = self._streams.leave()
-                if goodbye.wanted:
-                    # What stands is not taken back: that goes by itself when the connection does. A context
-                    # that was ended under the socket allows nothing but closing.
-                    with suppress(zmq.ZMQError):
-                        self._ask(SubscriptionChanges(goodbye.wanted))
-                    if not linger and timeout is None:
-                        linger = round(1000 * GOODBYE_SECONDS)
-        return super()._close_socket(linger, timeout)
+    def say_goodbye(self) -> bool:
+        """Tell publishers that filter that the subscriber closes; tell whether there was anything to say."""
+        if self.streams is None:
+            return False
+        goodbye = self.streams.leave()
+        if goodbye.wanted:
+            # What stands is not taken back: that goes by itself when the connection does. A context that was
+            # ended under the socket allows nothing but closing.
+            with suppress(zmq.ZMQError):
+                self.ask(SubscriptionChanges(goodbye.wanted))
+        return bool(goodbye.wanted)

@@ -1,470 +1,307 @@
-"""The engine of sync and asyncio subscribers: all but the waiting."""
+"""The engine of subscribers: all but the waiting. Sockets and nodes hold one."""
 
 from __future__ import annotations
 
 import logging
 import os
 import time
-import weakref
 from collections import deque
-from collections.abc import Iterable
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any
 
 import zmq
 
-from oz.errors import ClosedError, PatternError
+from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.receiver import MulticastReceiver
-from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.declarations import SubscriptionChanges
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receiver import Receiver, SplittingReceiver
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Handler, Subscription
-from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns, compile
-from oz.transport.admission import compile_asked
-from oz.transport.dropin import Doubts, check_conflated, has_wildcard
-from oz.transport.endpoints import Endpoints
+from oz.protocol.subscriber.subscriptions import Subscription
 from oz.transport.frames import frame_reader
-from oz.transport.guard import StrictGuard
-from oz.transport.multicast.group import group_for
+from oz.transport.guard import Guard
+from oz.transport.multicast.group import Group
 from oz.transport.multicast.receiver import Listening, OnAdvisory
-from oz.transport.option_checks import (
-    Filtering,
-    Overflow,
-    Policy,
-    check_advisory,
-    check_count,
-    check_filtering,
-    check_multicast,
-    delivery_options,
-)
-from oz.transport.socket import check_delimiter, some
-from oz.transport.subscriber.declarations import Asking
+from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.links import CAN_TELL, Links
 from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
-from oz.wire.codec import Codec, find_codec
-from oz.wire.keys import DeliveryOptions
+from oz.wire.codec import Codec
 
 _log = logging.getLogger("oz.subscriber")
 
-EVERYTHING = compile(b"", "zmq")
+_NOBLOCK = int(zmq.NOBLOCK)
 
-ROUTED_HIGH_WATER_MARK = 1_000
-"""Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
-
-
-AnyHandler = TypeVar("AnyHandler", bound=Handler)
-AnySubscription = TypeVar("AnySubscription", bound=Subscription)
+PATIENCE = 0.05
+"""Seconds that a call which must not wait may look through messages that are not for its caller."""
 
 
-def _refuse_to_drain(subscription: Subscription, timeout: float) -> Any:
-    raise ClosedError(f"the subscriber of {subscription!r} is gone: nothing can be had of it any more")
+class SubscriberEngine:
+    """Receives for one subscriber, and runs plain handlers.
 
+    Attributes:
+        declarer: what asks publishers for messages.
+        receive_path: what takes messages from the socket.
+        ready: messages whose handlers have run, for the next call that receives.
+        rest: the frames that `recv` has left of a message.
+        waiting: messages that were unpacked and are still to be given.
+        is_drained: it has stopped asking; what is here is the last.
+    """
 
-class SubscriberBase(Asking, Generic[AnyHandler, AnySubscription]):
-    """A SUB socket that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting."""
+    __slots__ = (
+        "__weakref__",
+        "declarer",
+        "is_drained",
+        "ready",
+        "receive_path",
+        "receiver",
+        "rest",
+        "waiting",
+    )
 
-    _public_name = "Subscriber"
-    _subscription_class: type[AnySubscription]
-    _kind = zmq.SUB
-    _accepted_kinds = (zmq.SUB,)
-    _receive_path: ReceivePath
-    _is_shared: bool
-    _waiting: deque[Message]
-    _doubts: Doubts | None = None
-    _asked_sndhwm: int = 0
-    _conflates: bool = False
-    _links: Links | None = None
-    _watches_links: ClassVar[bool] = True
-
-    _slice_ms: ClassVar[int | None] = None
-    """RCVTIMEO of the socket itself where something may be due while a read waits; None: none ever waits."""
-
-    def __init__(
-        self,
-        connect: Endpoints | zmq.Context[Any] | None = None,
-        bind: Endpoints | int | None = None,
-        *,
-        dialect: str = DEFAULT_DIALECT,
-        context: zmq.Context[Any] | None = None,
-        codec: str | Codec | None = None,
-        delimiter: bytes | None = None,
-        high_water_mark: int | None = None,
-        filtering: Filtering = "prefix",
-        shared: bool = False,
-        dedupe: bool = False,
-        on_gap: OnGap | None = None,
-        multicast: Multicast | None = None,
-        plain: bool = False,
-        on_advisory: OnAdvisory | None = None,
-    ) -> None:
-        r"""Make a subscriber.
+    def __init__(self, declarer: Declarer, receive_path: ReceivePath) -> None:
+        """Put together what a subscriber has.
 
         Args:
-            connect: an endpoint to connect to, or a list of them. A context, with a socket type behind it, is
-                pyzmq's own way to make a socket.
-            bind: an endpoint to bind to, or a list of them.
-            dialect: the dialect of patterns that are given as `str`; one of `oz.DIALECTS`.
-            context: the ZeroMQ context to share; without it the subscriber has one of its own.
-            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`; without it payloads are
-                bytes.
-            delimiter: for messages of one frame: what stands between subject and payload, such as
-                `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
-            high_water_mark: messages that may wait here for each publisher; 0 is no limit. Default
-                100,000, or what ZeroMQ has when the context is yours. With `filtering="publisher"` it
-                counts batches, and the default is 1,000.
-            filtering: `"prefix"` works with every ZeroMQ publisher: it sends all that begins as a pattern
-                does. `"publisher"` needs oz there too: it sends what matches, and no loss is silent.
-            shared: with `filtering="publisher"`, for a pattern that very many subscribers have: the
-                publisher sends each message once for all of them.
-            dedupe: with `filtering="publisher"` or multicast, drop what was published with a `message_id`
-                that a message before had, and count it in `stats.repeated`. The ids of 16,384 series are
-                remembered, each with its numbers as spans, and the newest 262,144 ids that have no number.
-            on_gap: with `filtering="publisher"` or multicast, called with an `oz.Gap` whenever messages were
-                lost.
-            multicast: how to listen to `epgm://interface;group:port`; docs/multicast.md.
-            plain: take in ordinary ZeroMQ messages that are multicast, of a publisher that is not oz or has
-                `plain=True`: nobody can tell then what was lost, nor what is corrupt.
-            on_advisory: with multicast, called with an `oz.Advisory` when a publisher goes silent or is
-                back, or something else is wrong.
-
-        Raises:
-            ValueError: no such dialect, codec, filtering or endpoint, an empty delimiter, something that
-                needs `filtering="publisher"` without it, or does not go with multicast.
-            TransportUnavailable: this libzmq lacks the transport of an endpoint.
-            zmq.ZMQError: an endpoint cannot be bound or connected to.
+            declarer: what asks publishers for messages.
+            receive_path: what takes messages from its socket.
         """
-        if isinstance(connect, zmq.Context):
-            # pyzmq's own way to make a socket: (context, type).
-            context, kind, connect, bind = connect, bind, None, None
-        else:
-            kind = None
-        found, ends = find_codec(codec), check_delimiter(delimiter)
-        group = group_for((connect, bind), multicast, is_plain=plain, is_publisher=False)
-        is_framed = group is not None and not group.is_plain
-        check_advisory(on_advisory, is_framed=is_framed, is_plain=plain)
-        if is_framed:
-            check_multicast(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
-        is_routed = not is_framed and check_filtering(
-            filtering, shared=shared, dedupe=dedupe, on_gap=on_gap, delimiter=ends
-        )
-        if is_routed and group is not None:
-            raise ValueError('multicast has no way back to the publisher: no filtering="publisher"')
-        self._create(context, kind, dialect, StrictGuard())
-        self._group = group
-        self._is_shared = shared
-        self._streams = self._make_streams(dedupe=dedupe) if is_routed else None
-        if self._streams is not None:
-            decoder = BatchDecoder(self._streams, found, on_gap)
-            self._receiver = decoder
-            self._waiting = decoder.waiting
-            self._links = Links(decoder) if self._watches_links and CAN_TELL else None
-            self._receive_path = RoutedReceivePath(self._guard, frame_reader(self), decoder, self._links)
-        elif is_framed and group is not None:
-            framed = MulticastReceiver(Streams(os.urandom, dedupe=dedupe), found, on_gap)
-            self._receiver = framed
-            self._waiting = framed.waiting
-            self._receive_path = RoutedReceivePath(self._guard, frame_reader(self), framed)
-            self._listening = Listening(group, framed, on_advisory)
-        else:
-            self._receiver = Receiver(found) if ends is None else SplittingReceiver(ends, found)
-            self._receive_path = ReceivePath(self._guard, frame_reader(self), self._receiver)
-            self._doubts = Doubts(self._receiver) if ends is None else None
-            # Nothing is unpacked without batches.
-            self._waiting = deque()
-        self._ready = deque()
-        self._rest = deque()
-        with self._closed_on_failure():
-            if is_routed and high_water_mark is None and self._own_context:
-                high_water_mark = ROUTED_HIGH_WATER_MARK
-            self._set_high_water_mark(high_water_mark)
-            self.set(zmq.SNDHWM, 0)
-            if self._has_duties and self._slice_ms is not None:
-                super().set(zmq.RCVTIMEO, self._slice_ms)
-            if group is not None:
-                group.configure(self)
-            self._attach(bind, connect)
-
-    @staticmethod
-    def _make_streams(*, dedupe: bool) -> Streams:
-        return Streams(os.urandom, dedupe=dedupe)
+        self.declarer = declarer
+        self.receive_path = receive_path
+        self.receiver: Receiver = declarer.receiver
+        self.ready: deque[Message] = deque()
+        self.rest: deque[bytes] = deque()
+        # Nothing is unpacked without batches.
+        receiver = self.receiver
+        self.waiting = receiver.waiting if isinstance(receiver, BatchDecoder) else deque()
+        self.is_drained = False
 
     @property
-    def _has_duties(self) -> bool:
-        """Whether something may be due while no message comes."""
-        return isinstance(self._receive_path, RoutedReceivePath)
+    def socket(self) -> zmq.Socket[Any]:
+        """The socket that it works on.
+
+        Raises:
+            ClosedError: nobody holds it any more.
+        """
+        return self.declarer.socket
+
+    # what is here ----------------------------------------------------------------------------------------
 
     @property
-    def _keeps_rcvtimeo(self) -> bool:
-        """Whether RCVTIMEO is kept here, and that of the socket itself is another."""
-        return self._slice_ms is None or self._has_duties
-
-    def _declare_overdue(self, *, is_idle: bool = False) -> None:
-        super()._declare_overdue(is_idle=is_idle)
-        if self._links is not None:
-            self._links.look(time.monotonic(), is_idle=is_idle)
-
-    def disconnect(self, addr: Any) -> None:
-        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
-        if self._links is not None:
-            self._links.forgive()
-        super().disconnect(addr)
-
-    # subscribing -----------------------------------------------------------------------------------------
-
-    def subscribe(  # type: ignore[override]
-        self,
-        pattern: Patterns,
-        *,
-        dialect: str | None = None,
-        handler: AnyHandler | None = None,
-        group: str | None = None,
-        policy: Policy = "round_robin",
-        overflow: Overflow = None,
-        max_pending: int | None = None,
-        last_value: bool = False,
-        max_messages: int | None = None,
-    ) -> AnySubscription:
-        """Ask for the messages whose subject matches.
-
-        Args:
-            pattern: `str` is a pattern of the socket's dialect, `bytes` a plain ZeroMQ prefix; or a
-                `Pattern`, or one compiled by `re` or `regex`, or a list of all these. The empty string
-                is ZeroMQ's own for everything, in every dialect.
-            dialect: the dialect of this pattern, if it is another than the socket's.
-            handler: is called with each message; without it messages are had by `receive` or iteration.
-            group: a queue group: of its members, known by this name, one gets each message.
-            policy: which one: `"round_robin"`;
-                `"sticky"` by subject or the key given to `publish`; or `"failover"`, the senior member. That
-                of the senior member counts.
-            overflow: what happens to messages beyond `max_pending`, which come faster than they are taken:
-                `"drop_newest"`, `"drop_oldest"`, or `"conflate"`: the newest of each subject stays. None
-                keeps all until ZeroMQ's queues are full, and then the publisher's `on_full` decides.
-            max_pending: messages, or subjects with `overflow="conflate"`, that may wait here, and at each
-                publisher; from 1 to 2**32 - 1, 65,536 unless said otherwise. It needs an `overflow`.
-            last_value: give the newest message of each subject that matches first, if the publisher
-                keeps it.
-            max_messages: end the subscription after so many.
-
-        All but the first three and `max_messages` need `filtering="publisher"`.
-
-        Returns:
-            The subscription, which can be undone.
-
-        Raises:
-            PatternError: the dialect does not allow the pattern, or it cannot be sent to a publisher.
-            TypeError: the handler cannot be called, or is `async` and the socket is not.
-            ValueError: an empty list of patterns, or an option that is out of bounds or needs
-                `filtering="publisher"`.
-            ClosedError: the subscriber is closed.
-        """
-        self._check_open()
-        if handler is not None:
-            self._check_handler(handler)
-        delivery = delivery_options(group, policy, overflow, max_pending, shared=self._is_shared)
-        if self._streams is None and (delivery != DeliveryOptions() or last_value):
-            if self._group is not None:
-                raise ValueError("multicast goes to everybody: it has no group, overflow nor last_value")
-            raise ValueError('group, overflow and last_value need Subscriber(…, filtering="publisher")')
-        if max_messages is not None:
-            check_count("max_messages", max_messages, 1, 2**63)
-        patterns = self._compile(pattern, dialect or self.dialect)
-        if not patterns:
-            raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
-        if self._conflates:
-            self._check_conflated(patterns)
-        if isinstance(pattern, str) and dialect is None and self._doubts is not None:
-            self._doubts.add(patterns[0])
-        # A message knows its subscriptions: one that is kept must not keep the socket.
-        cancel, drain = weakref.WeakMethod(self._cancel), weakref.WeakMethod(self._drain_one)
-        subscription = self._subscription_class(
-            patterns,
-            handler,
-            lambda one: (method := cancel()) and method(one),
-            max_messages,
-            lambda one, timeout: (drain() or _refuse_to_drain)(one, timeout),
-        )
-        self._begin(subscription, delivery, last_value=last_value)
-        return subscription
-
-    def _check_conflated(self, patterns: Iterable[Pattern]) -> None:
-        check_conflated(
-            patterns,
-            is_routed=self._streams is not None,
-            is_split=isinstance(self._receiver, SplittingReceiver),
+    def has_some(self) -> bool:
+        """Whether a message is here already, taken from the socket."""
+        if self.ready or self.rest:
+            return True
+        decoder = self.receiver
+        return isinstance(decoder, BatchDecoder) and (
+            bool(decoder.waiting) or any(stream.receive_buffer for stream in decoder.streams.buffered)
         )
 
-    def _begin(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> None:
-        """Ask for what a subscription wants."""
-        with self._guard:
-            if self._streams is None:
-                self._ask(SubscriptionChanges(self._receiver.table.add(subscription)))
-            else:
-                self._ask(self._streams.add(subscription, delivery, last_value=last_value))
-
-    def mark_seen(self, message_ids: Iterable[bytes | tuple[bytes, int]]) -> None:
-        """Take messages with these ids for delivered: the subscriptions that stand drop their repeats.
-
-        For those who keep in a file or a database what they have handled already.
-
-        Args:
-            message_ids: as of `Message.message_id`, the oldest first.
+    def check_open(self) -> None:
+        """Refuse a subscriber that is closed.
 
         Raises:
-            ValueError: without `dedupe`.
+            ClosedError: it is.
         """
-        receiver = self._receiver
-        if not isinstance(receiver, BatchDecoder) or not receiver.streams.dedupe:
-            raise ValueError("this subscriber does not look at ids; make it with dedupe=True")
-        receiver.streams.mark_seen(message_ids)
+        if self.socket._closed:
+            raise ClosedError("this Subscriber is closed")
 
-    def unsubscribe(self, topic: Patterns | Subscription) -> None:
-        """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
-
-        Args:
-            topic: what was given to `subscribe`, or what it returned.
+    def check_drained(self) -> None:
+        """Refuse to wait for what does not come any more.
 
         Raises:
-            PatternError: the dialect does not allow the pattern.
+            ClosedError: it was drained, and nothing is left.
         """
-        if isinstance(topic, Subscription):
-            topic.unsubscribe()
-            return
-        found = self._receiver.table.find(tuple(dict.fromkeys(self._compile(topic, self.dialect))))
-        if found is not None:
-            found.unsubscribe()
+        if self.is_drained and not self.has_some:
+            raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
 
-    def _check_handler(self, handler: Any) -> None:
-        if not callable(handler):
-            raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
+    def next(self, flags: int, until: float | None = None) -> Message:
+        """Take messages until one is for the caller; run the handlers of each.
 
-    def _cancel(self, subscription: Subscription) -> None:
-        with self._guard:
-            if self._streams is None:
-                self._ask(SubscriptionChanges(dropped=self._receiver.table.remove(subscription)))
-            else:
-                self._ask(self._streams.remove(subscription))
-        kept = [message for message in self._ready if self._is_kept(message)]
-        self._ready.clear()
-        self._ready.extend(kept)
-        if isinstance(self._receiver, BatchDecoder):
-            self._receiver.retain(lambda message: any(one.active for one in message.subscriptions))
+        Args:
+            flags: 0 or `zmq.NOBLOCK`.
+            until: `time.monotonic()` at which to give up, though messages for others keep coming.
 
-    def _compile(self, pattern: Any, dialect: str) -> list[Pattern]:
-        if isinstance(pattern, (bytes, bytearray, memoryview)):
-            return [compile(bytes(pattern), "zmq")]
-        if isinstance(pattern, Iterable) and not isinstance(pattern, str):
-            return [one for part in pattern for one in self._compile(part, dialect)]
-        if pattern == "":
-            return [EVERYTHING]
-        try:
-            return [compile_asked(pattern, dialect)]
-        except PatternError as error:
-            if isinstance(pattern, str):
-                error.add_note(
-                    f"For a plain ZeroMQ prefix give bytes: {pattern.encode('utf-8', 'replace')!r}"
-                )
-            raise
+        Raises:
+            zmq.Again: there is none.
+            zmq.ZMQError: the socket is closed.
+            ClosedError: a handler has drained it, and this was the last.
+        """
+        take, dispatch, waiting, socket = self.receive_path.take, self.dispatch, self.waiting, self.socket
+        while True:
+            message = waiting.popleft() if waiting else take(socket, flags, until)
+            if message is not None and (message.route.is_only_listed or dispatch(message)):
+                return message
+            if self.is_drained:
+                # By a handler, just now.
+                self.check_drained()
+            if until is not None and time.monotonic() >= until:
+                raise zmq.Again
 
-    # the pyzmq surface -----------------------------------------------------------------------------------
+    def take_one(self, until: float) -> Message | None:
+        """Take one message that is there, and call no handler.
 
-    def set(self, option: int, optval: Any) -> None:
-        """Set a socket option; SUBSCRIBE and UNSUBSCRIBE go through `subscribe` and `unsubscribe`."""
-        if option == zmq.SUBSCRIBE:
-            self.subscribe(optval)
-        elif option == zmq.UNSUBSCRIBE:
-            self.unsubscribe(optval)
-        else:
-            # A SUB forwards only SNDHWM subscriptions in a burst and silently drops the rest: no limit
-            # there, also when set_hwm sets both marks.
-            if option == zmq.RCVTIMEO:
-                self._set_rcvtimeo(optval)
-                return
-            if option == zmq.CONFLATE and optval:
-                self._check_conflated(one for each in self._standing() for one in each.patterns)
-            super().set(option, 0 if option == zmq.SNDHWM else optval)
-            if option == zmq.SNDHWM:
-                self._asked_sndhwm = optval
-            elif option == zmq.CONFLATE:
-                self._conflates = bool(optval)
+        Args:
+            until: `time.monotonic()` at which to give up, and give None, when all that comes is unwanted.
 
-    setsockopt = set
+        Raises:
+            zmq.Again: there is none.
+        """
+        if self.waiting:
+            return self.waiting.popleft()
+        return self.receive_path.take(self.socket, _NOBLOCK, until)
 
-    def _set_rcvtimeo(self, milliseconds: Any) -> None:
-        if not self._keeps_rcvtimeo:
-            super().set(zmq.RCVTIMEO, milliseconds)
-        elif milliseconds < -1:
-            raise zmq.ZMQError(zmq.EINVAL)
-        self._receive_path.limit = int(milliseconds)
+    def prefetch(self) -> bool:
+        """Take what is there until a message is for the caller; tell whether there is one.
 
-    def set_string(self, option: int, optval: str, encoding: str = "utf-8") -> None:
-        """Set an option to text. For SUBSCRIBE: a text with wildcards is a pattern, any other a prefix."""
-        if (
-            option in (zmq.SUBSCRIBE, zmq.UNSUBSCRIBE)
-            and isinstance(optval, str)
-            and has_wildcard(optval, self.dialect, warns=option == zmq.SUBSCRIBE)
-        ):
-            self.set(option, optval)
-        else:
-            super().set_string(option, optval, encoding)
+        Raises:
+            zmq.ZMQError, ClosedError: as `next`.
+        """
+        if not self.ready and not self.rest:
+            try:
+                self.ready.append(self.next(_NOBLOCK, time.monotonic() + PATIENCE))
+            except zmq.Again:
+                return False
+        return True
 
-    setsockopt_string = setsockopt_unicode = set_string
+    def unpack(self) -> None:
+        """Take in the batches and answers that are there; messages wait in line."""
+        assert isinstance(self.receive_path, RoutedReceivePath)
+        self.receive_path.unpack(self.socket)
 
-    def _standing(self) -> list[Subscription]:
-        """Return the subscriptions that stand, the oldest first."""
-        if self._streams is None:
-            return list(self._receiver.table)
-        streams = self._streams.by_key.values()
-        return [one for stream in streams if not stream.is_shared for one in stream.table]
+    # handlers --------------------------------------------------------------------------------------------
 
-    def described(self) -> list[str]:
-        """Say for `repr` where it is bound or connected to, how it filters, and its patterns."""
-        patterns = [repr(one.text) for each in self._standing() for one in each.patterns]
-        kind = "multicast" if self._group is not None else "prefix" if self._streams is None else "publisher"
-        return [*super().described(), f"filtering={kind!r}", *some(patterns)]
+    def dispatch(self, message: Message) -> bool:
+        """Run the handlers, which are plain functions; tell whether the message is also for `receive`."""
+        route = message.route
+        if route.is_counted:
+            count(message)
+        for subscription in route.handled:
+            # A handler before this one may have ended this subscription.
+            if subscription.active or subscription.wants(message):
+                try:
+                    subscription.handler(message)
+                except Exception:
+                    self.log_failure(subscription)
+        return route.is_listed and is_wanted(message)
 
-    def get(self, option: int) -> Any:
-        """Get a socket option; RCVMORE speaks of the frames that `recv` has left of a message."""
-        if option == zmq.RCVMORE:
-            return int(bool(self._rest))
-        if option == zmq.SNDHWM and not self.closed:
-            return self._asked_sndhwm
-        if option == zmq.RCVTIMEO and self._keeps_rcvtimeo:
-            return self._receive_path.limit
-        value: Any = super().get(option)
-        if option == zmq.EVENTS and self._has_some:
-            return value | zmq.POLLIN
-        return value
-
-    getsockopt = get
-
-    @property
-    def stats(self) -> SubscriberStats:
-        """The counts of this subscriber so far; see `SubscriberStats`."""
-        return self._receiver.stats
-
-    # receiving -------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _is_kept(message: Message) -> bool:
-        """Tell whether a message that was dispatched and waits in line is still to be given."""
-        return any(one.handler is None and one.keeps for one in message.subscriptions)
-
-    @staticmethod
-    def _still_wanted(message: Message) -> bool:
-        """Tell whether a message is for `receive`."""
-        return any(one.handler is None and one.wants(message) for one in message.subscriptions)
-
-    @staticmethod
-    def _count(message: Message) -> None:
-        """Count a message for subscriptions that end after so many."""
-        for subscription in message.subscriptions:
-            if subscription.left is not None and subscription.active:
-                subscription.count(message)
-
-    def _log_failure(self, subscription: Subscription) -> None:
+    def log_failure(self, subscription: Subscription) -> None:
         """Report that a handler raised; the message still goes to everybody else."""
-        self.stats.failed += 1
+        self.receiver.stats.failed += 1
         _log.exception("the handler of %r raised", subscription)
+
+    # the end of subscriptions ----------------------------------------------------------------------------
+
+    def cancel(self, subscription: Subscription) -> None:
+        """End a subscription, and drop what is here for nobody else."""
+        self.declarer.end(subscription)
+        kept = [message for message in self.ready if is_kept(message)]
+        self.ready.clear()
+        self.ready.extend(kept)
+        if isinstance(self.receiver, BatchDecoder):
+            self.receiver.retain(lambda message: any(one.active for one in message.subscriptions))
+
+    def end_part(self, subscription: Subscription) -> None:
+        """End a subscription; what it has been given and waits in line is still to be received."""
+        if subscription.active:
+            subscription.left = 0
+            self.cancel(subscription)
+
+    def end_with_rest(self, subscription: Subscription) -> None:
+        """Deliver what has come for a subscription, and what stands before that; then end it."""
+        for message in self.declarer.rest_of(subscription):
+            if self.dispatch(message):
+                self.ready.append(message)
+        self.end_part(subscription)
+
+    def end_drain(self) -> None:
+        """Ask for nothing more."""
+        self.declarer.end_drain()
+        self.is_drained = True
+
+
+def is_kept(message: Message) -> bool:
+    """Tell whether a message that was dispatched and waits in line is still to be given."""
+    return any(one.handler is None and one.keeps for one in message.subscriptions)
+
+
+def is_wanted(message: Message) -> bool:
+    """Tell whether a message is for `receive`."""
+    return any(one.handler is None and one.wants(message) for one in message.subscriptions)
+
+
+def count(message: Message) -> None:
+    """Count a message for subscriptions that end after so many."""
+    for subscription in message.subscriptions:
+        if subscription.left is not None and subscription.active:
+            subscription.count(message)
+
+
+# what engines are made of --------------------------------------------------------------------------------
+
+
+def make_engine(
+    socket: zmq.Socket[Any], guard: Guard, codec: Codec | None, delimiter: bytes | None
+) -> SubscriberEngine:
+    """Make the engine of a subscriber that filters by prefix.
+
+    Args:
+        socket: a SUB.
+        guard: its guard.
+        codec: decodes payloads.
+        delimiter: what stands between subject and payload of messages of one frame.
+    """
+    receiver = Receiver(codec) if delimiter is None else SplittingReceiver(delimiter, codec)
+    path = ReceivePath(guard, frame_reader(socket), receiver)
+    return SubscriberEngine(Declarer(socket, guard, receiver), path)
+
+
+def make_routed_engine(
+    socket: zmq.Socket[Any],
+    guard: Guard,
+    codec: Codec | None,
+    streams: Streams,
+    on_gap: OnGap | None,
+    *,
+    watches_links: bool = True,
+) -> SubscriberEngine:
+    """Make the engine of a subscriber with publisher-side filtering.
+
+    Args:
+        socket: a SUB.
+        guard: its guard.
+        codec: decodes payloads.
+        streams: without subscriptions.
+        on_gap: called with each `oz.Gap`.
+        watches_links: whether to look after connections; False where others do.
+    """
+    decoder = BatchDecoder(streams, codec, on_gap)
+    links = Links(decoder) if watches_links and CAN_TELL else None
+    declarer = Declarer(socket, guard, decoder, streams=streams, links=links)
+    return SubscriberEngine(
+        declarer, RoutedReceivePath(guard, frame_reader(socket), decoder, declarer, links)
+    )
+
+
+def make_multicast_engine(
+    socket: zmq.Socket[Any],
+    guard: Guard,
+    codec: Codec | None,
+    group: Group,
+    *,
+    dedupe: bool,
+    on_gap: OnGap | None,
+    on_advisory: OnAdvisory | None,
+) -> SubscriberEngine:
+    """Make the engine of a subscriber that listens to multicast in oz's own frames.
+
+    Args:
+        socket: a SUB.
+        guard: its guard.
+        codec: decodes payloads.
+        group: the endpoints and options.
+        dedupe: whether repeats are dropped.
+        on_gap: called with each `oz.Gap`.
+        on_advisory: called with each `oz.Advisory`.
+    """
+    receiver = MulticastReceiver(Streams(os.urandom, dedupe=dedupe), codec, on_gap)
+    declarer = Declarer(socket, guard, receiver, listening=Listening(group, receiver, on_advisory))
+    return SubscriberEngine(declarer, RoutedReceivePath(guard, frame_reader(socket), receiver, declarer))

@@ -12,12 +12,13 @@ from typing import Any
 
 import zmq
 
-from oz.errors import SubjectWarning
+from oz.errors import ClosedError, SubjectWarning
 from oz.message import Arrived, Message, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard, in_use
+from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.links import Links, read_with_link
 
 _get = zmq.backend.Socket.get
@@ -113,7 +114,8 @@ class ReceivePath:
                     # In slices: a signal that comes just before the wait begins does not end it.
                     _poll(socket, ceil(min(left, _SLICE) * 1000))
         except zmq.ZMQError:
-            socket._check_open()
+            if socket.closed:
+                raise ClosedError("this Subscriber is closed") from None
             raise
         return taken
 
@@ -177,13 +179,19 @@ class RoutedReceivePath(ReceivePath):
         waiting: messages that were unpacked and are still to be given.
     """
 
-    __slots__ = ("_decoder", "_links", "_look_at", "waiting")
+    __slots__ = ("_declarer", "_decoder", "_links", "_look_at", "waiting")
 
     def __init__(
-        self, guard: Guard, reader: FrameReader, decoder: BatchDecoder, links: Links | None = None
+        self,
+        guard: Guard,
+        reader: FrameReader,
+        decoder: BatchDecoder,
+        declarer: Declarer,
+        links: Links | None = None,
     ) -> None:
         """Put together what a subscriber has."""
         super().__init__(guard, reader, decoder)
+        self._declarer = declarer
         self._links = links
         self._decoder = decoder
         self.waiting = decoder.waiting
@@ -206,7 +214,7 @@ class RoutedReceivePath(ReceivePath):
             try:
                 lone = self._read_one(socket, flags)
             except zmq.Again:
-                socket._declare_overdue(is_idle=True)
+                self._declarer.look(is_idle=True)
                 if flags & _NOBLOCK or (ends is not None and monotonic() >= ends):
                     raise
                 continue
@@ -246,7 +254,7 @@ class RoutedReceivePath(ReceivePath):
         """Return a message that is held back, once there is none newer; declare what was collected."""
         streams = self._decoder.streams
         if streams.is_collecting:
-            socket._declare_collected()
+            self._declarer.flush()
         if not streams.buffered:
             return None
         ends = monotonic() + _DRAIN_SECONDS
@@ -271,7 +279,7 @@ class RoutedReceivePath(ReceivePath):
                 if lone is not None:
                     self.waiting.append(lone)
         except zmq.Again:
-            socket._declare_overdue(is_idle=True)
+            self._declarer.look(is_idle=True)
 
     def _read_one(self, socket: Any, flags: int) -> Message | None:
         """Read one frame; give its message if it was the only one, otherwise put them in line."""
@@ -295,7 +303,7 @@ class RoutedReceivePath(ReceivePath):
         if now >= self._look_at:
             # Also when there is always something to read.
             self._look_at = now + 1_000_000 * PATIENCE_MS
-            socket._declare_overdue()
+            self._declarer.look()
         message = self._accept(frames, now)
         if is_curious and links is not None:
             links.note(frames[0], link)

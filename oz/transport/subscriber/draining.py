@@ -1,0 +1,128 @@
+"""What a subscriber does step by step while it waits for publishers: readiness, and stopping without loss.
+
+The steps are generators, which wait and call handlers by yielding: so they are written once, and each twin
+runs them in its own way. The model is psycopg 3.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol, TypeVar
+
+import zmq
+
+from oz.message import Message
+from oz.protocol.subscriber.subscriptions import Subscription
+from oz.transport.subscriber.engine import PATIENCE, SubscriberEngine
+from oz.transport.subscriber.receiver import PATIENCE_MS
+
+_NOBLOCK = int(zmq.NOBLOCK)
+
+SLICE = PATIENCE_MS / 1000
+
+T = TypeVar("T")
+
+Steps = Generator[float | Message, None, T]
+"""What is done step by step. It yields the seconds to wait at most for something to read, or a message whose
+handlers are to be called, and which is for `receive` then if a subscription wants it there."""
+
+
+class Waiter(Protocol):
+    """What waits for the socket of one subscriber, and calls its handlers."""
+
+    def __init__(self, engine: SubscriberEngine) -> None:
+        """Wait for a subscriber's socket."""
+
+    def run(self, steps: Steps[T]) -> Any:
+        """Run steps to their end; give what they return, in asyncio by awaiting it."""
+        ...
+
+
+def drain(engine: SubscriberEngine, timeout: float) -> Steps[None]:
+    """Stop asking, and deliver what is there; see `oz.Subscriber.drain`.
+
+    Args:
+        engine: the subscriber's.
+        timeout: seconds for which publishers that filter are waited for.
+    """
+    deadline = time.monotonic() + timeout
+    engine.declarer.begin_drain()
+    yield from _unpack_until(engine, engine.declarer.has_left, deadline)
+    yield from _take_what_is_here(engine, deadline)
+    engine.end_drain()
+
+
+def drain_one(engine: SubscriberEngine, subscription: Subscription, timeout: float) -> Steps[bool]:
+    """End one subscription without loss; see `oz.Subscription.drain`.
+
+    Args:
+        engine: the subscriber's.
+        subscription: one of its own.
+        timeout: seconds for all of it.
+
+    Returns:
+        Whether nothing is missing.
+    """
+    if not subscription.active:
+        return True
+    deadline, declarer = time.monotonic() + timeout, engine.declarer
+    declarer.begin_part(subscription)
+    is_drained = yield from _unpack_until(engine, lambda: declarer.has_drained(subscription), deadline)
+    if declarer.streams is None:
+        yield from _take_what_is_here(engine, deadline)
+    yield from declarer.rest_of(subscription)
+    engine.end_part(subscription)
+    return is_drained
+
+
+def wait_ready(
+    engine: SubscriberEngine, timeout: float | None, connections: int, endpoints: Sequence[str]
+) -> Steps[None]:
+    """Wait until every publisher has answered; see `oz.Subscriber.wait_ready`.
+
+    Args:
+        engine: the subscriber's.
+        timeout: seconds; None waits for ever.
+        connections: over which publishers are expected.
+        endpoints: where they are, for the error.
+
+    Raises:
+        Timeout: some publisher has not answered in that time.
+        ProtocolError: a publisher refuses a pattern.
+        ValueError: without `filtering="publisher"`.
+    """
+    if engine.declarer.streams is None:
+        raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
+    deadline = None if timeout is None else time.monotonic() + timeout
+    yield 0.0
+    engine.unpack()
+    is_ready = yield from _unpack_until(engine, lambda: engine.declarer.is_ready(connections), deadline)
+    if not is_ready:
+        raise engine.declarer.not_ready(timeout, connections, endpoints)
+
+
+def _unpack_until(
+    engine: SubscriberEngine, is_done: Callable[[], bool], deadline: float | None
+) -> Steps[bool]:
+    """Take batches and answers in until it is done; tell whether it is."""
+    while not is_done():
+        left = SLICE if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            return False
+        yield min(left, SLICE)
+        engine.unpack()
+    return True
+
+
+def _take_what_is_here(engine: SubscriberEngine, deadline: float) -> Steps[None]:
+    """Take what has come, and have handlers called; the rest is still to be received."""
+    # A plain publisher may be faster than this, so that there is always one more.
+    ends = max(deadline, time.monotonic() + PATIENCE)
+    while time.monotonic() < ends:
+        try:
+            message = engine.take_one(ends)
+        except zmq.Again:
+            return
+        if message is not None:
+            yield message

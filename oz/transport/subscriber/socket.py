@@ -1,0 +1,438 @@
+"""What the sockets of blocking and asyncio subscribers have in common: subscribing, and pyzmq's options."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from inspect import iscoroutinefunction
+from typing import Any, ClassVar, Generic, TypeVar
+
+import zmq
+
+from oz.errors import ClosedError, PatternError
+from oz.message import Message
+from oz.protocol.multicast.options import Multicast
+from oz.protocol.stats import SubscriberStats
+from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
+from oz.protocol.subscriber.receiver import SplittingReceiver
+from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.subscriptions import Handler, Subscription
+from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns, compile
+from oz.transport.admission import compile_asked
+from oz.transport.dropin import Doubts, check_conflated, has_wildcard
+from oz.transport.endpoints import Endpoints
+from oz.transport.guard import StrictGuard
+from oz.transport.multicast.group import group_for
+from oz.transport.multicast.receiver import OnAdvisory
+from oz.transport.option_checks import (
+    Filtering,
+    Overflow,
+    Policy,
+    check_advisory,
+    check_count,
+    check_filtering,
+    check_multicast,
+    delivery_options,
+)
+from oz.transport.socket import BaseSocket, check_delimiter, some
+from oz.transport.subscriber import engine as engines
+from oz.transport.subscriber.draining import Waiter, drain_one
+from oz.transport.subscriber.engine import SubscriberEngine
+from oz.transport.subscriber.receiver import PATIENCE_MS, ReceivePath
+from oz.wire.codec import Codec, find_codec
+from oz.wire.keys import DeliveryOptions
+
+EVERYTHING = compile(b"", "zmq")
+
+ROUTED_HIGH_WATER_MARK = 1_000
+"""Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
+
+GOODBYE_SECONDS = 0.5
+"""How long closing waits at most for the goodbye to be sent."""
+
+AnyHandler = TypeVar("AnyHandler", bound=Handler)
+AnySubscription = TypeVar("AnySubscription", bound=Subscription)
+
+
+def refuse_async(handler: object, instead: str) -> None:
+    """Refuse what nobody would await, be it a function or an object that is called like one.
+
+    Raises:
+        TypeError: it is async; names what to use instead.
+    """
+    if iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__):
+        raise TypeError(f"{handler!r} is async, and nobody awaits it here; use {instead}")
+
+
+def _refuse_to_drain(subscription: Subscription, timeout: float) -> Any:
+    raise ClosedError(f"the subscriber of {subscription!r} is gone: nothing can be had of it any more")
+
+
+class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
+    """A SUB socket that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting."""
+
+    _public_name = "Subscriber"
+    _kind = zmq.SUB
+    _accepted_kinds = (zmq.SUB,)
+
+    _subscription_class: type[AnySubscription]
+    _waiter_class: ClassVar[type[Waiter]]
+    _awaits_handlers: ClassVar[bool]
+    _may_block: ClassVar[bool]
+    """Whether a read may wait within libzmq, so that the socket itself has an RCVTIMEO."""
+
+    _engine: SubscriberEngine
+    # Those of the engine: one step less for each message.
+    _receive_path: ReceivePath
+    _ready: deque[Message]
+    _rest: deque[bytes]
+    _waiting: deque[Message]
+    _is_shared: bool
+    _doubts: Doubts | None = None
+    _asked_sndhwm: int = 0
+    _conflates: bool = False
+
+    def __init__(
+        self,
+        connect: Endpoints | zmq.Context[Any] | None = None,
+        bind: Endpoints | int | None = None,
+        *,
+        dialect: str = DEFAULT_DIALECT,
+        context: zmq.Context[Any] | None = None,
+        codec: str | Codec | None = None,
+        delimiter: bytes | None = None,
+        high_water_mark: int | None = None,
+        filtering: Filtering = "prefix",
+        shared: bool = False,
+        dedupe: bool = False,
+        on_gap: OnGap | None = None,
+        multicast: Multicast | None = None,
+        plain: bool = False,
+        on_advisory: OnAdvisory | None = None,
+    ) -> None:
+        r"""Make a subscriber.
+
+        Args:
+            connect: an endpoint to connect to, or a list of them. A context, with a socket type behind it, is
+                pyzmq's own way to make a socket.
+            bind: an endpoint to bind to, or a list of them.
+            dialect: the dialect of patterns that are given as `str`; one of `oz.DIALECTS`.
+            context: the ZeroMQ context to share; without it the subscriber has one of its own.
+            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`; without it payloads are
+                bytes.
+            delimiter: for messages of one frame: what stands between subject and payload, such as
+                `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
+            high_water_mark: messages that may wait here for each publisher; 0 is no limit. Default
+                100,000, or what ZeroMQ has when the context is yours. With `filtering="publisher"` it
+                counts batches, and the default is 1,000.
+            filtering: `"prefix"` works with every ZeroMQ publisher: it sends all that begins as a pattern
+                does. `"publisher"` needs oz there too: it sends what matches, and no loss is silent.
+            shared: with `filtering="publisher"`, for a pattern that very many subscribers have: the
+                publisher sends each message once for all of them.
+            dedupe: with `filtering="publisher"` or multicast, drop what was published with a `message_id`
+                that a message before had, and count it in `stats.repeated`. The ids of 16,384 series are
+                remembered, each with its numbers as spans, and the newest 262,144 ids that have no number.
+            on_gap: with `filtering="publisher"` or multicast, called with an `oz.Gap` whenever messages were
+                lost.
+            multicast: how to listen to `epgm://interface;group:port`; docs/multicast.md.
+            plain: take in ordinary ZeroMQ messages that are multicast, of a publisher that is not oz or has
+                `plain=True`: nobody can tell then what was lost, nor what is corrupt.
+            on_advisory: with multicast, called with an `oz.Advisory` when a publisher goes silent or is
+                back, or something else is wrong.
+
+        Raises:
+            ValueError: no such dialect, codec, filtering or endpoint, an empty delimiter, something that
+                needs `filtering="publisher"` without it, or does not go with multicast.
+            TransportUnavailable: this libzmq lacks the transport of an endpoint.
+            zmq.ZMQError: an endpoint cannot be bound or connected to.
+        """
+        if isinstance(connect, zmq.Context):
+            # pyzmq's own way to make a socket: (context, type).
+            context, kind, connect, bind = connect, bind, None, None
+        else:
+            kind = None
+        found, ends = find_codec(codec), check_delimiter(delimiter)
+        group = group_for((connect, bind), multicast, is_plain=plain, is_publisher=False)
+        is_framed = group is not None and not group.is_plain
+        check_advisory(on_advisory, is_framed=is_framed, is_plain=plain)
+        if is_framed:
+            check_multicast(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
+        is_routed = not is_framed and check_filtering(
+            filtering, shared=shared, dedupe=dedupe, on_gap=on_gap, delimiter=ends
+        )
+        if is_routed and group is not None:
+            raise ValueError('multicast has no way back to the publisher: no filtering="publisher"')
+        self._create(context, kind, dialect, StrictGuard())
+        self._group = group
+        self._is_shared = shared
+        if is_routed:
+            streams = Streams(os.urandom, dedupe=dedupe)
+            engine = engines.make_routed_engine(self, self._guard, found, streams, on_gap)
+        elif is_framed and group is not None:
+            engine = engines.make_multicast_engine(
+                self, self._guard, found, group, dedupe=dedupe, on_gap=on_gap, on_advisory=on_advisory
+            )
+        else:
+            engine = engines.make_engine(self, self._guard, found, ends)
+            self._doubts = Doubts(engine.receiver) if ends is None else None
+        self._hold(engine)
+        with self._closed_on_failure():
+            if is_routed and high_water_mark is None and self._own_context:
+                high_water_mark = ROUTED_HIGH_WATER_MARK
+            self._set_high_water_mark(high_water_mark)
+            self.set(zmq.SNDHWM, 0)
+            if group is not None:
+                group.configure(self)
+            self._attach(bind, connect)
+
+    def _hold(self, engine: SubscriberEngine) -> None:
+        self._engine = engine
+        self._receive_path, self._waiting = engine.receive_path, engine.waiting
+        self._ready, self._rest = engine.ready, engine.rest
+        self._waiter = type(self)._waiter_class(engine)
+        if self._may_block and engine.declarer.has_duties:
+            super().set(zmq.RCVTIMEO, PATIENCE_MS)
+
+    @property
+    def _keeps_rcvtimeo(self) -> bool:
+        """Whether RCVTIMEO is kept here, and that of the socket itself is another."""
+        return not self._may_block or self._engine.declarer.has_duties
+
+    def _endpoints_changed(self) -> None:
+        super()._endpoints_changed()
+        self._engine.declarer.joined()
+
+    def disconnect(self, addr: Any) -> None:
+        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
+        self._engine.declarer.forgive()
+        super().disconnect(addr)
+
+    # subscribing -----------------------------------------------------------------------------------------
+
+    def subscribe(  # type: ignore[override]
+        self,
+        pattern: Patterns,
+        *,
+        dialect: str | None = None,
+        handler: AnyHandler | None = None,
+        group: str | None = None,
+        policy: Policy = "round_robin",
+        overflow: Overflow = None,
+        max_pending: int | None = None,
+        last_value: bool = False,
+        max_messages: int | None = None,
+    ) -> AnySubscription:
+        """Ask for the messages whose subject matches.
+
+        Args:
+            pattern: `str` is a pattern of the socket's dialect, `bytes` a plain ZeroMQ prefix; or a
+                `Pattern`, or one compiled by `re` or `regex`, or a list of all these. The empty string
+                is ZeroMQ's own for everything, in every dialect.
+            dialect: the dialect of this pattern, if it is another than the socket's.
+            handler: is called with each message; without it messages are had by `receive` or iteration.
+            group: a queue group: of its members, known by this name, one gets each message.
+            policy: which one: `"round_robin"`;
+                `"sticky"` by subject or the key given to `publish`; or `"failover"`, the senior member. That
+                of the senior member counts.
+            overflow: what happens to messages beyond `max_pending`, which come faster than they are taken:
+                `"drop_newest"`, `"drop_oldest"`, or `"conflate"`: the newest of each subject stays. None
+                keeps all until ZeroMQ's queues are full, and then the publisher's `on_full` decides.
+            max_pending: messages, or subjects with `overflow="conflate"`, that may wait here, and at each
+                publisher; from 1 to 2**32 - 1, 65,536 unless said otherwise. It needs an `overflow`.
+            last_value: give the newest message of each subject that matches first, if the publisher
+                keeps it.
+            max_messages: end the subscription after so many.
+
+        All but the first three and `max_messages` need `filtering="publisher"`.
+
+        Returns:
+            The subscription, which can be undone.
+
+        Raises:
+            PatternError: the dialect does not allow the pattern, or it cannot be sent to a publisher.
+            TypeError: the handler cannot be called, or is `async` and the socket is not.
+            ValueError: an empty list of patterns, or an option that is out of bounds or needs
+                `filtering="publisher"`.
+            ClosedError: the subscriber is closed.
+        """
+        self._check_open()
+        if handler is not None:
+            self._check_handler(handler)
+        delivery = delivery_options(group, policy, overflow, max_pending, shared=self._is_shared)
+        if self._engine.declarer.streams is None and (delivery != DeliveryOptions() or last_value):
+            if self._group is not None:
+                raise ValueError("multicast goes to everybody: it has no group, overflow nor last_value")
+            raise ValueError('group, overflow and last_value need Subscriber(…, filtering="publisher")')
+        if max_messages is not None:
+            check_count("max_messages", max_messages, 1, 2**63)
+        patterns = self._compile(pattern, dialect or self.dialect)
+        if not patterns:
+            raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
+        if self._conflates:
+            self._check_conflated(patterns)
+        if isinstance(pattern, str) and dialect is None and self._doubts is not None:
+            self._doubts.add(patterns[0])
+        # A message knows its subscriptions: one that is kept must not keep the socket.
+        cancel, drain = weakref.WeakMethod(self._engine.cancel), weakref.WeakMethod(self._drain_one)
+        subscription = self._subscription_class(
+            patterns,
+            handler,
+            lambda one: (method := cancel()) and method(one),
+            max_messages,
+            lambda one, timeout: (drain() or _refuse_to_drain)(one, timeout),
+        )
+        self._engine.declarer.begin(subscription, delivery, last_value=last_value)
+        return subscription
+
+    def _check_handler(self, handler: Any) -> None:
+        if not callable(handler):
+            raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
+        if not self._awaits_handlers:
+            refuse_async(handler, "oz.asyncio.Subscriber")
+
+    def _check_conflated(self, patterns: Iterable[Pattern]) -> None:
+        check_conflated(
+            patterns,
+            is_routed=self._engine.declarer.streams is not None,
+            is_split=isinstance(self._engine.receiver, SplittingReceiver),
+        )
+
+    def _drain_one(self, subscription: Subscription, timeout: float) -> Any:
+        return self._waiter.run(drain_one(self._engine, subscription, timeout))
+
+    def mark_seen(self, message_ids: Iterable[bytes | tuple[bytes, int]]) -> None:
+        """Take messages with these ids for delivered: the subscriptions that stand drop their repeats.
+
+        For those who keep in a file or a database what they have handled already.
+
+        Args:
+            message_ids: as of `Message.message_id`, the oldest first.
+
+        Raises:
+            ValueError: without `dedupe`.
+        """
+        receiver = self._engine.receiver
+        if not isinstance(receiver, BatchDecoder) or not receiver.streams.dedupe:
+            raise ValueError("this subscriber does not look at ids; make it with dedupe=True")
+        receiver.streams.mark_seen(message_ids)
+
+    def unsubscribe(self, topic: Patterns | Subscription) -> None:
+        """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
+
+        Args:
+            topic: what was given to `subscribe`, or what it returned.
+
+        Raises:
+            PatternError: the dialect does not allow the pattern.
+        """
+        if isinstance(topic, Subscription):
+            topic.unsubscribe()
+            return
+        found = self._engine.receiver.table.find(tuple(dict.fromkeys(self._compile(topic, self.dialect))))
+        if found is not None:
+            found.unsubscribe()
+
+    def _compile(self, pattern: Any, dialect: str) -> list[Pattern]:
+        if isinstance(pattern, (bytes, bytearray, memoryview)):
+            return [compile(bytes(pattern), "zmq")]
+        if isinstance(pattern, Iterable) and not isinstance(pattern, str):
+            return [one for part in pattern for one in self._compile(part, dialect)]
+        if pattern == "":
+            return [EVERYTHING]
+        try:
+            return [compile_asked(pattern, dialect)]
+        except PatternError as error:
+            if isinstance(pattern, str):
+                error.add_note(
+                    f"For a plain ZeroMQ prefix give bytes: {pattern.encode('utf-8', 'replace')!r}"
+                )
+            raise
+
+    # the pyzmq surface -----------------------------------------------------------------------------------
+
+    def set(self, option: int, optval: Any) -> None:
+        """Set a socket option; SUBSCRIBE and UNSUBSCRIBE go through `subscribe` and `unsubscribe`."""
+        if option == zmq.SUBSCRIBE:
+            self.subscribe(optval)
+        elif option == zmq.UNSUBSCRIBE:
+            self.unsubscribe(optval)
+        else:
+            # A SUB forwards only SNDHWM subscriptions in a burst and silently drops the rest: no limit
+            # there, also when set_hwm sets both marks.
+            if option == zmq.RCVTIMEO:
+                self._set_rcvtimeo(optval)
+                return
+            if option == zmq.CONFLATE and optval:
+                self._check_conflated(
+                    one for each in self._engine.declarer.standing() for one in each.patterns
+                )
+            super().set(option, 0 if option == zmq.SNDHWM else optval)
+            if option == zmq.SNDHWM:
+                self._asked_sndhwm = optval
+            elif option == zmq.CONFLATE:
+                self._conflates = bool(optval)
+
+    setsockopt = set
+
+    def _set_rcvtimeo(self, milliseconds: Any) -> None:
+        if not self._keeps_rcvtimeo:
+            super().set(zmq.RCVTIMEO, milliseconds)
+        elif milliseconds < -1:
+            raise zmq.ZMQError(zmq.EINVAL)
+        self._receive_path.limit = int(milliseconds)
+
+    def set_string(self, option: int, optval: str, encoding: str = "utf-8") -> None:
+        """Set an option to text. For SUBSCRIBE: a text with wildcards is a pattern, any other a prefix."""
+        if (
+            option in (zmq.SUBSCRIBE, zmq.UNSUBSCRIBE)
+            and isinstance(optval, str)
+            and has_wildcard(optval, self.dialect, warns=option == zmq.SUBSCRIBE)
+        ):
+            self.set(option, optval)
+        else:
+            super().set_string(option, optval, encoding)
+
+    setsockopt_string = setsockopt_unicode = set_string
+
+    def described(self) -> list[str]:
+        """Say for `repr` where it is bound or connected to, how it filters, and its patterns."""
+        patterns = [repr(one.text) for each in self._engine.declarer.standing() for one in each.patterns]
+        kind = (
+            "multicast"
+            if self._group is not None
+            else "prefix"
+            if self._engine.declarer.streams is None
+            else "publisher"
+        )
+        return [*super().described(), f"filtering={kind!r}", *some(patterns)]
+
+    def get(self, option: int) -> Any:
+        """Get a socket option; RCVMORE speaks of the frames that `recv` has left of a message."""
+        if option == zmq.RCVMORE:
+            return int(bool(self._rest))
+        if option == zmq.SNDHWM and not self.closed:
+            return self._asked_sndhwm
+        if option == zmq.RCVTIMEO and self._keeps_rcvtimeo:
+            return self._receive_path.limit
+        value: Any = super().get(option)
+        if option == zmq.EVENTS and self._engine.has_some:
+            return value | zmq.POLLIN
+        return value
+
+    getsockopt = get
+
+    @property
+    def stats(self) -> SubscriberStats:
+        """The counts of this subscriber so far; see `SubscriberStats`."""
+        return self._engine.receiver.stats
+
+    # closing ---------------------------------------------------------------------------------------------
+
+    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
+        if not self.closed and not self._guard.is_foreign:
+            with self._guard:
+                if self._engine.declarer.say_goodbye() and not linger and timeout is None:
+                    linger = round(1000 * GOODBYE_SECONDS)
+        return super()._close_socket(linger, timeout)
