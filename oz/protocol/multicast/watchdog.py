@@ -96,12 +96,35 @@ class Watchdog:
             watch.tries += 1
             yield self._silent(origin, watch, _find(endpoints, sender.to), now)
 
+    def next_deadline(self, senders: Mapping[bytes, Sender]) -> float | None:
+        """Return when the next publisher has been silent for too long, if nothing comes before.
+
+        Args:
+            senders: what was heard.
+
+        Returns:
+            Monotonic seconds; None for never.
+        """
+        return min(
+            (
+                watch.tried_at + self._patience(sender, watch)
+                for origin, watch in self._watches.items()
+                if (sender := senders.get(origin)) is not None
+                and not sender.has_left
+                and watch.tries <= MOST_TRIES
+            ),
+            default=None,
+        )
+
     def _is_stale(self, sender: Sender, watch: _Watch, now: float) -> bool:
+        return watch.tries <= MOST_TRIES and now - watch.tried_at >= self._patience(sender, watch)
+
+    def _patience(self, sender: Sender, watch: _Watch) -> float:
         patience = self._stale_after * 2 ** max(0, watch.tries - 1)
         if not watch.tries and sender.quiet_at == sender.heard_at:
             # Connecting anew would throw away what has come of the large message so far.
             patience += sender.quiet
-        return watch.tries <= MOST_TRIES and now - watch.tried_at >= patience
+        return patience
 
     def _silent(self, origin: bytes, watch: _Watch, endpoint: str | None, now: float) -> Finding:
         seconds = now - watch.heard_at

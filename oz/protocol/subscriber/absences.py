@@ -11,6 +11,9 @@ from oz.protocol.subscriber.streams import SILENCE, Streams
 LOOK_EVERY = 0.25
 """Seconds between two looks."""
 
+QUIET = 1.25
+"""Seconds without anything from anybody after which to look: a heart beats every second."""
+
 LOOKS = 4
 """Looks in a row at which nothing has come, at least. A process that stood still itself has not read yet."""
 
@@ -102,6 +105,19 @@ class Absences:
         # The first answers tell it, so that no time is lost.
         self.is_curious = not origins or bool(ended) or not origins <= known or self._has_returned()
         return [origin for origin in ended if self._is_gone(origin, now, is_idle=is_idle)]
+
+    def next_deadline(self) -> float | None:
+        """Return when to look next, if nothing is read before.
+
+        Nobody tells that a connection has ended. A publisher that is there says so every second, and whoever
+        reads that looks then: so while all are heard there is no other look.
+
+        Returns:
+            Monotonic seconds; None when no connection is known.
+        """
+        if not self._links:
+            return None
+        return self._look_at if self._absent else self._look_at - LOOK_EVERY + QUIET
 
     def _is_gone(self, origin: bytes, now: float, *, is_idle: bool) -> bool:
         """Look at one whose connection has ended; tell whether nothing has come of it for long enough."""

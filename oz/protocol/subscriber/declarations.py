@@ -9,6 +9,7 @@ declared anew. Small chunks are put together when there are many: publishers nam
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from math import inf
 
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.wire.keys import CHUNK_SIZE, Declaration, Declared, DeliveryOptions
@@ -222,6 +223,24 @@ class Declarations:
             return self._declare_shrunk()
         small = self._small.intersection(settled)
         return self._replace(small, is_news=True) if len(small) > MOST_SMALL else SubscriptionChanges()
+
+    def next_deadline(self, missing: Iterable[int]) -> float:
+        """Return when something is to be declared again, put together or shown again, if nothing comes before.
+
+        Args:
+            missing: the chunks that some publisher has not answered.
+
+        Returns:
+            Monotonic seconds; minus infinity for as soon as may be.
+        """
+        if self._shrunk or self._collected or self._greeted_at is None:
+            return -inf
+        deadlines = [self._greeted_at + GREETING]
+        for number in missing:
+            chunk = self.chunks.get(number)
+            if chunk is not None:
+                deadlines.append(-inf if chunk.declared_at is None else chunk.declared_at + chunk.patience)
+        return min(deadlines)
 
     def greet(self, now: float) -> SubscriptionChanges:
         """Declare an empty chunk in place of the last one, when that is due.

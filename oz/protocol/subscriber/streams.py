@@ -344,6 +344,33 @@ class Streams:
             changes.add(interest.declarations.greet(now))
         return changes
 
+    def next_deadline(self) -> float | None:
+        """Return when `renew` has something to do, if nothing comes before.
+
+        Returns:
+            Monotonic seconds; None for never.
+        """
+        if self._goodbyes or not self._interests:
+            return None
+        alive = self._alive()
+        deadlines = (
+            interest.declarations.next_deadline(self._missing(interest, alive))
+            for interest in self._interests.values()
+        )
+        return max(self._renew_at, min(deadlines))
+
+    def next_silence(self, time_ns: int) -> float | None:
+        """Return in how many seconds a publisher does not count any more for `is_ready`, if it stays silent.
+
+        Args:
+            time_ns: now, in nanoseconds since 1970.
+
+        Returns:
+            Seconds; None when there is none that counts.
+        """
+        ends = [heard_at / _NS + SILENCE for heard_at in self._heard().values()]
+        return min((left for at in ends if (left := at - time_ns / _NS) >= 0), default=None)
+
     def is_ready(self, paths: int, time_ns: int | None = None) -> bool:
         """Tell whether every publisher known has answered everything.
 
@@ -407,12 +434,16 @@ class Streams:
 
     def _alive(self, time_ns: int | None = None) -> list[bytes]:
         """Find the publishers that were heard about as lately as any other, or lately."""
+        heard = self._heard()
+        newest = time_ns or max(heard.values(), default=0)
+        return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
+
+    def _heard(self) -> dict[bytes, int]:
         heard: dict[bytes, int] = {}
         for interest in self._interests.values():
             for origin, source in interest.stream.sources.items():
                 heard[origin] = max(heard.get(origin, 0), source.heard_at)
-        newest = time_ns or max(heard.values(), default=0)
-        return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
+        return heard
 
     def origins(self) -> set[bytes]:
         """Return the publishers that have answered something and have not said goodbye."""
