@@ -120,7 +120,7 @@ class Watchdog:
         return watch.tries <= MOST_TRIES and now - watch.tried_at >= self._patience(sender, watch)
 
     def _patience(self, sender: Sender, watch: _Watch) -> float:
-        patience = self._stale_after * 2 ** max(0, watch.tries - 1)
+        patience = self._stale_after * float(2 ** max(0, watch.tries - 1))
         if not watch.tries and sender.quiet_at == sender.heard_at:
             # Connecting anew would throw away what has come of the large message so far.
             patience += sender.quiet

@@ -225,7 +225,7 @@ class Declarations:
         return self._replace(small, is_news=True) if len(small) > MOST_SMALL else SubscriptionChanges()
 
     def next_deadline(self, missing: Iterable[int]) -> float:
-        """Return when something is to be declared again, put together or shown again, if nothing comes before.
+        """Return when something is to be declared again, or shown again, if nothing comes before.
 
         Args:
             missing: the chunks that some publisher has not answered.

@@ -379,8 +379,8 @@ class NodeSubscriber:
         try:
             self._attachments.connect(socket, endpoint)
         finally:
-            # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it drops all that has come and was
-            # not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
+            # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it
+            # drops all that has come and was not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
             socket.set(zmq.IMMEDIATE, 0)
 
     def hang_up(self, endpoint: str) -> None:
