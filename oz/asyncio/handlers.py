@@ -98,7 +98,7 @@ class Handlers(HandlersBase):
         self._tasks: set[asyncio.Task[Any]] = set()
         # Those that have not quite ended too.
         self._alive: set[asyncio.Task[Any]] = set()
-        self._changes = _Changes()
+        self._changes = TaskNews()
 
     def is_worker(self, one: object) -> bool:
         """Tell whether a task is one of the pool's."""
@@ -267,7 +267,7 @@ class HandlerRunner(HandlerRunnerBase):
         """
         super().__init__(handlers, handler_queue, handler, failed, dropped)
         self._handlers = handlers
-        self._changes = _Changes()
+        self._changes = TaskNews()
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Wait until nothing waits and nothing is being handled.
@@ -354,15 +354,17 @@ class HandlerRunner(HandlerRunnerBase):
                 return False
 
 
-class _Changes:
+class TaskNews:
     """Wakes the tasks that wait for something to become different."""
 
     __slots__ = ("_waiters",)
 
     def __init__(self) -> None:
+        """Start with nobody waiting."""
         self._waiters: set[asyncio.Future[None]] = set()
 
     async def wait(self) -> None:
+        """Wait until the next `tell`."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.add(waiter)
         try:
@@ -371,6 +373,7 @@ class _Changes:
             self._waiters.discard(waiter)
 
     def tell(self) -> None:
+        """Have all who wait look again."""
         for waiter in self._waiters:
             if not waiter.done() and not waiter.get_loop().is_closed():
                 waiter.set_result(None)

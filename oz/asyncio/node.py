@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
 from contextlib import suppress
 from math import ceil
 from typing import Any, Self, overload
@@ -15,19 +15,20 @@ import zmq.asyncio
 from oz.asyncio.closing import in_thread
 from oz.asyncio.handlers import HandlerRunner, Handlers, Mailbox
 from oz.asyncio.publisher import Publisher
-from oz.asyncio.requesting import Requesting
+from oz.asyncio.requesting import TaskRequester
 from oz.asyncio.waiting import TURN_SECONDS, Handler, Subscription
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.protocol.node import subscription as node_subscription
 from oz.protocol.node.handler_queue import HandlerQueue
+from oz.protocol.node.requests import RequestClient
 from oz.protocol.node.subscription import NodeStats
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
-from oz.transport.node.node import TICK
+from oz.transport.node.node import TICK, NodeBase
 from oz.transport.node.sockets import NodePublishing
 from oz.transport.node.subscriptions import OnDropped
-from oz.transport.option_checks import Overflow, Policy, closing_time
+from oz.transport.option_checks import Overflow, Policy, check_count, closing_time
 from oz.wire.discovery import Announcement
 
 _SLICE = 0.05
@@ -82,7 +83,7 @@ class _Done:
         yield
 
 
-class Node(Requesting):
+class Node(NodeBase):
     """Joins a bus, as `oz.Node` does; for one loop.
 
     Handlers are plain or async functions. They run in tasks, in order for each subscription.
@@ -93,6 +94,10 @@ class Node(Requesting):
     _context_class = zmq.asyncio.Context
 
     def _launch(self) -> None:
+        client = RequestClient(
+            self._requests, self._stats, self._publisher_for, self._has_responders, self._no_responders
+        )
+        self._requester = TaskRequester(client, self._wait, self._check_loop)
         self._tasks: list[asyncio.Task[None]] = []
         self._has_started = self._is_closing = False
 
@@ -173,8 +178,7 @@ class Node(Requesting):
     async def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
         """Wait until nothing is missing."""
         ends = None if timeout is None else time.monotonic() + timeout
-        if self._has_started:
-            self._check_loop()
+        self._check_loop()
         while (missing := what_is_missing()) is not None:
             self._check_owner()
             self._check_open()
@@ -186,7 +190,7 @@ class Node(Requesting):
                     await self._news.wait()
 
     def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
+        if self._has_started and asyncio.get_running_loop() is not self._loop:
             raise OwnershipError(
                 f"the node {self.name} belongs to the loop that started it; make one in this loop"
             )
@@ -220,6 +224,39 @@ class Node(Requesting):
     def _answer(self, message: Message, payload: Any, headers: Any) -> Any:
         super()._answer(message, payload, headers)
         return _Done()
+
+    # asking ----------------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        timeout: float | None = 1.0,
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> Message:
+        """Ask, and give the first answer; see `oz.Node.request`."""
+        replies = self._requester.ask(subject, payload, timeout, 1, headers, key)
+        try:
+            return await anext(replies)
+        finally:
+            await replies.aclose()
+
+    def request_many(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        timeout: float | None = 1.0,
+        *,
+        limit: int | None = None,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> AsyncGenerator[Message, None]:
+        """Ask, and give the answers as they come; see `oz.Node.request_many`. For `async for`."""
+        if limit is not None:
+            check_count("limit", limit, 1, 2**63)
+        return self._requester.ask(subject, payload, timeout, limit, headers, key)
 
     # subscribing -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from math import ceil
 from typing import Any, Self, overload
 
@@ -16,18 +16,19 @@ from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
 from oz.protocol.node import subscription as node_subscription
 from oz.protocol.node.handler_queue import HandlerQueue
+from oz.protocol.node.requests import RequestClient
 from oz.protocol.node.subscription import NodeStats
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
 from oz.sync.handlers import HandlerRunner, Handlers, Mailbox
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import PublisherEngine
-from oz.sync.requesting import Requesting
+from oz.sync.requesting import ThreadRequester
 from oz.sync.waiting import Handler, Subscription
-from oz.transport.node.node import TICK
+from oz.transport.node.node import TICK, NodeBase
 from oz.transport.node.sockets import NodePublishing
 from oz.transport.node.subscriptions import OnDropped
-from oz.transport.option_checks import Overflow, Policy, closing_time
+from oz.transport.option_checks import Overflow, Policy, check_count, closing_time
 from oz.transport.subscriber.socket import refuse_async
 from oz.wire.discovery import Announcement
 
@@ -83,7 +84,7 @@ class ReceivedSubscription(NodeSubscription):
                 yield self.receive()
 
 
-class Node(Requesting):
+class Node(NodeBase):
     """Joins a bus, and publishes, subscribes, asks and answers there by subject alone.
 
     Every method may be called from any thread. Handlers run on a pool of threads, in order for each
@@ -96,6 +97,10 @@ class Node(Requesting):
 
     def _launch(self) -> None:
         self._handlers = Handlers(self.configuration.threads)
+        client = RequestClient(
+            self._requests, self._stats, self._publisher_for, self._has_responders, self._no_responders
+        )
+        self._requester = ThreadRequester(client, self._wait, self._handlers.lend)
         self._news = threading.Condition()
         self._closing = threading.Lock()
         self._notifications = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
@@ -159,9 +164,6 @@ class Node(Requesting):
             for _ in range(1_000):
                 self._mesh.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
 
-    def _lend(self) -> AbstractContextManager[None]:
-        return self._handlers.lend()
-
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()
         return self._io.call(work)
@@ -173,7 +175,7 @@ class Node(Requesting):
             left = None if ends is None else ends - time.monotonic()
             if left is not None and left <= 0:
                 raise Timeout(f"not within {timeout:g} s: {missing}")
-            with self._lend(), self._news:
+            with self._handlers.lend(), self._news:
                 self._news.wait(_SLICE if left is None else min(_SLICE, left))
 
     # publishing ------------------------------------------------------------------------------------------
@@ -215,6 +217,65 @@ class Node(Requesting):
         self._check_open()
         for publisher in self._publishers():
             publisher.flush()
+
+    # asking ----------------------------------------------------------------------------------------------
+
+    def request(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        timeout: float | None = 1.0,
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> Message:
+        """Ask, and give the first answer.
+
+        Args:
+            subject: as of `publish`.
+            payload: what the codec encodes.
+            timeout: seconds to wait; None waits for ever.
+            headers: go with the request.
+            key: what sticky queue groups go by.
+
+        Raises:
+            NoResponders: nobody on the bus has a subscription for the subject; known at once.
+            ReplyError: a handler raised, and had not answered; known at once.
+            Timeout: nobody has answered in that time.
+            SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
+        """
+        return next(self._requester.ask(subject, payload, timeout, 1, headers, key))
+
+    def request_many(
+        self,
+        subject: str | bytes,
+        payload: Any = b"",
+        timeout: float | None = 1.0,
+        *,
+        limit: int | None = None,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+    ) -> Iterator[Message]:
+        """Ask, and give the answers as they come, until the time is over or there are so many.
+
+        That a handler raised counts as its answer, and is told when all others have come.
+
+        Args:
+            subject: as of `publish`.
+            payload: what the codec encodes.
+            timeout: seconds from now on; None waits for ever.
+            limit: answers to wait for, at least 1; None takes all that come in that time.
+            headers: go with the request.
+            key: what sticky queue groups go by.
+
+        Raises:
+            ValueError, TypeError: `limit` is no such number.
+            NoResponders, ReplyError, Timeout: as `request`; Timeout only when nobody has answered at all.
+            SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
+        """
+        if limit is not None:
+            check_count("limit", limit, 1, 2**63)
+        return self._requester.ask(subject, payload, timeout, limit, headers, key)
 
     # subscribing -----------------------------------------------------------------------------------------
 

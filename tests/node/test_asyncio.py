@@ -131,6 +131,20 @@ def test_a_request_that_is_cancelled_waits_no_more(place):
     run(main)
 
 
+def test_a_request_without_a_timeout_ends_when_its_node_closes(place):
+    async def main():
+        async with Node("a", directory=place) as node:
+            node.subscribe("svc", handler=lambda message: None)
+            asking = asyncio.create_task(node.request("svc", timeout=None))
+            await until(lambda: len(node._requests) == 1)
+            await node.close(drain=False)
+            with pytest.raises(oz.ClosedError):
+                await asyncio.wait_for(asking, DEADLINE)
+            assert not len(node._requests)
+
+    run(main)
+
+
 def test_on_peer_and_advisories_may_be_async(place):
     told = []
 

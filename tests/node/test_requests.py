@@ -92,6 +92,17 @@ def test_a_request_that_nobody_answers_times_out_and_a_late_reply_is_counted(pai
     until(lambda: asks.stats.late_replies == 1)
 
 
+def test_a_request_without_a_timeout_ends_when_its_node_closes(pair):
+    asks, answers = pair
+    serve(answers, "svc", lambda message: None)
+    asking = Thread(lambda: asks.request("svc", timeout=None))
+    until(lambda: len(asks._requests) == 1)
+    asks.close(drain=False)
+    with pytest.raises(oz.ClosedError):
+        asking.outcome()
+    assert not len(asks._requests)
+
+
 def test_request_many_ends_with_the_count(make, met):
     nodes = [make(f"n{number}") for number in range(4)]
     asks, *others = nodes
@@ -240,7 +251,7 @@ def test_a_node_of_an_older_oz_is_sent_no_error(pair, monkeypatch):
         uuid = bytes(15) + b"\2"
         old.subscribe(f"_INBOX.{uuid.hex()}.*")
         old.wait_ready(DEADLINE)
-        answers._local.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1")
+        assert not [*answers._local.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1")]
         # It is counted before it is told.
         until(lambda: answers.stats.failed == 1 and handled.queue.is_idle)
     assert (sent, len(answers._parked)) == ([], 0)

@@ -1,14 +1,20 @@
-"""The requests of one node that wait for replies, and the inbox that the replies come to."""
+"""The requests of one node that wait for replies, and the inbox that the replies come to.
+
+Nothing here waits. `RequestClient.begin` yields what is to be waited for before a request is sent, and a
+`Request` says when its next answer may come: how to wait is for threads and tasks to know.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
-from oz.errors import ReplyError
+from oz.errors import ClosedError, NoResponders, ReplyError, Timeout
 from oz.message import Message
 from oz.protocol.node.reserved_subjects import INBOX
+from oz.protocol.node.subscription import NodeStats
 from oz.wire.node_codec import Failure
 
 FAILED = ".failed"
@@ -19,8 +25,126 @@ subscribe to it."""
 MOST_NOTES = 10
 """Further errors that are told with the first one."""
 
-OnReply = Callable[[Message], Any]
-Unread = Callable[[], int]
+Missing = Callable[[], str | None]
+"""Says what is missing; None when one need not wait any more."""
+
+
+class Publishing(Protocol):
+    """What requests go out by."""
+
+    def interest(self, subject: str | bytes) -> bool:
+        """Tell whether anybody has a subscription for a subject."""
+
+    def send_request(
+        self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
+    ) -> Iterator[float]:
+        """Publish a message that is to be answered; yields the seconds to pause before it is tried again."""
+
+
+class Request:
+    """One request: the answers that have come, those that are still to come, and when it is over.
+
+    One thread or task takes answers out, and any thread puts replies in.
+
+    Attributes:
+        inbox: what its replies come to; `Requests.begin` gives it.
+        is_over: whether no answer is to come any more.
+    """
+
+    __slots__ = ("_count", "_ends", "_is_closed", "_limit", "_raised", "_replies", "_subject", "_timeout",
+                 "_wake", "inbox", "is_over")  # fmt: skip
+
+    def __init__(
+        self, subject: Any, timeout: float | None, limit: int | None, now: float, wake: Callable[[], Any]
+    ) -> None:
+        """Start with no answer.
+
+        Args:
+            subject: where it goes to.
+            timeout: seconds from `now`; None is for ever.
+            limit: the answers that it wants; None is as many as come.
+            now: monotonic seconds.
+            wake: wakes whoever waits for the next answer, from any thread.
+        """
+        self.inbox = ""
+        self.is_over = False
+        self._subject = subject
+        self._timeout = timeout
+        self._ends = None if timeout is None else now + timeout
+        self._limit = limit
+        self._wake = wake
+        self._count = 0
+        self._is_closed = False
+        self._replies: deque[Message] = deque()
+        self._raised: list[ReplyError] = []
+
+    def next_deadline(self) -> float | None:
+        """Return when `next_answer` has to be asked again, without any news; None is never."""
+        return self._ends
+
+    def put(self, reply: Message) -> None:
+        """Take a reply in."""
+        self._replies.append(reply)
+        self._wake()
+
+    def close(self) -> None:
+        """Give nothing more than what has come: the node is closed."""
+        self._is_closed = True
+        self._wake()
+
+    def clear(self) -> int:
+        """Forget the replies that nobody has read; give how many they were."""
+        number = 0
+        try:
+            while True:
+                self._replies.popleft()
+                number += 1
+        except IndexError:
+            return number
+
+    def next_answer(self, now: float) -> Message | None:
+        """Give the next answer; with None there is none yet, or it is over.
+
+        Raises:
+            Timeout: the time is over, and nobody has answered at all.
+            ReplyError: it is over, and handlers raised: the first, with notes of the others.
+            ClosedError: the node is closed, and there is none.
+        """
+        while self._replies and self._count != self._limit:
+            reply = self._replies.popleft()
+            self._count += 1
+            if type(reply.payload) is not Failure:
+                return reply
+            self._raised.append(self._error_of(reply.payload))
+        if self._count == self._limit:
+            self._end()
+        elif self._ends is not None and now >= self._ends:
+            if not self._count:
+                raise Timeout(f"no answer to {self._subject!r} in {self._timeout:.3g} s")
+            self._end()
+        elif self._is_closed:
+            raise ClosedError("the node was closed while it waited for answers")
+        return None
+
+    def _end(self) -> None:
+        self.is_over = True
+        if not self._raised:
+            return
+        first, *others = self._raised
+        for other in others[:MOST_NOTES]:
+            first.add_note(str(other))
+        if len(others) > MOST_NOTES:
+            first.add_note(f"and {len(others) - MOST_NOTES} more")
+        raise first
+
+    def _error_of(self, failure: Failure) -> ReplyError:
+        kind, text, node = failure
+        subject = self._subject
+        subject = subject.decode("utf-8", "replace") if isinstance(subject, bytes) else str(subject)
+        return ReplyError(
+            f"the handler of {node} raised {kind} at {subject!r}: {text}",
+            subject=subject, kind=kind, text=text, node=node,
+        )  # fmt: skip
 
 
 class Requests:
@@ -31,14 +155,15 @@ class Requests:
         late: replies that came when nobody waited for them any more.
     """
 
-    __slots__ = ("_numbers", "_waiting", "late", "prefix")
+    __slots__ = ("_is_closed", "_numbers", "_waiting", "late", "prefix")
 
     def __init__(self, uuid: bytes) -> None:
         """Start with none."""
         self.prefix = f"{INBOX}{uuid.hex()}."
         self.late = 0
         self._numbers = count(1)
-        self._waiting: dict[str, tuple[OnReply, Unread]] = {}
+        self._waiting: dict[str, Request] = {}
+        self._is_closed = False
 
     def __len__(self) -> int:
         """Count those that wait."""
@@ -49,15 +174,13 @@ class Requests:
         """The one standing subscription, in the nats dialect: to replies, and to what handlers raised."""
         return f"{self.prefix}>"
 
-    def begin(self, on_reply: OnReply, unread: Unread) -> str:
-        """Begin to wait; gives the subject to answer on.
-
-        Args:
-            on_reply: called with each reply until `end`, wherever messages are received.
-            unread: called at the end, takes out the replies that nobody has read, and counts them.
-        """
-        inbox = f"{self.prefix}{next(self._numbers)}"
-        self._waiting[inbox] = on_reply, unread
+    def begin(self, request: Request) -> str:
+        """Begin to wait; gives the subject to answer on."""
+        request.inbox = inbox = f"{self.prefix}{next(self._numbers)}"
+        self._waiting[inbox] = request
+        if self._is_closed:
+            # Looked at last: `close` may not have seen this one.
+            request.close()
         return inbox
 
     def end(self, inbox: str) -> None:
@@ -68,7 +191,13 @@ class Requests:
         """
         ended = self._waiting.pop(inbox, None)
         if ended is not None:
-            self._count_late(ended[1]())
+            self._count_late(ended.clear())
+
+    def close(self) -> None:
+        """Wake all who wait for answers, since none will come."""
+        self._is_closed = True
+        for request in list(self._waiting.values()):
+            request.close()
 
     def take(self, message: Message) -> None:
         """Hand a reply to the request that waits for it."""
@@ -78,55 +207,72 @@ class Requests:
         if waiting is None or (inbox != subject) != (type(message.payload) is Failure):
             self._count_late(1)
             return
-        on_reply, unread = waiting
-        on_reply(message)
+        waiting.put(message)
         if inbox not in self._waiting:
             # Another thread has ended it meanwhile, and may have counted before this one came.
-            self._count_late(unread())
+            self._count_late(waiting.clear())
 
     def _count_late(self, count: int) -> None:
         # In one step, with no call in between: threads do it at the same time.
         self.late += count
 
 
-class Failures:
-    """The errors that handlers raised at one request."""
+class RequestClient:
+    """What a node asks others by: who is asked, and what a request waits for before it is sent."""
 
-    __slots__ = ("_subject", "raised")
+    __slots__ = ("_has_responders", "_no_responders", "_publisher_for", "_requests", "_stats", "end")
 
-    def __init__(self, subject: Any) -> None:
-        """Start with none."""
-        self._subject = subject.decode("utf-8", "replace") if isinstance(subject, bytes) else str(subject)
-        self.raised: list[ReplyError] = []
+    def __init__(
+        self,
+        requests: Requests,
+        stats: NodeStats,
+        publisher_for: Callable[[Any], Publishing],
+        has_responders: Callable[[Any], bool | None],
+        no_responders: Callable[[Any], NoResponders],
+    ) -> None:
+        """Start with nothing asked.
 
-    def take(self, reply: Message) -> bool:
-        """Record the error of a handler; tell whether a reply was one."""
-        failure = reply.payload
-        if type(failure) is not Failure:
-            return False
-        kind, text, node = failure
-        self.raised.append(
-            ReplyError(
-                f"the handler of {node} raised {kind} at {self._subject!r}: {text}",
-                subject=self._subject, kind=kind, text=text, node=node,
-            )
-        )  # fmt: skip
-        return True
+        Args:
+            requests: those of the node.
+            stats: what they are counted in.
+            publisher_for: says which publisher a subject goes out by, or refuses it.
+            has_responders: tells whether anybody would answer; None when that is not known yet.
+            no_responders: makes the error that says so.
+        """
+        self._requests = requests
+        self._stats = stats
+        self._publisher_for = publisher_for
+        self._has_responders = has_responders
+        self._no_responders = no_responders
+        self.end = requests.end
 
-    def check(self) -> None:
-        """Tell of them, if there are any.
+    def begin(
+        self, request: Request, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any
+    ) -> Generator[float | Missing, None, None]:
+        """Send a request, as soon as it is known that somebody may answer.
+
+        Yields:
+            What to wait for before it goes on: seconds to pause, or what is missing, until the request's
+            deadline at most. Closing it ends the request.
 
         Raises:
-            ReplyError: the first, with notes of the others.
+            NoResponders: nobody on the bus has a subscription for the subject.
+            SubjectError, WouldBlock, ClosedError, OwnershipError: as `Node.publish`.
         """
-        if not self.raised:
-            return
-        first, *others = self.raised
-        for other in others[:MOST_NOTES]:
-            first.add_note(str(other))
-        if len(others) > MOST_NOTES:
-            first.add_note(f"and {len(others) - MOST_NOTES} more")
-        raise first
+        publisher = self._publisher_for(subject)
+        if not publisher.interest(subject):
+            # Those who have just been heard of may have a subscription.
+            yield lambda: None if self._has_responders(subject) is not None else "peers"
+            publisher = self._publisher_for(subject)
+            if not publisher.interest(subject):
+                raise self._no_responders(subject)
+        inbox = self._requests.begin(request)
+        self._stats.requests += 1
+        try:
+            yield from publisher.send_request(subject, payload, headers, key, inbox)
+        except BaseException:
+            self.end(inbox)
+            raise
 
 
 def owner(inbox: str | bytes) -> bytes | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -224,9 +224,11 @@ class NodePublishing(PublisherBase):
 
     def send_request(
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
-    ) -> Any:
-        """Publish a message that is to be answered; gives what `Sender.publish` does."""
-        return self._sender.publish(self, subject, payload, headers, key, None, reply_to)
+    ) -> Iterator[float]:
+        """Publish a message that is to be answered; yields the seconds to pause before it is tried again."""
+        refused = self._sender.publish(self, subject, payload, headers, key, None, reply_to)
+        if refused is not None:
+            yield from self._try_again(subject, refused)
 
 
 class NodeSubscriber:

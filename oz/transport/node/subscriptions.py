@@ -134,7 +134,8 @@ class Interested(Replying):
         self._end(subscription)
 
     def _close_queues(self) -> None:
-        """End all subscriptions: messages in a mailbox can still be received, the rest is dropped."""
+        """End all requests and subscriptions: what is in a mailbox can be received, the rest is dropped."""
+        self._requests.close()
         for subscription in list(self._subscriptions):
             subscription.active = False
         dropped = 0

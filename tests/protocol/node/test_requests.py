@@ -1,8 +1,12 @@
-"""Requests, and the replies that nobody waits for any more."""
+"""Requests, when they are over, and the replies that nobody waits for any more."""
 
 from types import SimpleNamespace
 
-from oz.protocol.node.requests import Requests
+import pytest
+
+import oz
+from oz.protocol.node.requests import Request, RequestClient, Requests
+from oz.protocol.node.subscription import NodeStats
 from oz.wire.node_codec import Failure
 
 
@@ -10,21 +14,127 @@ def reply(inbox, payload=b""):
     return SimpleNamespace(subject=inbox, payload=payload)
 
 
+def asked(requests, timeout=None, limit=None, wake=lambda: None):
+    """Make a request at the time 100, and begin it."""
+    request = Request("svc", timeout, limit, 100.0, wake)
+    return request, requests.begin(request)
+
+
+def answers(request, now=100.0):
+    """Take out what has come."""
+    return [one.payload for one in iter(lambda: request.next_answer(now), None)]
+
+
 def test_what_a_handler_raised_comes_beside_the_inbox_and_nothing_else_does():
-    requests, got = Requests(bytes(16)), []
-    inbox, failure = requests.begin(got.append, lambda: 0), Failure("ValueError", "bad size", "pricing")
+    requests = Requests(bytes(16))
+    request, inbox = asked(requests, limit=1)
+    failure = Failure("ValueError", "bad size", "pricing")
     for subject, payload in ((inbox, failure), (f"{inbox}.failed", b""), (f"{inbox}.other", b"")):
         requests.take(reply(subject, payload))
-    assert (got, requests.late) == ([], 3)
+    assert (answers(request), requests.late) == ([], 3)
     requests.take(reply(f"{inbox}.failed", failure))
-    assert [one.payload for one in got] == [failure]
+    with pytest.raises(oz.ReplyError, match="handler of pricing raised ValueError at 'svc': bad size"):
+        request.next_answer(100.0)
+    assert request.is_over
+
+
+def test_answers_come_first_and_then_what_was_raised_with_the_others_as_notes():
+    requests = Requests(bytes(16))
+    request, inbox = asked(requests, timeout=1.0)
+    for number in range(13):
+        requests.take(reply(f"{inbox}.failed", Failure("ValueError", str(number), "pricing")))
+    requests.take(reply(inbox, b"x"))
+    assert request.next_answer(500.0).payload == b"x"
+    with pytest.raises(oz.ReplyError, match="'svc': 0") as caught:
+        request.next_answer(500.0)
+    assert (len(caught.value.__notes__), caught.value.__notes__[-1]) == (11, "and 2 more")
+
+
+def test_a_request_is_over_at_its_limit_or_its_deadline():
+    requests = Requests(bytes(16))
+    request, inbox = asked(requests, limit=2)
+    for payload in b"abc":
+        requests.take(reply(inbox, payload))
+    assert (request.next_deadline(), answers(request), request.is_over) == (None, [*b"ab"], True)
+    request, inbox = asked(requests, timeout=1.0)
+    assert (request.next_deadline(), answers(request, 100.9), request.is_over) == (101.0, [], False)
+    requests.take(reply(inbox, b"a"))
+    assert (answers(request, 101.0), request.is_over) == ([b"a"], True)
+    with pytest.raises(oz.Timeout, match=r"no answer to 'svc' in 0\.5 s"):
+        asked(requests, timeout=0.5)[0].next_answer(100.5)
+
+
+def test_a_node_that_closes_wakes_those_who_wait_and_those_who_begin_later():
+    woken, requests = [], Requests(bytes(16))
+    before, inbox = asked(requests, wake=lambda: woken.append("before"))
+    requests.take(reply(inbox, b"a"))
+    requests.close()
+    after, _ = asked(requests, wake=lambda: woken.append("after"))
+    assert woken == ["before", "before", "after"]
+    assert before.next_answer(100.0).payload == b"a"
+    for request in (before, after):
+        with pytest.raises(oz.ClosedError):
+            request.next_answer(100.0)
+
+
+class Peers:
+    """What a client asks of its node: a publisher, and who is there."""
+
+    def __init__(self, known, refusals=0):
+        self.known, self.refusals, self.sent = known, refusals, []
+
+    def interest(self, subject):
+        return self.known is True
+
+    def send_request(self, subject, payload, headers, key, reply_to):
+        yield from [0.01] * self.refusals
+        self.sent.append((subject, payload, headers, key, reply_to))
+
+    def client(self):
+        stats, requests = NodeStats(), Requests(bytes(16))
+        parts = (lambda _: self, lambda _: self.known, lambda subject: oz.NoResponders(subject))
+        return RequestClient(requests, stats, *parts), requests, stats
+
+
+def begun(client):
+    return client.begin(Request("svc", 1.0, None, 100.0, lambda: None), "svc", b"x", None, None)
+
+
+def test_a_request_goes_out_at_once_where_somebody_may_answer():
+    peers = Peers(True)
+    client, requests, stats = peers.client()
+    assert list(begun(client)) == []
+    assert peers.sent == [("svc", b"x", None, None, f"{requests.prefix}1")]
+    assert (len(requests), stats.requests) == (1, 1)
+
+
+def test_a_request_waits_for_peers_that_have_not_had_their_say_and_then_says_that_nobody_answers():
+    peers = Peers(None)
+    client, requests, _ = peers.client()
+    steps = begun(client)
+    missing = next(steps)
+    assert missing() is not None
+    peers.known = False
+    assert missing() is None
+    with pytest.raises(oz.NoResponders):
+        next(steps)
+    assert len(requests) == 0
+
+
+def test_a_request_that_is_given_up_while_it_waits_for_room_has_ended():
+    client, requests, _ = Peers(True, refusals=2).client()
+    steps = begun(client)
+    assert (next(steps), len(requests)) == (0.01, 1)
+    steps.close()
+    assert len(requests) == 0
 
 
 def test_what_was_not_read_and_what_comes_after_the_end_is_late():
-    requests, got = Requests(bytes(16)), []
-    inbox = requests.begin(got.append, lambda: len(got) - 1)
+    requests = Requests(bytes(16))
+    request, inbox = asked(requests)
     for _ in range(3):
         requests.take(reply(inbox))
+    assert request.next_answer(100.0) is not None
     assert (len(requests), requests.late) == (1, 0)
     requests.end(inbox)
     requests.end(inbox)
@@ -34,18 +144,8 @@ def test_what_was_not_read_and_what_comes_after_the_end_is_late():
 
 
 def test_a_reply_that_comes_while_another_thread_ends_the_request_is_late():
-    requests, unread = Requests(bytes(16)), []
-
-    def take_out():
-        count = len(unread)
-        unread.clear()
-        return count
-
-    def on_reply(message):
-        # As when it ends between the look for who waits and this.
-        requests.end(inbox)
-        unread.append(message)
-
-    inbox = requests.begin(on_reply, take_out)
+    requests = Requests(bytes(16))
+    # As when it ends between the look for who waits and the end of `take`.
+    _, inbox = asked(requests, wake=lambda: requests.end(inbox))
     requests.take(reply(inbox))
     assert (len(requests), requests.late) == (0, 1)
