@@ -55,7 +55,7 @@ from oz.protocol.node.advisories import Advisory
 from oz.protocol.node.subscription import NodeStats
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.subjects.dialects import DIALECTS
-from oz.subjects.index import PatternIndex
+from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern, parse, validate_subject
 from oz.subjects.pattern import compile as compile
 from oz.sync.node import Node, NodeSubscription, ReceivedSubscription

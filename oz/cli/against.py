@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,35 @@ import click
 
 import oz
 from oz.cli.output import console, is_terminal, json_field, plain_table, printable, write_json, write_line
-from oz.subjects.selectivity import Selectivity, measure
 
 _BAR = 32
+
+
+@dataclass(slots=True)
+class Selectivity:
+    """The result of one pattern on a stream of subjects.
+
+    Attributes:
+        pattern: the pattern.
+        seen: the messages of the stream.
+        crossed: those that its prefixes let through, so that they cross the wire.
+        matched: those of them that it matches, so that they are delivered.
+    """
+
+    pattern: oz.Pattern
+    seen: int = 0
+    crossed: int = 0
+    matched: int = 0
+
+    @property
+    def in_vain(self) -> int:
+        """The messages that cross the wire only to be filtered on arrival."""
+        return self.crossed - self.matched
+
+    @property
+    def precision(self) -> float:
+        """The part of what crosses that is delivered; 1.0 when nothing crosses."""
+        return self.matched / self.crossed if self.crossed else 1.0
 
 
 def show_against(patterns: Sequence[oz.Pattern], source: str, seconds: float, *, as_json: bool) -> None:
@@ -29,13 +56,47 @@ def show_against(patterns: Sequence[oz.Pattern], source: str, seconds: float, *,
     subjects = list(_sampled(source, seconds) if "://" in source else _lines(source))
     if not subjects:
         raise click.ClickException(f"no subjects came from {source}; nothing can be said of the patterns")
-    results = measure(patterns, subjects)
+    results = _measure(patterns, subjects)
     if as_json:
         write_json([_as_data(result) for result in results])
     elif is_terminal():
         _show_table(results)
     else:
         write_line(plain_table([_HEADER, *(_as_row(result) for result in results)]))
+
+
+def _measure(patterns: Iterable[oz.Pattern], subjects: Iterable[bytes]) -> list[Selectivity]:
+    """Count, for each pattern, what crosses the wire and what of it matches.
+
+    Args:
+        patterns: those to compare.
+        subjects: one for each message; the same subject may come many times.
+
+    Returns:
+        One result for each pattern, in their order.
+    """
+    counts: dict[bytes, int] = {}
+    for subject in subjects:
+        counts[subject] = counts.get(subject, 0) + 1
+    return [_measure_one(pattern, counts) for pattern in patterns]
+
+
+def _measure_one(pattern: oz.Pattern, counts: dict[bytes, int]) -> Selectivity:
+    found = Selectivity(pattern)
+    for subject, count in counts.items():
+        found.seen += count
+        if subject.startswith(pattern.prefixes):
+            found.crossed += count
+            found.matched += count * _matches(pattern, subject)
+    return found
+
+
+def _matches(pattern: oz.Pattern, subject: bytes) -> bool:
+    try:
+        return pattern.matches(subject)
+    except (oz.SubjectError, oz.PatternTimeout):
+        # Neither would be delivered.
+        return False
 
 
 def _lines(source: str) -> Iterator[bytes]:

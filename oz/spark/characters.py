@@ -10,7 +10,7 @@ import regex
 
 from oz.spark.classes import ALL, Ranges, complement, known_nodes, members, merged
 from oz.spark.parts import Unwritable
-from oz.subjects.prefix import core, parse_tree
+from oz.subjects.prefixes.literal import core, parse_tree
 
 _ESCAPES = (r"\d", r"\w", r"\s")
 _NEWLINE: Ranges = ((0x0A, 0x0A),)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import regex
 
-from oz.subjects.prefix import core
+from oz.subjects.prefixes.literal import core
 
 Ranges = tuple[tuple[int, int], ...]
 """First and last character of each range; sorted, apart from each other."""

@@ -33,7 +33,7 @@ from oz.spark.parts import (
     sequence,
 )
 from oz.subjects.pattern import Pattern
-from oz.subjects.prefix import core, parse_tree
+from oz.subjects.prefixes.literal import core, parse_tree
 
 _WAYS = 9.0
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import ArrayType, StringType
 
 from oz.spark.columns import as_subject, compiled_pattern
 from oz.spark.vectorised import for_each_distinct
-from oz.subjects.index import PatternIndex
+from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 
 _SUBJECT = "__oz_subject"

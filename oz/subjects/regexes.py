@@ -34,7 +34,7 @@ from oz.subjects.expressions import (
     ranges_of,
     seq,
 )
-from oz.subjects.prefix import MAX_MEMBERS, core, parse_tree
+from oz.subjects.prefixes.literal import MAX_MEMBERS, core, parse_tree
 
 _UNREADABLE_FLAGS = int(regex.V1 | regex.REVERSE | regex.LOCALE | regex.WORD)
 
@@ -54,14 +54,14 @@ def read_regex(text: str, flags: int) -> Expression:
         if flags & _UNREADABLE_FLAGS:
             raise Undecidable("its flags change what the syntax means")
         tree, info, _ = parse_tree(text, flags)
-        return _Reader(info).read(tree, start=True, end=True)
+        return _ExpressionReader(info).read(tree, start=True, end=True)
     except Undecidable as error:
         raise Undecidable(f"regex {text!r}: {error}") from None
     except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
         raise Undecidable(f"regex {text!r} cannot be read: {error}") from error
 
 
-class _Reader:
+class _ExpressionReader:
     """Reads nodes. `start` and `end` say that a node begins or ends the subject."""
 
     def __init__(self, info: Any) -> None:
@@ -237,14 +237,14 @@ _ATTRIBUTES = _CHARACTERS | {
     "EndOfString": "positive encoding",
     "EndOfStringLine": "positive encoding",  # a `$`, which is the very end in oz
 }
-_READERS: dict[str, Callable[[_Reader, Any, bool, bool], Expression]] = {
-    "Sequence": _Reader.sequence,
-    "Branch": _Reader.branch,
-    "Group": _Reader.group,
-    "GreedyRepeat": _Reader.repeat,
-    "LazyRepeat": _Reader.repeat,
-    "Any": _Reader.any_but_newline,
-    "AnyAll": _Reader.any_at_all,
+_READERS: dict[str, Callable[[_ExpressionReader, Any, bool, bool], Expression]] = {
+    "Sequence": _ExpressionReader.sequence,
+    "Branch": _ExpressionReader.branch,
+    "Group": _ExpressionReader.group,
+    "GreedyRepeat": _ExpressionReader.repeat,
+    "LazyRepeat": _ExpressionReader.repeat,
+    "Any": _ExpressionReader.any_but_newline,
+    "AnyAll": _ExpressionReader.any_at_all,
 }
 
 

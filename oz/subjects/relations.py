@@ -1,7 +1,7 @@
 """The relation of two patterns: whether one covers the other, or overlaps it.
 
 The subjects are all byte strings, the empty one too, since any frame may come over the wire. Text dialects
-take no string that is not UTF-8. What counts is `Pattern.matches`, and not what a dialect allows to be
+take no string that is not UTF-8. What counts is `Comparable.matches`, and not what a dialect allows to be
 published: `>` of nats does not cover `#` of mqtt, which takes `a//b`, and neither rv's 255 bytes nor amqp's
 make a difference.
 
@@ -15,15 +15,14 @@ from functools import lru_cache
 from typing import Protocol
 
 from oz.errors import PatternTimeout, SubjectError, Undecidable
-from oz.subjects.automata import Automaton
+from oz.subjects.automata import Automaton, alone, preferring_text, shared
 from oz.subjects.dialects.base import Stem, Token, Wild
 from oz.subjects.expressions import Expression
-from oz.subjects.searches import alone, preferring_text, shared
 
 Tokens = tuple[Token, ...]
 
 
-class Pattern(Protocol):
+class Comparable(Protocol):
     """A side of a relation: all that is asked of an `oz.Pattern`."""
 
     @property
@@ -48,7 +47,7 @@ class Pattern(Protocol):
         """Equal patterns are related once."""
 
 
-def covers(pattern: Pattern, other: Pattern) -> bool:
+def covers(pattern: Comparable, other: Comparable) -> bool:
     """Tell whether a pattern matches every subject that the other matches.
 
     A pattern that matches nothing is covered by all.
@@ -63,7 +62,7 @@ def covers(pattern: Pattern, other: Pattern) -> bool:
     return counterexample(pattern, other) is None
 
 
-def overlaps(pattern: Pattern, other: Pattern) -> bool:
+def overlaps(pattern: Comparable, other: Comparable) -> bool:
     """Tell whether some subject is matched by both.
 
     Raises:
@@ -74,7 +73,7 @@ def overlaps(pattern: Pattern, other: Pattern) -> bool:
     return witness(pattern, other) is not None
 
 
-def witness(pattern: Pattern, other: Pattern) -> str | None:
+def witness(pattern: Comparable, other: Comparable) -> str | None:
     """Find a subject that both match, a shortest one.
 
     Returns:
@@ -93,7 +92,7 @@ def witness(pattern: Pattern, other: Pattern) -> str | None:
     return _tried(found, pattern, other, expected=True)
 
 
-def counterexample(pattern: Pattern, other: Pattern) -> str | None:
+def counterexample(pattern: Comparable, other: Comparable) -> str | None:
     """Find a subject that the other matches and the pattern does not, a shortest one.
 
     Returns:
@@ -112,7 +111,7 @@ def counterexample(pattern: Pattern, other: Pattern) -> str | None:
 
 
 @lru_cache(maxsize=512)
-def automaton_of(pattern: Pattern) -> Automaton:
+def automaton_of(pattern: Comparable) -> Automaton:
     """Make the automaton of a pattern; the latest are kept.
 
     Raises:
@@ -160,7 +159,7 @@ def _tokens_meet(first: Token, second: Token) -> bool:
     return _token_covers(first, second) or _token_covers(second, first)
 
 
-def _prefixes_meet(pattern: Pattern, other: Pattern) -> bool:
+def _prefixes_meet(pattern: Comparable, other: Comparable) -> bool:
     """Tell whether a subject can begin as both do; most patterns are told apart by that."""
     return any(
         one.startswith(another) or another.startswith(one)
@@ -169,7 +168,7 @@ def _prefixes_meet(pattern: Pattern, other: Pattern) -> bool:
     )
 
 
-def _tried(found: bytes | None, pattern: Pattern, other: Pattern, *, expected: bool) -> str | None:
+def _tried(found: bytes | None, pattern: Comparable, other: Comparable, *, expected: bool) -> str | None:
     """Return what was found, once the patterns themselves confirm it."""
     if found is None:
         return None
@@ -179,7 +178,7 @@ def _tried(found: bytes | None, pattern: Pattern, other: Pattern, *, expected: b
     raise Undecidable(f"{pattern!r} and {other!r} do not match {found!r} as their automata do")
 
 
-def takes(pattern: Pattern, subject: bytes) -> bool:
+def takes(pattern: Comparable, subject: bytes) -> bool:
     """Tell whether a pattern matches a subject, which may not be UTF-8.
 
     Raises:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from oz.errors import PatternError, Undecidable
 from oz.subjects import relations
+from oz.subjects.automata import alone, preferring_text
 from oz.subjects.dialects import find, globs
 from oz.subjects.dialects.base import Dialect, Form, Stem, Token, Wild
 from oz.subjects.pattern import Pattern, compile
 from oz.subjects.regexes import regex_text
-from oz.subjects.searches import alone, preferring_text
 
 _Subject = str | None
 

@@ -11,7 +11,7 @@ STEPS = [
     ("oz/subjects/dialects/tokens.py", "prefix"),
     ("oz/subjects/dialects/tokens.py", "to_regex"),
     ("oz/subjects/dialects/globs.py", "prefixes"),
-    ("oz/subjects/prefix.py", "literal_prefixes"),
+    ("oz/subjects/prefixes/literal.py", "literal_prefixes"),
     ("oz/transport/subscriber/socket.py", "SubscriberSocket.subscribe"),
     ("oz/protocol/subscriber/receiver.py", "Receiver.accept"),
 ]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import oz
-from oz.subjects import shapes
 from oz.subjects.dialects import globs
+from oz.subjects.index import words as shapes
 
 TOKEN_DIALECTS = ["nats", "rv", "kubemq", "raims.rv"]
 WORD_DIALECTS = {"mqtt": ("/", "+"), "amqp": (".", "*")}  # what splits words, and what stands for one

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.subjects import rewrite
-from oz.subjects.rewrite import MAX_TEXT, for_engine
-from oz.subjects.runs import BREAK
+from oz.subjects.dialects import regular
+from oz.subjects.dialects.literals import BREAK
+from oz.subjects.dialects.regular import MAX_TEXT, for_engine
 
 DEADLINE = 50
 """Seconds for a whole process, more than what stalls may take of the processor; see below."""
@@ -128,14 +128,14 @@ def test_where_it_cannot_be_broken_it_is_refused():
 
 
 def test_a_break_that_changes_the_meaning_is_not_made(monkeypatch):
-    monkeypatch.setattr(rewrite, "BREAK", "(?!x)")
+    monkeypatch.setattr(regular, "BREAK", "(?!x)")
     assert for_engine("a" * 200) == "a" * 200
     with pytest.raises(ValueError, match="too long to search for"):
         for_engine("a" * 300)
 
 
 def test_an_unknown_parser_leaves_what_is_short(monkeypatch):
-    monkeypatch.setattr("oz.subjects.prefix.core", None)
+    monkeypatch.setattr("oz.subjects.prefixes.literal.core", None)
     assert for_engine("a" * 200) == "a" * 200
     with pytest.raises(ValueError, match="cannot tell"):
         for_engine("a" * 300)
@@ -173,9 +173,9 @@ def test_the_rewritten_regex_matches_the_same(pieces, subjects, run):
     """Broken every few items, so that the law is tried on short texts."""
     text = "".join(pieces)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rewrite, "RUN", run)
-        patch.setattr(rewrite, "SHORT", 1)
-        patch.setattr(rewrite, "MAX_WEIGHT", 10_000)
+        patch.setattr(regular, "RUN", run)
+        patch.setattr(regular, "SHORT", 1)
+        patch.setattr(regular, "MAX_WEIGHT", 10_000)
         try:
             before = regex.compile(text.replace("$", r"\Z"))
             after = regex.compile(for_engine(text.replace("$", r"\Z")))

@@ -9,8 +9,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.subjects.heads import NOTHING, OPEN, concat, minimal, repeat, shrink, union
-from oz.subjects.prefix import literal_prefixes
+from oz.subjects.prefixes.heads import NOTHING, OPEN, concat, minimal, repeat, shrink, union
+from oz.subjects.prefixes.literal import literal_prefixes
 
 CHARACTERS = "abAB1.-_é\u00c9ßſkK中\U0001f600+*?()[]{}|^$\\/# \n"
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oz
-from oz.subjects import automata, expressions, relations, searches
+from oz.subjects import automata, expressions, relations
+from oz.subjects import automata as searches
 
 # --- brute force --------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from oz.protocol.bridge.spanning_tree import Offer
 from oz.protocol.node.reserved_subjects import INBOX, LOCAL, OWN
 from oz.protocol.publisher.interest import NAME_SIZE
 from oz.protocol.publisher.stream import OutStream
-from oz.subjects.index import PatternIndex
+from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 
 VIA = "oz-via"

@@ -19,7 +19,7 @@ from oz.protocol.publisher.interest import NAME_SIZE
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import Chunk, OutStream
 from oz.protocol.stats import PublisherStats
-from oz.subjects.index import PatternIndex
+from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern, compile
 from oz.wire.discovery import Announcement, pack_announcement, unpack_announcement
 from oz.wire.keys import Declaration

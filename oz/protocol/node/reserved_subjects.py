@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 
 from oz.errors import PatternError, SubjectError
-from oz.subjects.index import Found, PatternIndex
+from oz.subjects.index.patterns import Matches, PatternIndex
 from oz.subjects.pattern import Pattern
 
 INBOX = "_INBOX."
@@ -44,7 +44,7 @@ class ReservedIndex(PatternIndex):
         for is_special in _kinds(pattern):
             (self._special.discard if is_special else super().discard)(pattern, value)
 
-    def find(self, subject: str | bytes) -> Found:
+    def find(self, subject: str | bytes) -> Matches:
         """Find the values of the patterns that match, and those that ran out of time."""
         raw = subject.encode("utf-8", "surrogatepass") if isinstance(subject, str) else subject
         if raw.startswith(MARK):

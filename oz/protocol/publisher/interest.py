@@ -10,7 +10,7 @@ from oz.protocol.publisher.plain_interest import PlainInterest
 from oz.protocol.publisher.recipients import Recipients, RecipientSets
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats
-from oz.subjects.index import PatternIndex
+from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 
 _log = logging.getLogger("oz.publisher")

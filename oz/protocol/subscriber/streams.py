@@ -16,7 +16,7 @@ from oz.protocol.subscriber.declarations import Chunk, Declarations, Subscriptio
 from oz.protocol.subscriber.dedupe import MessageId, Repeats
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.subscriptions import Subscription, SubscriptionTable
-from oz.subjects.index import PatternIndex
+from oz.subjects.index.patterns import PatternIndex
 from oz.wire.keys import ID_SIZE, Declared, DeliveryOptions, pattern_key, stream_key
 
 SILENCE = 3.5

@@ -7,7 +7,7 @@ from typing import Any
 
 from oz.message import Message
 from oz.protocol.prefix_counts import PrefixCounter
-from oz.subjects.index import PatternIndex
+from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.wire.keys import OWN
 

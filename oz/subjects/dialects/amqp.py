@@ -14,9 +14,9 @@ from typing import Any
 import regex
 
 from oz.errors import PatternError, SubjectError
-from oz.subjects import runs
+from oz.subjects.dialects import literals
 from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token, Wild, encoded
-from oz.subjects.dialects.limits import check_bytes
+from oz.subjects.dialects.literals import check_bytes
 from oz.subjects.expressions import (
     ANY_CHAR,
     ANY_TEXT,
@@ -149,9 +149,9 @@ def _words_regex(segment: list[Token]) -> str:
         if isinstance(word, bytes):
             literal.append(word.decode())
         else:
-            written += runs.literal(SEPARATOR.join([*literal, ""])), "[^.]*+"
+            written += literals.literal(SEPARATOR.join([*literal, ""])), "[^.]*+"
             literal = [""]  # a separator follows, if anything does
-    return "".join(written) + runs.literal(SEPARATOR.join(literal))
+    return "".join(written) + literals.literal(SEPARATOR.join(literal))
 
 
 def prefix(parsed: tuple[Token, ...]) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import regex
 
-from oz.subjects import runs
+from oz.subjects.dialects import literals
 from oz.subjects.dialects.base import Compiled, Dialect, Form, Stem, Token, Wild
 from oz.subjects.expressions import ANY_BYTE as _BYTE
 from oz.subjects.expressions import EMPTY as _EMPTY
@@ -193,7 +193,7 @@ def _segments(elements: list[Element]) -> list[list[Element]]:
 def _segment_regex(segment: list[Element]) -> bytes:
     """Write elements one after the other, in runs that the engine can take."""
     written = [_element_regex(element) for element in segment]
-    return runs.joined(b"".join(run) for run in runs.split(written))
+    return literals.joined(b"".join(run) for run in literals.split(written))
 
 
 def _element_regex(element: Element) -> bytes:
@@ -223,7 +223,7 @@ def prefixes(elements: list[Element]) -> tuple[bytes, ...]:
 
 def compile_prefix(prefix: bytes) -> regex.Pattern[Any]:
     """Compile the regex of a plain prefix."""
-    return regex.compile(runs.literal(prefix) + b".*", regex.DOTALL)
+    return regex.compile(literals.literal(prefix) + b".*", regex.DOTALL)
 
 
 def of_words(words: Sequence[Token], separator: str, *, may_be_empty: bool) -> bytes:

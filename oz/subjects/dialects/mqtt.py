@@ -13,9 +13,9 @@ from typing import Any
 import regex
 
 from oz.errors import PatternError, SubjectError
-from oz.subjects import runs
+from oz.subjects.dialects import literals
 from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token, Wild, encoded
-from oz.subjects.dialects.limits import check_bytes
+from oz.subjects.dialects.literals import check_bytes
 from oz.subjects.expressions import (
     ANY_TEXT,
     Expression,
@@ -159,12 +159,12 @@ def to_regex(words: tuple[Token, ...]) -> str:
         if isinstance(word, bytes):
             literal.append(word.decode())
         elif word is Wild.ONE:
-            written += runs.literal(SEPARATOR.join([*literal, ""])), "[^/]*+"
+            written += literals.literal(SEPARATOR.join([*literal, ""])), "[^/]*+"
             literal = [""]  # a separator follows, if anything does
         else:
-            written += runs.literal(SEPARATOR.join(literal)), "(?:/.*+)?+" if len(words) > 1 else ".*+"
+            written += literals.literal(SEPARATOR.join(literal)), "(?:/.*+)?+" if len(words) > 1 else ".*+"
             literal = []
-    return "".join(written) + runs.literal(SEPARATOR.join(literal))
+    return "".join(written) + literals.literal(SEPARATOR.join(literal))
 
 
 def prefix(words: tuple[Token, ...]) -> bytes:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import regex
 
-from oz.subjects import runs
+from oz.subjects.dialects import literals
 from oz.subjects.dialects.base import Compiled, Dialect, Form, Token
 from oz.subjects.dialects.globs import Glob, GlobDialect
 from oz.subjects.dialects.tokens import TokenDialect
@@ -25,7 +25,7 @@ class RaimsSub(Dialect):
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Compile a literal; see `Dialect.compile`."""
         assert isinstance(text, bytes)
-        return Compiled(regex=regex.compile(runs.literal(text)), prefixes=(text,), literal=text)
+        return Compiled(regex=regex.compile(literals.literal(text)), prefixes=(text,), literal=text)
 
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
         """Return the literal; see `Dialect.expression`."""

@@ -13,7 +13,7 @@ from typing import Any
 import regex
 
 from oz.errors import PatternError, SubjectError
-from oz.subjects import runs
+from oz.subjects.dialects import literals
 from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Stem, Token, Wild, encoded
 from oz.subjects.expressions import Expression, Repeat, Seq, Text, chars_but, joined
 
@@ -140,9 +140,9 @@ def to_regex(tokens: tuple[Token, ...]) -> str:
         text, wild = _token_parts(token)
         literal.append(text)
         if wild:
-            written += runs.literal(SEPARATOR.join(literal)), wild
+            written += literals.literal(SEPARATOR.join(literal)), wild
             literal = [""]  # a separator follows, if anything does
-    return "".join(written) + runs.literal(SEPARATOR.join(literal))
+    return "".join(written) + literals.literal(SEPARATOR.join(literal))
 
 
 def _token_parts(token: Token) -> tuple[str, str]:

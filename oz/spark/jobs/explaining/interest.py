@@ -16,7 +16,7 @@ from pyspark.sql.types import ArrayType, IntegerType, StructType
 from oz.journal import Kind
 from oz.spark.jobs.reporting.rows import exact_subject, is_kind
 from oz.spark.vectorised import for_each_distinct
-from oz.subjects.index import PatternIndex
+from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern, compile
 
 _NUMBERS = ArrayType(IntegerType(), False)

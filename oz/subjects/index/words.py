@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from oz.subjects import leaves
 from oz.subjects.dialects.base import Stem, Token, Wild
-from oz.subjects.leaves import Entry, Leaf
+from oz.subjects.index import leaves
+from oz.subjects.index.leaves import Entry, Leaf
 
 # A node is one dict. Its literal children are keyed by their word (bytes), the rest by these numbers.
 _HERE = 0

@@ -20,7 +20,7 @@ import regex
 
 from oz.subjects.automata import Automaton
 from oz.subjects.expressions import ANY_BYTE, EMPTY, Alt, Bytes, Expression, Repeat, Seq, Text, seq
-from oz.subjects.heads import (
+from oz.subjects.prefixes.heads import (
     MAX_LENGTH,
     NOTHING,
     OPEN,
@@ -77,7 +77,7 @@ def literal_prefixes(text: str, flags: int = 0, *, limit: int = 16) -> Prefixes:
         tree, info, _ = parse_tree(text, flags)
         if info.flags & core.REVERSE:  # the tree is then matched from its end
             return EVERYTHING
-        reader = _Reader(info, max(1, limit))
+        reader = _HeadsReader(info, max(1, limit))
         found = reader.read(tree)
         literal = _literal(text, flags, found)
         if literal is not None or not reader.may_go_on:
@@ -144,7 +144,7 @@ def _literal(text: str, flags: int, heads: Heads) -> bytes | None:
     return head if matched else None
 
 
-def _lengthened(heads: tuple[bytes, ...], reader: _Reader, tree: Any) -> tuple[bytes, ...]:
+def _lengthened(heads: tuple[bytes, ...], reader: _HeadsReader, tree: Any) -> tuple[bytes, ...]:
     """Add to each head what every subject that starts with it goes on with.
 
     An open head knows nothing of what follows it: two dots or more, three times, would be three dots only.
@@ -176,7 +176,7 @@ def _forced(head: bytes, automaton: Automaton) -> bytes:
     return head
 
 
-class _Reader:
+class _HeadsReader:
     """Reads heads from nodes; what it does not know is open."""
 
     def __init__(self, info: Any, limit: int) -> None:
@@ -207,16 +207,16 @@ class _Reader:
         attributes, reader = _READERS.get(type(node), (frozenset(), None))
         if reader is None or not vars(node).keys() <= attributes:
             return _ANYTHING
-        if reader is _Reader.sequence:
+        if reader is _HeadsReader.sequence:
             return seq(*map(self._expression, node.items)) if node.items else EMPTY
-        if reader is _Reader.branch:
+        if reader is _HeadsReader.branch:
             return Alt(tuple(map(self._expression, node.branches)))
-        if reader in (_Reader.atomic, _Reader.group):
+        if reader in (_HeadsReader.atomic, _HeadsReader.group):
             return self._expression(node.subpattern)
-        if reader is _Reader.repeated:
+        if reader is _HeadsReader.repeated:
             return Repeat(self._expression(node.subpattern), node.min_count, node.max_count)
         return _any_of(
-            self._members(node, node.case_flags) if reader is _Reader.characters else reader(self, node)
+            self._members(node, node.case_flags) if reader is _HeadsReader.characters else reader(self, node)
         )
 
     def sequence(self, node: Any) -> Heads:
@@ -329,20 +329,20 @@ _ANCHORS = (
     "EndOfLineU Boundary DefaultBoundary StartOfWord EndOfWord DefaultStartOfWord DefaultEndOfWord"
 )
 _REPEATS = "GreedyRepeat LazyRepeat PossessiveRepeat"
-_ClassReader = Callable[[_Reader, Any], Heads]
+_ClassReader = Callable[[_HeadsReader, Any], Heads]
 # The classes that are known, with all the attributes that they are known to have.
 _KNOWN: list[tuple[str, str, _ClassReader]] = [
-    ("Sequence", "items", _Reader.sequence),
-    ("Branch", "branches", _Reader.branch),
-    ("Atomic", "subpattern", _Reader.atomic),
-    ("Group", "info group subpattern call_ref", _Reader.group),
-    ("RefGroup", "info group position case_flags", _Reader.reference),
-    (_REPEATS, "subpattern min_count max_count", _Reader.repeated),
-    ("Character", "value positive case_flags zerowidth folded", _Reader.characters),
-    ("Range", "lower upper positive case_flags zerowidth", _Reader.characters),
-    ("SetUnion", "info items positive case_flags zerowidth char_width", _Reader.characters),
-    ("LookAround", "behind positive subpattern", _Reader.zero_width),
-    (_ANCHORS, "positive encoding", _Reader.zero_width),
+    ("Sequence", "items", _HeadsReader.sequence),
+    ("Branch", "branches", _HeadsReader.branch),
+    ("Atomic", "subpattern", _HeadsReader.atomic),
+    ("Group", "info group subpattern call_ref", _HeadsReader.group),
+    ("RefGroup", "info group position case_flags", _HeadsReader.reference),
+    (_REPEATS, "subpattern min_count max_count", _HeadsReader.repeated),
+    ("Character", "value positive case_flags zerowidth folded", _HeadsReader.characters),
+    ("Range", "lower upper positive case_flags zerowidth", _HeadsReader.characters),
+    ("SetUnion", "info items positive case_flags zerowidth char_width", _HeadsReader.characters),
+    ("LookAround", "behind positive subpattern", _HeadsReader.zero_width),
+    (_ANCHORS, "positive encoding", _HeadsReader.zero_width),
 ]
 _READERS: dict[Any, tuple[frozenset[str], _ClassReader]] = {
     getattr(core, name): (frozenset(attributes.split()) | {"_key"}, reader)

@@ -1,4 +1,4 @@
-"""Literals in runs that are short enough for the engine.
+"""Literal text in patterns: runs that are short enough for the engine, and texts that fit a length field.
 
 For a literal that it looks for, the engine makes search tables at the first match. That takes cubic time, a
 second for 1,500 characters, and no time limit holds there; so it gets to see short literals only. See
@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from typing import AnyStr, TypeVar
 
 import regex
+
+from oz.errors import PatternError, SubjectError
 
 RUN = 32
 """The longest literal that the engine gets to see as one."""
@@ -35,3 +37,15 @@ def literal(text: AnyStr) -> AnyStr:
     runs = [regex.escape(run, special_only=True, literal_spaces=True) for run in split(text)]
     between = BREAK if isinstance(text, str) else BREAK.encode()
     return between.join(runs)
+
+
+def check_bytes(dialect: str, text: str, most: int, error: type[PatternError | SubjectError]) -> None:
+    """Refuse text whose UTF-8 is longer than a dialect allows.
+
+    Raises:
+        PatternError, SubjectError: it is; `error` says which. Its position is the first character too many.
+    """
+    encoded = text.encode()
+    if len(encoded) > most:
+        position = len(encoded[:most].decode("utf-8", "ignore"))
+        raise error(dialect, text, position, f"{len(encoded)} bytes; at most {most} are allowed")

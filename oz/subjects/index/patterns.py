@@ -6,12 +6,11 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 from oz.errors import PatternTimeout, SubjectError
-from oz.subjects import leaves
-from oz.subjects.buckets import PrefixBuckets
 from oz.subjects.dialects.base import LONE_SURROGATE, Splitting
-from oz.subjects.leaves import Leaf
+from oz.subjects.index import leaves
+from oz.subjects.index.leaves import Leaf, PrefixBuckets
+from oz.subjects.index.words import WordTable
 from oz.subjects.pattern import TIME_LIMIT, Pattern
-from oz.subjects.shapes import WordTable
 
 if TYPE_CHECKING:
     # Without a type of its own an index gives Any. Python's own TypeVar has defaults from 3.13 on.
@@ -108,7 +107,7 @@ CACHE_SIZE = 65_536
 """How many subjects an index remembers the answer for."""
 
 
-class Found(NamedTuple):
+class Matches(NamedTuple):
     """The result of an index for one subject."""
 
     values: tuple[Any, ...]
@@ -117,7 +116,7 @@ class Found(NamedTuple):
     """The patterns that ran out of time; whether they match is not known."""
 
 
-_NOTHING = Found((), ())
+_NOTHING = Matches((), ())
 
 
 class PatternIndex(Generic[Value]):
@@ -142,7 +141,7 @@ class PatternIndex(Generic[Value]):
         self._tables: dict[Splitting, WordTable] = {}
         """By the way in which dialects take subjects apart."""
         self._buckets = PrefixBuckets()
-        self._cache: AnswerCache[str | bytes, Found] = AnswerCache(cache_size)
+        self._cache: AnswerCache[str | bytes, Matches] = AnswerCache(cache_size)
         self._count = 0
 
     def __len__(self) -> int:
@@ -210,7 +209,7 @@ class PatternIndex(Generic[Value]):
             raise PatternTimeout(found[1][0].text, subject, TIME_LIMIT)
         return found[0]
 
-    def find(self, subject: str | bytes) -> Found:
+    def find(self, subject: str | bytes) -> Matches:
         """Find what `match` finds, and report patterns that ran out of time beside it."""
         cache = self._cache
         found = cache.newer.get(subject)
@@ -225,7 +224,7 @@ class PatternIndex(Generic[Value]):
                 cache.put(subject, found)
         return found
 
-    def _search(self, subject: str | bytes) -> Found:
+    def _search(self, subject: str | bytes) -> Matches:
         text: str | None
         if isinstance(subject, str):
             text, subject = subject, subject.encode()
@@ -240,8 +239,8 @@ class PatternIndex(Generic[Value]):
         timed_out = self._buckets.walk(subject, text, found) if self._buckets else ()
         if not found and not timed_out:
             return _NOTHING
-        # Not by `Found(…)`, which is a function in Python and takes twice as long.
-        return tuple.__new__(Found, (leaves.values_of(found), timed_out))
+        # Not by `Matches(…)`, which is a function in Python and takes twice as long.
+        return tuple.__new__(Matches, (leaves.values_of(found), timed_out))
 
     def _search_words(self, subject: bytes, found: list[Leaf]) -> None:
         for way, table in self._tables.items():

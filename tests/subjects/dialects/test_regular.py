@@ -6,8 +6,8 @@ import random
 import pytest
 import regex
 
-from oz.subjects import prefix
-from oz.subjects.rewrite import for_engine
+from oz.subjects.dialects.regular import for_engine
+from oz.subjects.prefixes import literal
 
 REWRITTEN = [
     ("foo$", r"foo\Z"),
@@ -95,15 +95,15 @@ def test_many_are_quick():
 
 
 def test_an_unknown_parser_is_an_error(monkeypatch):
-    monkeypatch.setattr(prefix, "core", None)
+    monkeypatch.setattr(literal, "core", None)
     with pytest.raises(ValueError, match="cannot tell"):
         for_engine("a$")
     assert for_engine("a") == "a"
 
 
 def test_a_parser_that_reads_dollars_elsewhere_is_an_error(monkeypatch):
-    original = prefix.core.parse_sequence
-    monkeypatch.setattr(prefix.core, "parse_sequence", lambda *args: original(*args))
+    original = literal.core.parse_sequence
+    monkeypatch.setattr(literal.core, "parse_sequence", lambda *args: original(*args))
     with pytest.raises(ValueError, match="cannot tell"):
         for_engine("a$")
 

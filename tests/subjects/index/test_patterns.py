@@ -6,10 +6,10 @@ import weakref
 import pytest
 
 import oz
-from oz.subjects import shapes
 from oz.subjects.dialects.base import Wild
-from oz.subjects.index import AnswerCache
-from oz.subjects.shapes import Shape, shape_of
+from oz.subjects.index import words
+from oz.subjects.index.patterns import AnswerCache
+from oz.subjects.index.words import Shape, shape_of
 
 
 def test_a_pattern_that_comes_or_goes_counts_for_subjects_that_are_remembered():
@@ -115,7 +115,7 @@ def test_runs_of_hashes_are_one_word():
 
 
 def test_a_pattern_in_the_trie_is_found_when_its_shape_has_room_again(monkeypatch):
-    monkeypatch.setattr(shapes, "MAX_SHAPES", 1)
+    monkeypatch.setattr(words, "MAX_SHAPES", 1)
     index = oz.PatternIndex()
     first, second = oz.compile("a.*"), oz.compile("*.b")
     index.add(first)

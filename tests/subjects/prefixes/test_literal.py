@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 import regex
 
-from oz.subjects import prefix
-from oz.subjects.prefix import EVERYTHING, literal_prefixes
+from oz.subjects.prefixes import literal as prefix
+from oz.subjects.prefixes.literal import EVERYTHING, literal_prefixes
 from vector_rows import rows
 
 VECTORS = rows("regex.prefix")

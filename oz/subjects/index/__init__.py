@@ -1,0 +1,1 @@
+"""Many patterns at once: which of them match a subject."""

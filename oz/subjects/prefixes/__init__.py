@@ -1,0 +1,1 @@
+"""The prefixes of a language: how all its strings begin."""
