@@ -2,13 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from oz.errors import NoRequest
+
+MessageId = bytes | tuple[bytes, int]
+"""An id by itself, or a series and a number in it."""
+
+
+class Extras(NamedTuple):
+    """What a message may have beside subject and payload; None is what it has not.
+
+    `oz.wire.extras` has a line for each: where it is on the wire, and what may be in it.
+
+    Attributes:
+        headers: text to text, bytes, numbers, truth values or None.
+        reply_to: the subject to answer on.
+        message_id: what a repeat is known by.
+        key: what sticky queue groups go by, in place of the subject; it stays with the publisher.
+    """
+
+    headers: Mapping[str, Any] | None = None
+    reply_to: str | None = None
+    message_id: MessageId | None = None
+    key: str | bytes | None = None
+
+
+BARE = Extras()
+"""Of a message that has nothing beside subject and payload."""
+
+_NO_HEADERS: Mapping[str, Any] = MappingProxyType({})
+
+
+class Recipient(Protocol):
+    """A subscription, as a message sees it."""
+
+    answer: Callable[[Message, Any, Any], Any] | None
 
 
 class Delivery(Protocol):
@@ -52,9 +85,6 @@ class Message:
         frames: subject and payload as they came: every ZeroMQ frame, the subject's first.
         route: whom it is for, as the subscriber worked it out.
         time_ns: when it was taken from the socket, in nanoseconds since 1970 (`time.time_ns`).
-        headers: what was published with it; empty unless the message was routed.
-        reply_to: the subject to answer on, or None.
-        message_id: the id that it was published with, bytes or a series and a number; or None.
         origin: the publisher, 16 bytes that it has anew at each start; None unless the message was routed.
         sequence: its number among those of its publisher for this subscriber, from 0; None unless routed.
         gap: how many messages were lost just before this one; 0 also when nobody can know.
@@ -62,9 +92,7 @@ class Message:
 
     __slots__ = ("frames", "payload", "route", "subject", "time_ns")
 
-    headers: Mapping[str, Any] = MappingProxyType({})
-    reply_to: str | None = None
-    message_id: bytes | tuple[bytes, int] | None = None
+    extras: Extras = BARE
     origin: bytes | None = None
     sequence: int | None = None
     gap: int = 0
@@ -93,6 +121,21 @@ class Message:
         """The subscriptions that the message was delivered for."""
         return self.route.subscriptions
 
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """What was published with it; empty unless the message was routed."""
+        return self.extras.headers or _NO_HEADERS
+
+    @property
+    def reply_to(self) -> str | None:
+        """The subject to answer on, or None."""
+        return self.extras.reply_to
+
+    @property
+    def message_id(self) -> bytes | tuple[bytes, int] | None:
+        """The id that it was published with, bytes or a series and a number; or None."""
+        return self.extras.message_id
+
     def reply(self, payload: Any = b"", *, headers: dict[str, Any] | None = None) -> Any:
         """Answer a request that came through a node.
 
@@ -110,10 +153,10 @@ class Message:
         """
         if self.reply_to is None:
             raise NoRequest(f"{self.subject!r} is no request: it came with no subject to answer on")
-        for subscription in self.subscriptions:
-            answer = getattr(subscription, "answer", None)
-            if answer is not None:
-                return answer(self, payload, headers)
+        recipients: tuple[Recipient, ...] = self.route.subscriptions
+        for recipient in recipients:
+            if recipient.answer is not None:
+                return recipient.answer(self, payload, headers)
         raise NoRequest(
             f"{self.subject!r} did not come through a node; publish the answer on {self.reply_to!r}"
         )
@@ -148,6 +191,11 @@ class Arrival:
         self.first = first
 
 
+def _frames(message: Any) -> list[bytes]:
+    """Subject and payload, as the frames of a plain message."""
+    return [_as_bytes(message.subject), message.payload]
+
+
 class LoneMessage(Message):
     """A routed message that came by itself, which is the common case where one answers another."""
 
@@ -155,6 +203,7 @@ class LoneMessage(Message):
 
     origin: bytes
     sequence: int
+    frames = property(_frames)
 
     def __init__(
         self, subject: str, payload: Any, route: Delivery, origin: bytes, sequence: int, time_ns: int
@@ -167,21 +216,17 @@ class LoneMessage(Message):
         self.sequence = sequence
         self.time_ns = time_ns
 
-    @property
-    def frames(self) -> list[bytes]:  # type: ignore[override]
-        """Subject and payload, as the frames of a plain message."""
-        return [_as_bytes(self.subject), self.payload]
-
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what came."""
-        arrival = (self.origin, self.sequence, self.time_ns, 0)
-        return _remake, (self.subject, self.payload, self.frames[1:], arrival, ({}, None))
+        return _remake, _parts(self)
 
 
 class RoutedMessage(Message):
     """A message that came in a batch: what it has in common with the others is kept once for all."""
 
     __slots__ = ("_place", "arrival")
+
+    frames = property(_frames)
 
     def __init__(self, subject: str, payload: Any, route: Delivery, arrival: Arrival, place: int) -> None:
         """Put a message together.
@@ -198,11 +243,6 @@ class RoutedMessage(Message):
         self.route = route
         self.arrival = arrival
         self._place = place
-
-    @property
-    def frames(self) -> list[bytes]:  # type: ignore[override]
-        """Subject and payload, as the frames of a plain message."""
-        return [_as_bytes(self.subject), self.payload]
 
     @property
     def time_ns(self) -> int:  # type: ignore[override]
@@ -227,24 +267,44 @@ class RoutedMessage(Message):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what came."""
-        arrival = (self.origin, self.sequence, self.time_ns, self.gap)
-        extras = (dict(self.headers), self.reply_to, self.message_id)
-        return _remake, (self.subject, self.payload, self.frames[1:], arrival, extras)
+        return _remake, _parts(self)
 
 
-class RichMessage(RoutedMessage):
-    """A routed message with headers, an id, a subject to answer on, several frames or a decoded payload.
+class RichMessage(Message):
+    """A routed message with extras, several frames or a decoded payload; it has all that is its own.
 
     Attributes:
         body: the bytes of the payload, or a list of those of several frames.
     """
 
-    __slots__ = ("body", "headers", "message_id", "reply_to")
+    __slots__ = ("body", "extras", "gap", "origin", "sequence")
 
     body: Any
-    headers: Mapping[str, Any]
-    reply_to: str | None
-    message_id: bytes | tuple[bytes, int] | None
+    extras: Extras
+    gap: int
+    origin: bytes
+    sequence: int
+
+    def __init__(
+        self,
+        subject: str,
+        payload: Any,
+        route: Delivery,
+        body: Any,
+        extras: Extras,
+        arrival: Arrival,
+        place: int,
+    ) -> None:
+        """Put a message together; see `RoutedMessage`."""
+        self.subject = subject
+        self.payload = payload
+        self.route = route
+        self.body = body
+        self.extras = extras
+        self.origin = arrival.origin
+        self.sequence = arrival.sequence + place
+        self.time_ns = arrival.time_ns
+        self.gap = arrival.gap if place == arrival.first else 0
 
     @property
     def frames(self) -> list[bytes]:  # type: ignore[override]
@@ -252,18 +312,24 @@ class RichMessage(RoutedMessage):
         subject = _as_bytes(self.subject)
         return [subject, *self.body] if type(self.body) is list else [subject, self.body]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what came."""
+        return _remake, _parts(self)
+
 
 def _as_bytes(subject: str) -> bytes:
     return subject.encode(errors="surrogateescape")
 
 
-def _remake(subject: Any, payload: Any, body: Any, arrived: tuple[Any, ...], extras: tuple[Any, ...]) -> Any:
+def _parts(message: Message) -> tuple[Any, ...]:
+    arrival = (message.origin, message.sequence, message.time_ns, message.gap)
+    return message.subject, message.payload, message.frames[1:], arrival, tuple(message.extras)
+
+
+def _remake(subject: str, payload: Any, body: Any, arrived: tuple[Any, ...], extras: tuple[Any, ...]) -> Any:
     origin, sequence, time_ns, gap = arrived
     arrival = Arrival(origin, sequence, time_ns, gap, 0)
-    message = RichMessage(subject, payload, DELIVERED, arrival, 0)
-    message.body = body
-    message.headers, message.reply_to, message.message_id = extras
-    return message
+    return RichMessage(subject, payload, DELIVERED, body, Extras(*extras), arrival, 0)
 
 
 class _Delivered:

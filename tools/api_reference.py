@@ -94,9 +94,9 @@ SECTIONS: dict[str, tuple[str, ...]] = {
 
 OWN = {
     # What the classes call of each other, or of pyzmq, by names without an underscore.
-    "Subscription": {"count", "wants", "keeps", "prefixes"},
+    "Subscription": {"answer", "count", "wants", "keeps", "prefixes"},
     "NodeSubscription": {"answer", "queue"},
-    "Message": {"route"},
+    "Message": {"extras", "route"},
     "RoutedMessage": {"arrival"},
     "MessageBatch": {"route", "arrival"},
     "PlainBatch": {"route"},

@@ -18,6 +18,7 @@ import zmq.asyncio
 
 from oz.asyncio.closing import Closing, is_cancelled
 from oz.errors import ClosedError, Timeout
+from oz.message import Extras
 from oz.transport.publisher.engine import PublisherBase
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -106,7 +107,7 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
             self._sender.accumulator.flush(self)
 
     def _take_shortcut(self) -> None:
-        shortcut = self._sender.shortcut(self, Publisher.publish, looks=True)
+        shortcut = self._sender.shortcut(self, Publisher._publish, looks=True)
         if shortcut is None or type(self).publish is not Publisher.publish:
             return
 
@@ -123,7 +124,10 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
                 publisher = find()
                 if publisher is not None and not publisher.closed:
                     publisher._adopt(loop)
-            waiting = shortcut(subject, payload, headers=headers, key=key, message_id=message_id)
+            extras = None
+            if not (headers is None is key and message_id is None):
+                extras = Extras(headers=headers, key=key, message_id=message_id)
+            waiting = shortcut(subject, payload, extras)
             if waiting is not None:
                 await waiting
 
@@ -147,9 +151,15 @@ class Publisher(PublisherBase, zmq.asyncio.Socket):  # type: ignore[misc]
         Raises:
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `oz.Publisher.publish`.
         """
+        extras = None
+        if not (headers is None is key and message_id is None):
+            extras = Extras(headers=headers, key=key, message_id=message_id)
+        await self._publish(subject, payload, extras)
+
+    async def _publish(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
         if (loop := _get_running_loop()) is not None:
             self._adopt(loop)
-        refused = self._sender.publish(self, subject, payload, headers, key, message_id)
+        refused = self._sender.publish(self, subject, payload, extras)
         if refused is not None:
             for pause in self._try_again(subject, refused):
                 await asyncio.sleep(pause)

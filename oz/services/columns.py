@@ -12,17 +12,13 @@ import msgpack
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oz.errors import ProtocolError
 from oz.journal import Kind
-from oz.message import Arrived, LoneMessage, Message, MessageBatch, PlainBatch, RoutedMessage
+from oz.message import Arrived, Extras, LoneMessage, Message, MessageBatch, PlainBatch, RoutedMessage
 from oz.subjects.pattern import Pattern
-from oz.wire.batch import check_id
+from oz.wire.extras import STORED, restore_extras, stored_extras
 
 MORE = "oz-more"
 """The header that holds the frames behind the payload, where a message has any."""
-
-MESSAGE_ID = "oz-id"
-"""The header that holds the id that the message was published with, where it has any."""
 
 MOST = (1 << 63) - 1
 """The largest number that a column takes."""
@@ -34,6 +30,7 @@ system each time, and to have it anew costs more than to fill it."""
 _PAYLOAD, _FRAMES, _SUBJECT = attrgetter("payload"), attrgetter("frames"), attrgetter("subject")
 _TIME, _PLAIN = attrgetter("time_ns"), {2}
 _BARE = {RoutedMessage, LoneMessage}
+_OWN = {MORE, *STORED}
 _ORIGIN, _SEQUENCE = attrgetter("origin"), attrgetter("sequence")
 
 
@@ -165,10 +162,11 @@ def _storable(numbers: list[int | None]) -> list[int | None]:
 
 
 def _packed(message: Message) -> bytes | None:
-    """Pack the headers, and with them the id and the frames behind the payload."""
-    own = {MORE: message.frames[2:] or None, MESSAGE_ID: message.message_id}
-    fields = {name: value for name, value in message.headers.items() if name not in own}
-    fields |= {name: value for name, value in own.items() if value is not None}
+    """Pack the headers, and with them the other extras and the frames behind the payload."""
+    fields = {name: value for name, value in message.headers.items() if name not in _OWN}
+    if more := message.frames[2:]:
+        fields[MORE] = more
+    fields |= stored_extras(message.extras)
     packed: bytes = msgpack.packb(fields, use_bin_type=True)
     return packed if fields else None
 
@@ -179,12 +177,12 @@ class Headers(NamedTuple):
     Attributes:
         fields: the headers that the message was published with.
         more: the frames behind the payload.
-        message_id: the id that it was published with.
+        extras: what else it was published with.
     """
 
     fields: dict[Any, Any]
     more: list[bytes]
-    message_id: bytes | tuple[bytes, int] | None
+    extras: Extras
 
 
 def unpack_headers(packed: bytes | None) -> Headers:
@@ -198,15 +196,7 @@ def unpack_headers(packed: bytes | None) -> Headers:
     more = fields.pop(MORE, [])
     if not isinstance(more, list) or any(type(frame) is not bytes for frame in more):
         more = []
-    return Headers(fields, more, _as_id(fields.pop(MESSAGE_ID, None)))
-
-
-def _as_id(found: Any) -> bytes | tuple[bytes, int] | None:
-    try:
-        check_id(found)
-    except ProtocolError:
-        return None
-    return (found[0], found[1]) if isinstance(found, list) else found
+    return Headers(fields, more, restore_extras(fields))
 
 
 def columns_of_loss(pattern: str, loss: Loss) -> dict[str, Any]:

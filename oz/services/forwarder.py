@@ -13,11 +13,11 @@ from threading import Event, Lock
 from typing import Any, Self
 
 from oz.errors import ClosedError, ConfigurationError, OzError
-from oz.message import Message
+from oz.message import Extras, Message
 from oz.protocol.bridge import spanning_tree
-from oz.protocol.bridge.bridge import VIA, VIA_SIZE, has_passed
+from oz.protocol.bridge.bridge import VIA_SIZE, has_passed
 from oz.services.leg import ForwarderStats, Leg
-from oz.wire.batch import HEADERS, MESSAGE_ID, REPLY_TO
+from oz.wire.extras import VIA
 
 _log = logging.getLogger("oz.forwarder")
 
@@ -218,11 +218,7 @@ class Forwarder:
             stats.unwanted += 1
             return
         passed = via + self._name if type(via) is bytes else self._name
-        extras: dict[str, Any] = {HEADERS: {**headers, VIA: passed}}
-        if message.reply_to is not None:
-            extras[REPLY_TO] = message.reply_to
-        if message.message_id is not None:
-            extras[MESSAGE_ID] = message.message_id
+        extras = message.extras._replace(headers={**headers, VIA: passed})
         if group and len(ways) > 1:
             ways = self._in_turn(group, leg, raw, ways)
         is_wanted = False
@@ -245,9 +241,7 @@ class Forwarder:
             at = self._turns[group] = (self._turns.get(group, -1) + 1) % len(ways)
         return ways[at:] + ways[:at]
 
-    def _pass_on(
-        self, leg: Leg, other: Leg, subject: Any, content: Any, extras: dict[str, Any], group: str
-    ) -> bool:
+    def _pass_on(self, leg: Leg, other: Leg, subject: Any, content: Any, extras: Extras, group: str) -> bool:
         try:
             return other.pass_on(subject, content, extras, group)
         except ClosedError:

@@ -32,6 +32,7 @@ from oz.services.link import (
     options_of,
     pack,
     relayed,
+    unpack_message,
 )
 from oz.services.worker import Worker
 from oz.sync.publisher import Publisher
@@ -235,7 +236,7 @@ class Gateway:
     def _take(self, kind: int, body: Any) -> None:
         if kind == MESSAGES:
             for message in body[0]:
-                self._pass_down(Relayed(*message))
+                self._pass_down(unpack_message(message))
         elif kind == GAP:
             origin, sequence, count = body
             self._lose(origin, None if count is None else self._relaying.lose(origin, sequence, count))
@@ -258,22 +259,23 @@ class Gateway:
 
     def _publish(self, message: Relayed) -> None:
         try:
-            one = message._replace(headers=self._headers_of(message))
+            one = self._with_origin(message)
             self.publisher.publish(one.subject, one.payload, **options_of(one))
         except (OzError, TypeError, ValueError) as error:
             self.stats.refused += 1
             self.publisher.report_loss(1)
             _log.warning("a message on %r is not passed on: %s", message.subject, error)
 
-    def _headers_of(self, message: Relayed) -> dict[str, Any] | None:
+    def _with_origin(self, message: Relayed) -> Relayed:
         """Add who published it first, unless another gateway has."""
         if not self._keep_origins or not message.origin:
-            return message.headers
-        return {
+            return message
+        headers = {
             ORIGIN_HEADER: message.origin,
             SEQUENCE_HEADER: message.sequence,
-            **(message.headers or {}),
+            **(message.extras.headers or {}),
         }
+        return message._replace(extras=message.extras._replace(headers=headers))
 
     def _lose(self, origin: bytes, count: int | None) -> None:
         """Tell local subscribers that messages are lost."""
@@ -313,8 +315,7 @@ class Gateway:
 
     def _numbered(self, message: Message) -> Relayed | None:
         """Assign a message the number that it is multicast under."""
-        one = relayed(message)
-        one = one._replace(headers=self._headers_of(one))
+        one = self._with_origin(relayed(message))
         if self._echo:
             self._publish(one)
         if one.subject.startswith(_LOCAL):

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from oz.errors import ClosedError
-from oz.message import Gap, Message
+from oz.message import Extras, Gap, Message
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.bridge.bridge import ImportFilter, Interest, Ledger
 from oz.protocol.bridge.spanning_tree import Offer
@@ -285,7 +285,7 @@ class Leg:
 
     # what comes from others ------------------------------------------------------------------------------
 
-    def pass_on(self, subject: Any, content: Any, extras: dict[str, Any], group: str) -> bool:
+    def pass_on(self, subject: Any, content: Any, extras: Extras, group: str) -> bool:
         """Publish on this bus what came from another; see `NodePublishing.pass_on`."""
         return self.node._main.pass_on(subject, content, extras, group)
 

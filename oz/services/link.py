@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import msgpack
 
+from oz.message import Extras, Message
+
 READY = 1
 """From a process: it has opened its endpoints."""
 
@@ -48,16 +50,14 @@ class Relayed(NamedTuple):
         sequence: its number there; to the sender, the number that it is to have.
         subject: bytes.
         payload: bytes, or a list of them for several frames.
-        headers: what was published with it, or None.
-        message_id: what a repeat of it is known by, or None.
+        extras: what it has beside them.
     """
 
     origin: bytes
     sequence: int
     subject: bytes
     payload: Any
-    headers: dict[str, Any] | None
-    message_id: Any = None
+    extras: Extras
 
 
 def pack(kind: int, *body: Any) -> bytes:
@@ -72,19 +72,22 @@ def unpack(frame: bytes) -> tuple[int, Sequence[Any]]:
     return kind, body
 
 
+def unpack_message(fields: Sequence[Any]) -> Relayed:
+    """Read one message of a frame."""
+    *others, extras = fields
+    return Relayed._make((*others, Extras(*extras)))
+
+
 def options_of(message: Relayed) -> dict[str, Any]:
     """Return what `publish` takes beside subject and payload."""
-    message_id = message.message_id
-    return {
-        "headers": message.headers,
-        # MessagePack knows no tuples.
-        "message_id": tuple(message_id) if isinstance(message_id, list) else message_id,
-    }
+    options = message.extras._asdict()
+    # It is for peers of the bus that it was heard on.
+    del options["reply_to"]
+    return options
 
 
-def relayed(message: Any) -> Relayed:
-    """Take what is to be passed on out of an `oz.Message`."""
+def relayed(message: Message) -> Relayed:
+    """Take what is to be passed on out of a message."""
     first, *rest = message.frames
     payload = rest[0] if len(rest) == 1 else rest or b""
-    headers = dict(message.headers) or None
-    return Relayed(message.origin or b"", message.sequence or 0, first, payload, headers, message.message_id)
+    return Relayed(message.origin or b"", message.sequence or 0, first, payload, message.extras)

@@ -35,6 +35,7 @@ from oz.services.link import (
     pack,
     relayed,
     unpack,
+    unpack_message,
 )
 from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.subscriber import Subscriber
@@ -182,7 +183,7 @@ class _Sending:
             else:
                 messages, number = body
                 for message in messages:
-                    self._publish(Relayed(*message))
+                    self._publish(unpack_message(message))
                 self._skip_to(number)
 
     def _beat(self) -> None:

@@ -15,8 +15,8 @@ from typing import Any, Literal, Self
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
 from oz.journal import Journal, Writer
 from oz.journal.presence import messages_there
-from oz.message import Arrived, Gap
-from oz.protocol.subscriber.dedupe import SINGLES, MessageId
+from oz.message import Arrived, Gap, MessageId
+from oz.protocol.subscriber.dedupe import SINGLES
 from oz.services.backlog import GROUP_BYTES, Backlog, Collector, Item, size_of
 from oz.services.columns import Loss, columns_of_loss, spanning, unpack_headers
 from oz.subjects.pattern import Pattern, parse
@@ -366,7 +366,7 @@ def _recorded_ids(directory: str | os.PathLike[str], end: int) -> Iterator[Messa
         return
     for batch in Journal(directory).batches(start=max(0, end - SINGLES), columns=["headers"]):
         for packed in batch.column("headers").drop_null().to_pylist():
-            found = unpack_headers(packed).message_id
+            found = unpack_headers(packed).extras.message_id
             if found is not None:
                 yield found
 

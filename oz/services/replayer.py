@@ -195,14 +195,17 @@ def _publish_in_time(
 
 
 def _publish(publisher: Publisher, record: Record, done: ReplayStats, *, with_headers: bool) -> None:
-    found, more, message_id = unpack_headers(record.headers)
+    found, more, extras = unpack_headers(record.headers)
     # Whoever published it may have sent what oz itself refuses to.
     fields = {name: value for name, value in found.items() if type(name) is str and type(value) in _ALLOWED}
     payload: Any = [record.payload, *more] if more else record.payload
     if with_headers:
         fields.update(_added(record))
     try:
-        publisher.publish(record.subject, payload, headers=fields or None, message_id=message_id)
+        options = extras._replace(headers=fields or None)._asdict()
+        # A column of its own has it, which is a header by now: nobody waits for the answer any more.
+        del options["reply_to"]
+        publisher.publish(record.subject, payload, **options)
     except WouldBlock:
         raise
     except (ValueError, TypeError):

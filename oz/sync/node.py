@@ -13,7 +13,7 @@ from typing import Any, Self, overload
 import zmq
 
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
-from oz.message import Message
+from oz.message import Extras, Message
 from oz.protocol.node import subscription as node_subscription
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.requests import RequestClient
@@ -204,9 +204,10 @@ class Node(NodeBase):
             ClosedError: the node is closed.
             OwnershipError: it was made before a fork.
         """
-        self._publisher_for(subject).publish(
-            subject, payload, headers=headers, key=key, message_id=message_id
-        )
+        extras = None
+        if not (headers is None is key and message_id is None):
+            extras = Extras(headers=headers, key=key, message_id=message_id)
+        self._publisher_for(subject).publish(subject, payload, extras)
 
     def flush(self) -> None:
         """Send now what waits for others to make a batch.

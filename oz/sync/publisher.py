@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 import zmq
 
+from oz.message import Extras
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import PublisherStats
 from oz.subjects.pattern import DEFAULT_DIALECT
@@ -24,6 +25,23 @@ _OWN_OPTIONS = frozenset(int(one) for one in (zmq.TYPE, zmq.FD, zmq.EVENTS))
 _open: set[PublisherEngine] = set()
 """Those of publishers that nobody has closed. They keep contexts from becoming garbage together with these:
 Python may end such a context first, and wait for ever for the socket to be closed."""
+
+
+def _publish(
+    engine: PublisherEngine,
+    subject: str | bytes,
+    payload: Any = b"",
+    *,
+    headers: dict[str, Any] | None = None,
+    key: str | bytes | None = None,
+    message_id: bytes | tuple[bytes, int] | None = None,
+) -> None:
+    """Publish one message; see `Publisher.publish`."""
+    extras = None
+    if not (headers is None is key and message_id is None):
+        extras = Extras(headers=headers, key=key, message_id=message_id)
+    # The method of the class: the engine's own `publish` is the short way, which leads here.
+    PublisherEngine.publish(engine, subject, payload, extras)
 
 
 class Publisher(zmq.Socket[Any]):
@@ -127,8 +145,8 @@ class Publisher(zmq.Socket[Any]):
         """
         kind, engine, own = type(self), self._engine, self.__dict__
         send, send_multipart = engine.quick_sends()
-        if kind.publish is Publisher.publish:
-            own["publish"] = engine.publish
+        if kind.publish is Publisher.publish and (publish := engine.quick_publish(_publish)) is not None:
+            own["publish"] = publish
         if kind.send is Publisher.send:
             own["send"] = send
         if kind.send_multipart is Publisher.send_multipart:
@@ -161,7 +179,7 @@ class Publisher(zmq.Socket[Any]):
             ClosedError: the publisher is closed.
             OwnershipError: the publisher was made before a fork.
         """
-        self._engine.publish(subject, payload, headers=headers, key=key, message_id=message_id)
+        _publish(self._engine, subject, payload, headers=headers, key=key, message_id=message_id)
 
     def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
         """Publish messages one after another.

@@ -14,6 +14,7 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError, Timeout
+from oz.message import Extras
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
 from oz.system import POLLIN, make_poll
@@ -144,27 +145,23 @@ class PublisherEngine(PublisherBase):
             ticker.wake()
 
     def _take_shortcut(self) -> None:
-        shortcut = self._sender.shortcut(self, PublisherEngine.publish, looks=False)
+        shortcut = self.quick_publish(PublisherEngine.publish)
         if shortcut is not None:
             # An attribute of this object: looking up those of a ZeroMQ socket costs 0.07 µs each.
             self.__dict__["publish"] = shortcut
+
+    def quick_publish(self, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Return the quickest `publish` that this publisher can have, if any; see `Sender.shortcut`."""
+        return self._sender.shortcut(self, long_way, looks=False)
 
     @property
     def is_foreign(self) -> bool:
         """Whether it was made before a fork, in the parent process."""
         return self._guard.is_foreign
 
-    def publish(
-        self,
-        subject: str | bytes,
-        payload: Any = b"",
-        *,
-        headers: dict[str, Any] | None = None,
-        key: str | bytes | None = None,
-        message_id: bytes | tuple[bytes, int] | None = None,
-    ) -> None:
+    def publish(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
         """Publish one message; see `oz.Publisher.publish`."""
-        refused = self._sender.publish(self, subject, payload, headers, key, message_id)
+        refused = self._sender.publish(self, subject, payload, extras)
         if refused is not None:
             # Other threads have the socket meanwhile, and may close it; a lock alone would not be fair.
             for pause in self._try_again(subject, refused):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from oz.protocol.subscriber import receive_buffer
-from oz.transport.payloads import is_utf8
+from oz.wire.extras import is_utf8
 from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES, DeliveryOptions
 
 Filtering = Literal["prefix", "publisher"]

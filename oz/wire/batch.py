@@ -25,12 +25,6 @@ LAST_VALUES = 0x04
 """These are last values, for one chunk only, whose number stands between head and body."""
 _KNOWN_FLAGS = CONTROL | RICH | LAST_VALUES
 
-HEADERS, REPLY_TO, MESSAGE_ID = "headers", "reply_to", "id"
-"""The keys of the extras of a message."""
-
-MAX_ID = 64
-"""Bytes of a message's id, or of the series that it is a number of."""
-
 MAX_COUNT = 65_535
 """Messages in one batch."""
 
@@ -39,8 +33,6 @@ MAX_REASON = 16_384
 
 LARGE = 65_536
 """Bytes from which a payload travels as a ZeroMQ frame of its own, behind the batch, without being copied."""
-
-_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
 _HEAD = struct.Struct(">BB16sI")
 _TAIL = struct.Struct(">QI")
@@ -204,43 +196,6 @@ def _is_answer(live: Any, refused: Any, paths: Any) -> bool:
         )
         and type(paths) is int
     )
-
-
-def check_extras(extras: Any) -> None:
-    """Check the extras of a message: what it has beside its payload.
-
-    Raises:
-        ProtocolError: they are no map; headers are not text to text, bytes, numbers, truth values or nil;
-            or what to reply to is not text; or an id has no form that ids have.
-    """
-    if type(extras) is not dict:
-        raise ProtocolError("the extras of a message are no map")
-    headers, reply_to = extras.get(HEADERS, {}), extras.get(REPLY_TO)
-    if MESSAGE_ID in extras:
-        check_id(extras[MESSAGE_ID])
-    if not (reply_to is None or type(reply_to) is str):
-        raise ProtocolError("what to reply to is not text")
-    if type(headers) is not dict or not all(
-        type(name) is str and type(value) in _SCALARS for name, value in headers.items()
-    ):
-        raise ProtocolError("headers are not a map of text to scalars")
-
-
-def check_id(message_id: Any) -> None:
-    """Check the id of a message: bytes, or a series, which is bytes too, and a number in it.
-
-    Raises:
-        ProtocolError: it is neither; says what is wrong.
-    """
-    series, number = message_id, 0
-    if type(message_id) in (list, tuple):
-        if len(message_id) != 2:
-            raise ProtocolError(f"a message id is a series and a number, not {len(message_id)} values")
-        series, number = message_id
-    if type(series) is not bytes or not 0 < len(series) <= MAX_ID:
-        raise ProtocolError(f"a message id, or its series, is 1 to {MAX_ID} bytes, not {series!r}")
-    if type(number) is not int or not 0 <= number < 1 << 63:
-        raise ProtocolError(f"the number of a message id is from 0 to 2**63 - 1, not {number!r}")
 
 
 def head_start(key: bytes, flags: int, origin: bytes, epoch: int) -> bytes:

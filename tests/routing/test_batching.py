@@ -35,7 +35,7 @@ def batches(messages):
     """How many messages came together, each time."""
     arrivals = {}
     for message in messages:
-        arrivals.setdefault(id(getattr(message, "arrival", message)), []).append(message)
+        arrivals.setdefault(message.time_ns, []).append(message)
     return [len(one) for one in arrivals.values()]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import itertools
 import multiprocessing
@@ -19,6 +20,7 @@ import zmq
 import oz
 import scripts
 from oz.sync.publisher_engine import PublisherEngine
+from routed import Stage
 from waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -224,6 +226,35 @@ def test_a_message_goes_through_a_queue_between_processes(two):
     queue = multiprocessing.get_context("spawn").SimpleQueue()
     queue.put(message)
     assert queue.get().payload == b"carried"
+
+
+@pytest.mark.parametrize("options", [{}, {"headers": {"h": 1}, "message_id": (b"s", 7)}])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_routed_message_is_pickled_and_copied(options, count):
+    """Alone, with others, and with all that it may have."""
+    with Stage() as stage:
+        pub = stage.pub()
+        sub = stage.sub(pub)
+        sub.subscribe("a")
+        sub.wait_ready(timeout=DEADLINE)
+        with pub.batch():
+            for _ in range(count):
+                pub.publish("a", b"x", **options)
+        for _ in range(count):
+            message = sub.receive(timeout=DEADLINE)
+            for one in (pickle.loads(pickle.dumps(message)), copy.copy(message)):
+                for name in (
+                    "subject",
+                    "payload",
+                    "frames",
+                    "origin",
+                    "sequence",
+                    "time_ns",
+                    "gap",
+                    "extras",
+                ):
+                    assert getattr(one, name) == getattr(message, name)
+                assert one.headers == options.get("headers", {})
 
 
 def test_a_kept_message_does_not_keep_its_subscriber():

@@ -1,6 +1,5 @@
 import struct
 
-import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +17,6 @@ from oz.wire.batch import (
     MESSAGES,
     RICH,
     array_header,
-    check_extras,
     head_end,
     head_start,
     key_size,
@@ -247,28 +245,6 @@ def test_the_reason_of_a_refusal_is_bounded():
     parse_control(control(KEY, {**answer, "refused": {1: "x" * 16_384}}), len(KEY))
     with pytest.raises(oz.ProtocolError, match="answer"):
         parse_control(control(KEY, {**answer, "refused": {1: "x" * 16_385}}), len(KEY))
-
-
-@pytest.mark.parametrize(
-    "extras",
-    [
-        {},
-        {"headers": {}},
-        {"headers": {"": None, "a": 1.5, "b": b"x", "c": True, "d": -(2**63)}},
-        {"reply_to": "r"},
-        {"later": [[]]},
-    ],
-)
-def test_extras_that_are_taken(extras):
-    check_extras(msgpack.unpackb(msgpack.packb(extras)))
-
-
-@pytest.mark.parametrize(
-    "extras", [[], None, {"headers": None}, {"headers": {b"a": 1}}, {"headers": {"a": {}}}, {"reply_to": 1}]
-)
-def test_extras_that_are_not(extras):
-    with pytest.raises(oz.ProtocolError):
-        check_extras(extras)
 
 
 @pytest.mark.parametrize("frame", [b"", STREAM, b"\x001P\1\x20", b"\x001P\1\x20\1" + bytes(9000), b"a.b"])

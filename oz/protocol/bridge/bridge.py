@@ -15,9 +15,6 @@ from oz.protocol.publisher.stream import OutStream
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 
-VIA = "oz-via"
-"""The header by which a message tells which forwarders it has passed: 8 bytes for each."""
-
 VIA_SIZE = 8
 
 _INBOX, _LOCAL, _OWN = INBOX.encode(), LOCAL.encode(), OWN.encode()

@@ -22,6 +22,8 @@ class NodeSubscription(Subscription):
 
     __slots__ = ("answer", "group", "queue")
 
+    answer: Callable[[Message, Any, Any], Any]
+
     def __init__(
         self,
         patterns: Iterable[Pattern],

@@ -6,9 +6,11 @@ from bisect import bisect
 from itertools import chain
 from typing import Any
 
+from oz.message import BARE, Extras
 from oz.protocol.publisher.recipients import Recipients
 from oz.protocol.publisher.stream import OutStream
 from oz.wire.batch import array_header, pack_array, strip_header
+from oz.wire.extras import encode_extras
 
 STEP = 3
 """A flat list is accumulated: recipients, subject and payload of each message in turn. Flat, so that one
@@ -123,9 +125,9 @@ def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], st
         batch.places.append(start + at // 2)
 
 
-def sticky_key(subject: bytes, payload: Any) -> bytes:
+def sticky_key(subject: bytes, payload: Any) -> str | bytes:
     """Return what a sticky choice goes by: the key that was published with a message, or its subject."""
-    return getattr(payload, "key", None) or subject
+    return (payload.extras.key if type(payload) is Rich else None) or subject
 
 
 def _batch(batches: dict[OutStream, Batch], stream: OutStream) -> Batch:
@@ -136,15 +138,15 @@ def _batch(batches: dict[OutStream, Batch], stream: OutStream) -> Batch:
 
 
 class Rich(list[Any]):
-    """A payload with extras: packs as an array of payload and map; the key stays here.
+    """A payload with extras, in the form on the wire: packs as an array of payload and map.
 
     Attributes:
-        key: what sticky groups go by, or None.
+        extras: what it has, and what of it stays here.
     """
 
-    __slots__ = ("key",)
+    __slots__ = ("extras",)
 
-    def __init__(self, payload: Any, extras: dict[str, Any], key: bytes | None) -> None:
-        """Put them together."""
-        super().__init__((payload, extras))
-        self.key = key
+    def __init__(self, payload: Any, extras: Extras = BARE) -> None:
+        """Put them together; the extras are checked."""
+        super().__init__((payload, encode_extras(extras)))
+        self.extras = extras

@@ -9,7 +9,6 @@ from typing import Any
 from oz.protocol.node.reserved_subjects import MARK
 from oz.protocol.publisher.batching import Rich
 from oz.subjects.pattern import Pattern
-from oz.wire.batch import REPLY_TO
 
 LIMIT = 65_536
 """Subjects whose newest message a publisher keeps; those published longest ago go first."""
@@ -49,7 +48,7 @@ class NodeLastValueCache(LastValueCache):
 
     def put(self, subject: bytes, payload: Any) -> None:
         """Keep a message, unless it is a request, or its subject is a reserved one."""
-        is_request = type(payload) is Rich and REPLY_TO in payload[1]
+        is_request = type(payload) is Rich and payload.extras.reply_to is not None
         if not is_request and not subject.startswith(MARK):
             super().put(subject, payload)
 

@@ -9,7 +9,17 @@ from itertools import repeat
 from typing import Any
 
 from oz.errors import ProtocolError
-from oz.message import Arrival, Gap, LoneMessage, Message, MessageBatch, RichMessage, RoutedMessage
+from oz.message import (
+    BARE,
+    Arrival,
+    Extras,
+    Gap,
+    LoneMessage,
+    Message,
+    MessageBatch,
+    RichMessage,
+    RoutedMessage,
+)
 from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.sequences import Source, find
@@ -19,13 +29,9 @@ from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
     HEAD_SIZE,
-    HEADERS,
     LAST_VALUES,
-    MESSAGE_ID,
-    REPLY_TO,
     SHORT,
     Head,
-    check_extras,
     key_size,
     parse_body,
     parse_chunk,
@@ -34,6 +40,7 @@ from oz.wire.batch import (
     read_lone,
 )
 from oz.wire.codec import Codec
+from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN
 
 _log = logging.getLogger("oz.subscriber")
@@ -320,7 +327,7 @@ class BatchDecoder(Receiver):
     def _select(
         self,
         routes: list[Route],
-        bodies: list[tuple[Any, dict[Any, Any] | None]],
+        bodies: list[tuple[Any, Extras | None]],
         arrival: Arrival,
         only: set[Subscription] | None,
         repeats: Repeats | None,
@@ -332,14 +339,13 @@ class BatchDecoder(Receiver):
             if not route.is_clear and not self._is_wanted(route):
                 continue
             body, extras = bodies[place]
+            if not messages:
+                # What was lost shows at the first that is delivered.
+                arrival.first = place
             message = self._make(route, body, extras, arrival, place)
-            if message is not None and repeats is not None and self._is_repeated(message, repeats):
+            if message is None or (repeats is not None and self._is_repeated(message, repeats)):
                 continue
-            if message is not None:
-                if not messages:
-                    # What was lost shows at the first that is delivered.
-                    arrival.first = place
-                messages.append(message)
+            messages.append(message)
         return messages
 
     def _is_repeated(self, message: Message, repeats: Repeats) -> bool:
@@ -349,7 +355,7 @@ class BatchDecoder(Receiver):
         return True
 
     def _make(
-        self, route: Route, body: Any, extras: dict[Any, Any] | None, arrival: Arrival, place: int
+        self, route: Route, body: Any, extras: Extras | None, arrival: Arrival, place: int
     ) -> Message | None:
         payload = body[0] if type(body) is list else body
         if self._decode is not None:
@@ -361,14 +367,7 @@ class BatchDecoder(Receiver):
                 return None
         if extras is None and payload is body:
             return RoutedMessage(route.subject, payload, route, arrival, place)
-        message = RichMessage(route.subject, payload, route, arrival, place)
-        message.body = body
-        extras = extras or {}
-        message.headers = extras.get(HEADERS) or {}
-        message.reply_to = extras.get(REPLY_TO)
-        named = extras.get(MESSAGE_ID)
-        message.message_id = tuple(named) if type(named) is list else named
-        return message
+        return RichMessage(route.subject, payload, route, body, extras or BARE, arrival, place)
 
 
 def _narrow(route: Route, only: set[Subscription]) -> Route:
@@ -377,7 +376,7 @@ def _narrow(route: Route, only: set[Subscription]) -> Route:
     return Route(route.subject, subscriptions, route.timed_out, is_text=route.is_text)
 
 
-def _open_all(payloads: list[Any], attached: list[bytes]) -> list[tuple[Any, dict[Any, Any] | None]]:
+def _open_all(payloads: list[Any], attached: list[bytes]) -> list[tuple[Any, Extras | None]]:
     """Return the bytes and the extras of each payload.
 
     Raises:
@@ -387,13 +386,12 @@ def _open_all(payloads: list[Any], attached: list[bytes]) -> list[tuple[Any, dic
     return [_open(payload, large) for payload in payloads]
 
 
-def _open(payload: Any, large: Any) -> tuple[Any, dict[Any, Any] | None]:
+def _open(payload: Any, large: Any) -> tuple[Any, Extras | None]:
     extras = None
     if type(payload) is list:
-        if len(payload) != 2 or type(payload[1]) is not dict:
+        if len(payload) != 2:
             raise ProtocolError("a payload with extras is not payload and map")
-        payload, extras = payload
-        check_extras(extras)
+        payload, extras = payload[0], decode_extras(payload[1])
         if type(payload) is list:
             if not payload or set(map(type, payload)) != _BYTES_ONLY:
                 raise ProtocolError("the frames of a payload are not bytes")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-MessageId = bytes | tuple[bytes, int]
-"""An id by itself, or a series and a number in it."""
+from oz.message import MessageId
 
 SINGLES = 262_144
 """Ids without a number that are remembered."""

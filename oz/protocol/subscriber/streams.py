@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+from oz.message import MessageId
 from oz.protocol.declared import declare
 from oz.protocol.subscriber import receive_buffer
 from oz.protocol.subscriber.declarations import Chunk, Declarations, SubscriptionChanges
-from oz.protocol.subscriber.dedupe import MessageId, Repeats
+from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.subscriptions import Subscription, SubscriptionTable
 from oz.subjects.index.patterns import PatternIndex

@@ -34,6 +34,9 @@ class Subscription:
 
     __slots__ = ("__weakref__", "_cancel", "_drain", "_last", "active", "handler", "left", "patterns")
 
+    answer: Callable[[Message, Any, Any], Any] | None = None
+    """Publishes a reply to a message, where a node has made it; `Message.reply` calls it."""
+
     def __init__(
         self,
         patterns: Iterable[Pattern],

@@ -11,7 +11,8 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 
-from oz.transport.payloads import extras_of
+from oz.message import Extras
+from oz.wire.extras import check_extras
 
 Encoder = Callable[[Any], bytes]
 
@@ -79,7 +80,7 @@ def pack_headers(value: pa.Scalar) -> bytes | None:
     headers = plain(value)
     if not headers:
         return None
-    extras_of(headers)
+    check_extras(Extras(headers=headers))
     packed: bytes = msgpack.packb(headers, use_bin_type=True)
     return packed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from oz.message import Message
+from oz.message import Extras, Message
 from oz.protocol.node.requests import FAILED, owner
 from oz.transport.node.handlers import handled_partition
 from oz.transport.node.opening import NodeOpening
@@ -60,7 +60,8 @@ class Replying(NodeOpening):
             self._parked.append((time.monotonic() + PARKED, subject, payload, headers))
 
     def _send_reply(self, publisher: Any, inbox: str, payload: Any, headers: Any) -> None:
-        if publisher._sender.publish(publisher, inbox, payload, headers) is not None:
+        extras = None if headers is None else Extras(headers=headers)
+        if publisher._sender.publish(publisher, inbox, payload, extras) is not None:
             self._stats.replies_dropped += 1
 
     def _send_parked(self, now: float) -> None:

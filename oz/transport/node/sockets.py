@@ -10,7 +10,7 @@ from typing import Any
 
 import zmq
 
-from oz.message import Message
+from oz.message import Extras, Message
 from oz.protocol.bridge.bridge import Ledger
 from oz.protocol.node.presence import NodeRouter
 from oz.protocol.node.reserved_subjects import ReservedIndex
@@ -174,13 +174,13 @@ class NodePublishing(PublisherBase):
                     self._router.renumber(stream)
             self._dispatch.answer(self)
 
-    def pass_on(self, subject: Any, content: Any, extras: dict[str, Any], group: str) -> bool:
+    def pass_on(self, subject: Any, content: Any, extras: Extras, group: str) -> bool:
         """Publish what came from another bus.
 
         Args:
             subject: as it came.
             content: the bytes of its payload, or a list of those of several frames.
-            extras: what goes with it, in the form on the wire.
+            extras: what goes with it, as it came.
             group: the queue group that it came for, of which one gets it; "" is all who are in none.
 
         Returns:
@@ -200,7 +200,7 @@ class NodePublishing(PublisherBase):
                 # Dropped for whoever has no room: a node that passes on does not wait.
                 sender.hand_over(self, wire, payload, zmq.NOBLOCK)
             if scoped.kind & ROUTED:
-                sender.accumulator.begin_rare(self, scoped, raw, Rich(as_item(payload), extras, None))
+                sender.accumulator.begin_rare(self, scoped, raw, Rich(as_item(payload), extras))
             elif scoped.kind:
                 sender.stats.sent += 1
             else:
@@ -226,7 +226,8 @@ class NodePublishing(PublisherBase):
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
     ) -> Iterator[float]:
         """Publish a message that is to be answered; yields the seconds to pause before it is tried again."""
-        refused = self._sender.publish(self, subject, payload, headers, key, None, reply_to)
+        extras = Extras(headers=headers, key=key, reply_to=reply_to)
+        refused = self._sender.publish(self, subject, payload, extras)
         if refused is not None:
             yield from self._try_again(subject, refused)
 

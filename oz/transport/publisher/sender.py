@@ -14,20 +14,21 @@ from typing import Any
 
 import zmq
 
+from oz.message import Extras
 from oz.protocol.publisher.batching import Rich
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.protocol.subscriber.dedupe import MessageId
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
-from oz.transport.payloads import as_item, as_key, as_sendable, extras_of
+from oz.transport.payloads import as_item, as_sendable
 from oz.transport.publisher.accumulator import Accumulator
 from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.subjects import Route, Routes
 from oz.wire.batch import LARGE
 from oz.wire.codec import Codec
+from oz.wire.extras import check_extras
 
 _send = zmq.backend.Socket.send
 # A plain number: the enum's member costs 0.3 µs a message.
@@ -93,10 +94,7 @@ class Sender:
         socket: Any,
         subject: Any,
         payload: Any,
-        headers: dict[str, Any] | None = None,
-        key: str | bytes | None = None,
-        message_id: MessageId | None = None,
-        reply_to: str | None = None,
+        extras: Extras | None = None,
     ) -> Refused | None:
         """Send one message.
 
@@ -106,10 +104,7 @@ class Sender:
             socket: the publisher.
             subject: as it was given.
             payload: bytes, or what the codec encodes.
-            headers: go with it to those who have the publisher filter.
-            key: what sticky queue groups go by.
-            message_id: what a repeat is known by.
-            reply_to: the subject to answer on.
+            extras: as they were given; they go with it to those who have the publisher filter.
 
         Returns:
             None; or the message, when a subscriber is at its high-water mark and it was not sent.
@@ -117,14 +112,13 @@ class Sender:
         Raises:
             SubjectError, ProtocolError, ClosedError, OwnershipError, TypeError: see `oz.Publisher.publish`.
         """
-        extras = None
-        if not (headers is None is key and message_id is None is reply_to):
-            key, extras = as_key(key), extras_of(headers, message_id, reply_to)
+        if extras is not None:
+            extras = check_extras(extras)
         if self._encode is not None:
             payload = self._encode(payload)
         if type(payload) is not bytes:
             payload = as_sendable(payload)
-        item = None if extras is None else Rich(as_item(payload), extras, key)
+        item = None if extras is None else Rich(as_item(payload), extras)
         try:
             if self._last_values is None:
                 return self.publish_any(socket, self.routes.find(socket, subject), payload, item)
@@ -142,12 +136,12 @@ class Sender:
 
         Args:
             socket: the publisher, which is not kept.
-            long_way: its method, for whatever is not the common case.
+            long_way: called with the publisher and the same arguments, for whatever is not the common case.
             looks: whether it must look for subscriptions itself, as no other thread does.
 
         Returns:
-            A function with the arguments of `publish`, which gives None or what the long way gives. None
-            instead of it for a publisher with a codec or last values.
+            A function that is called with subject, payload and extras, in the form of the long way, and
+            gives None or what that gives. None instead of it for a publisher with a codec or last values.
         """
         if self._encode is not None or self._last_values is not None:
             return None
@@ -155,10 +149,8 @@ class Sender:
         quick, waiting, add = self.routes.quick, accumulator.messages, accumulator.messages.extend
         find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
 
-        def publish(
-            subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None, message_id: Any = None
-        ) -> Any:
-            if type(payload) is bytes and headers is None is key and message_id is None:
+        def publish(subject: Any, payload: Any = b"", extras: Any = None, **fields: Any) -> Any:
+            if type(payload) is bytes and extras is None and not fields:
                 try:
                     way = quick[subject]
                 except (KeyError, TypeError):
@@ -188,7 +180,9 @@ class Sender:
                     owner = find()
                     if not self.look(owner) and self._try_plain(owner, way, payload):
                         return None
-            return long_way(find(), subject, payload, headers=headers, key=key, message_id=message_id)
+            if extras is None:
+                return long_way(find(), subject, payload, **fields)
+            return long_way(find(), subject, payload, extras, **fields)
 
         return publish
 
@@ -233,7 +227,7 @@ class Sender:
             self.stats.unwanted += 1
             return None
         if item is None:
-            item = payload if type(payload) is bytes else Rich(as_item(payload), {}, None)
+            item = payload if type(payload) is bytes else Rich(as_item(payload))
         if self._dispatch.is_blocked and recipients.kind & ROUTED and not self._make_room(socket):
             return route, payload, item
         if recipients.kind & PLAIN:
@@ -271,7 +265,7 @@ class Sender:
         else:
             content = frames[0] if len(frames) == 1 else frames or b""
             with self._guard:
-                self._keep_and_begin(socket, recipients, subject, Rich(content, {}, None))
+                self._keep_and_begin(socket, recipients, subject, Rich(content))
 
     def count(self) -> PublisherStats:
         """Count what is in the accumulator too; give all that was counted."""

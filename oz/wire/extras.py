@@ -1,0 +1,192 @@
+"""The extras of a message: what it may have beside subject and payload; docs/wire.md has their layout.
+
+`FIELDS` is the one table of them: what each is called, where it stands on the wire, and what may be in it. A
+further one is a line here, a line of `oz.message.Extras`, and an argument of `publish`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from oz.errors import ProtocolError
+from oz.message import Extras
+
+VIA = "oz-via"
+"""The header by which a message tells which forwarders it has passed: 8 bytes for each."""
+
+MAX_ID = 64
+"""Bytes of a message's id, or of the series that it is a number of."""
+
+_SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
+
+
+class Field(NamedTuple):
+    """One field of `Extras`.
+
+    Attributes:
+        name: in `Extras`.
+        key: in the map on the wire; None for what stays with the publisher.
+        give: called with what was given to `publish`, returns what goes out, or None for nothing; raises
+            TypeError or ValueError.
+        take: called with what has come, returns what `Message` shows; raises ProtocolError.
+    """
+
+    name: str
+    key: str | None
+    give: Callable[[Any], Any]
+    take: Callable[[Any], Any]
+
+
+def check_extras(extras: Extras) -> Extras:
+    """Return extras as they go out.
+
+    Args:
+        extras: as they were given to `publish`.
+
+    Raises:
+        TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None; or the key is
+            neither text nor bytes.
+        ValueError: a header, the id or the key has no form on the wire.
+    """
+    return Extras(*[
+        None if value is None else give(value) for give, value in zip(_GIVE, extras, strict=True)
+    ])  # fmt: skip
+
+
+def encode_extras(extras: Extras) -> dict[str, Any]:
+    """Return the map that stands for extras on the wire."""
+    return {key: value for key, value in zip(_KEYS, extras, strict=True) if key and value is not None}
+
+
+def decode_extras(found: Any) -> Extras:
+    """Read the map that stands for extras on the wire; what is not known here is passed over.
+
+    Raises:
+        ProtocolError: it is no map, or a field has no form that it may have.
+    """
+    if type(found) is not dict:
+        raise ProtocolError("the extras of a message are no map")
+    return Extras(*[take(found[key]) if key in found else None for key, take in _TAKE])
+
+
+def stored_extras(extras: Extras) -> dict[str, Any]:
+    """Return what a recorder keeps of extras among the headers, in the column that it has for these."""
+    return {
+        name: value
+        for name, value in zip(STORED, extras, strict=True)
+        if name is not None and value is not None
+    }
+
+
+def restore_extras(fields: dict[Any, Any]) -> Extras:
+    """Read what a recorder kept among the headers, and take it out of them; what is malformed is left out.
+
+    Args:
+        fields: the headers of a record.
+    """
+    found: list[Any] = []
+    for name, (_, take) in zip(STORED, _TAKE, strict=True):
+        value = None if name is None else fields.pop(name, None)
+        try:
+            found.append(None if value is None else take(value))
+        except ProtocolError:
+            found.append(None)
+    return Extras(*found)
+
+
+def is_utf8(text: str) -> bool:
+    """Tell whether text has a UTF-8 form; with lone surrogates it has none."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _give_headers(headers: Any) -> dict[str, Any] | None:
+    if not isinstance(headers, dict):
+        raise TypeError(f"headers are a dict, not {type(headers).__name__}: {headers!r}")
+    for name, value in headers.items():
+        if not isinstance(name, str) or not (
+            value is None or isinstance(value, (str, bytes, int, float, bool))
+        ):
+            raise TypeError(
+                f"a header is text and its value text, bytes, a number or None, not {name!r}: {value!r}"
+            )
+        if isinstance(value, int) and not -(2**63) <= value < 2**64:
+            raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
+        if not is_utf8(name) or (isinstance(value, str) and not is_utf8(value)):
+            raise ValueError(f"header {name!r} holds text that is not UTF-8: {value!r}")
+    # Whoever sends on what came, or replies with it, makes a message that has passed no forwarder yet.
+    return {name: value for name, value in headers.items() if name != VIA} or None
+
+
+def _take_headers(headers: Any) -> dict[str, Any]:
+    if type(headers) is not dict or not all(
+        type(name) is str and type(value) in _SCALARS for name, value in headers.items()
+    ):
+        raise ProtocolError("headers are not a map of text to scalars")
+    return headers
+
+
+def _take_reply_to(reply_to: Any) -> str | None:
+    if not (reply_to is None or type(reply_to) is str):
+        raise ProtocolError("what to reply to is not text")
+    return reply_to
+
+
+def _give_id(message_id: Any) -> bytes | tuple[bytes, int]:
+    try:
+        return _take_id(message_id)
+    except ProtocolError as error:
+        raise ValueError(str(error)) from None
+
+
+def _take_id(message_id: Any) -> bytes | tuple[bytes, int]:
+    """Return the id of a message: bytes, or a series, which is bytes too, and a number in it."""
+    series, number = message_id, 0
+    if type(message_id) in (list, tuple):
+        if len(message_id) != 2:
+            raise ProtocolError(f"a message id is a series and a number, not {len(message_id)} values")
+        series, number = message_id
+    if type(series) is not bytes or not 0 < len(series) <= MAX_ID:
+        raise ProtocolError(f"a message id, or its series, is 1 to {MAX_ID} bytes, not {series!r}")
+    if type(number) is not int or not 0 <= number < 1 << 63:
+        raise ProtocolError(f"the number of a message id is from 0 to 2**63 - 1, not {number!r}")
+    return series if message_id is series else (series, number)
+
+
+def _give_key(key: Any) -> bytes:
+    if isinstance(key, str):
+        try:
+            # As subjects, which keys often are.
+            return key.encode(errors="surrogateescape")
+        except UnicodeEncodeError:
+            raise ValueError(f"a key is text with a UTF-8 form, or bytes, not {key!r}") from None
+    if not isinstance(key, bytes):
+        raise TypeError(f"a key is str or bytes, not {type(key).__name__}: {key!r}")
+    return key
+
+
+FIELDS = (
+    Field("headers", "headers", _give_headers, _take_headers),
+    Field("reply_to", "reply_to", _as_it_is, _take_reply_to),
+    Field("message_id", "id", _give_id, _take_id),
+    Field("key", None, _give_key, _as_it_is),
+)
+"""All that a message may have beside subject and payload, in the order of `Extras`."""
+
+_GIVE = [field.give for field in FIELDS]
+_KEYS = [field.key for field in FIELDS]
+_TAKE = [(field.key, field.take) for field in FIELDS]
+STORED = [
+    None if field.key is None or field.name in ("headers", "reply_to") else f"oz-{field.key}"
+    for field in FIELDS
+]
+"""Under which header a recorder keeps each; headers are there anyway, and a journal has a column of its own
+for what to reply to."""

@@ -1,0 +1,100 @@
+"""What a message may have beside its payload: one table says where it is and what may be in it."""
+
+import msgpack
+import pytest
+
+import oz
+from oz.message import BARE, Extras, Message
+from oz.wire.extras import (
+    FIELDS,
+    check_extras,
+    decode_extras,
+    encode_extras,
+    restore_extras,
+    stored_extras,
+)
+
+FULL = Extras({"h": 1}, "r", (b"s", 7), b"k")
+
+
+def test_the_table_has_every_field_in_order():
+    assert tuple(field.name for field in FIELDS) == Extras._fields
+
+
+def test_a_message_shows_every_field_that_travels():
+    shown = [field.name for field in FIELDS if field.key is not None]
+    assert all(hasattr(Message, name) for name in shown)
+
+
+def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():
+    sent = msgpack.unpackb(msgpack.packb(encode_extras(check_extras(FULL))))
+    assert sent == {"headers": {"h": 1}, "reply_to": "r", "id": [b"s", 7]}
+    assert decode_extras(sent) == FULL._replace(key=None)
+    assert encode_extras(BARE) == {}
+
+
+@pytest.mark.parametrize(
+    "extras",
+    [
+        {},
+        {"headers": {}},
+        {"headers": {"": None, "a": 1.5, "b": b"x", "c": True, "d": -(2**63)}},
+        {"reply_to": "r"},
+        {"reply_to": None},
+        {"later": [[]]},
+    ],
+)
+def test_extras_that_are_taken(extras):
+    decode_extras(msgpack.unpackb(msgpack.packb(extras)))
+
+
+@pytest.mark.parametrize(
+    "extras",
+    [
+        [],
+        None,
+        {"headers": None},
+        {"headers": {b"a": 1}},
+        {"headers": {"a": {}}},
+        {"reply_to": 1},
+        {"id": None},
+        {"id": b""},
+        {"id": [b"s"]},
+        {"id": [b"s", -1]},
+    ],
+)
+def test_extras_that_are_not(extras):
+    with pytest.raises(oz.ProtocolError):
+        decode_extras(extras)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        (Extras(headers=[]), TypeError),
+        (Extras(headers={"h": []}), TypeError),
+        (Extras(headers={"h": 1 << 64}), ValueError),
+        (Extras(headers={"h": "\udc80"}), ValueError),
+        (Extras(message_id=b""), ValueError),
+        (Extras(message_id=(b"s", -1)), ValueError),
+        (Extras(key=1), TypeError),
+        (Extras(key="\ud800"), ValueError),
+    ],
+)
+def test_what_cannot_be_published_is_refused(given, error):
+    with pytest.raises(error):
+        check_extras(given)
+
+
+def test_a_key_becomes_bytes_and_the_way_past_forwarders_is_not_taken_over():
+    given = Extras(headers={"oz-via": b"12345678"}, key="k")
+    assert check_extras(given) == Extras(key=b"k")
+
+
+def test_a_recorder_keeps_what_has_no_column_of_its_own():
+    stored = msgpack.unpackb(msgpack.packb(stored_extras(FULL)))
+    assert stored == {"oz-id": [b"s", 7]}
+    fields = {"h": 1, **stored}
+    assert restore_extras(fields) == Extras(message_id=(b"s", 7))
+    assert fields == {"h": 1}
+    assert restore_extras({"oz-id": "malformed"}) == BARE
