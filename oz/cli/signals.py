@@ -8,10 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 
 _AGAIN = 0.01  # seconds after which a signal that came at a bad moment is sent again
 _SAME = 1.0  # seconds within which a second Ctrl-C is taken for the first: `timeout` sends each signal twice
+
+_deaf: set[CodeType] = set()
+"""Functions in which what a handler raises is dropped."""
 
 
 @contextmanager
@@ -62,6 +65,8 @@ def _sent_again_if_lost(
         else:
             before(unraisable)
 
+    # What the handler raises in the hook itself would be dropped too.
+    _deaf.add(hook.__code__)
     sys.unraisablehook = hook
     try:
         yield
@@ -77,8 +82,9 @@ def _put_off(number: int, frame: FrameType | None) -> bool:
     of a traceback, such as that of each `zmq.Again`, by evaluating `_getframe()`, and drops whatever is
     raised meanwhile. Source: `__Pyx_AddTraceback` in Cython's Utility/Exceptions.c.
     """
-    # Also further out: when it comes again too soon, this very function may still be at work there.
-    while frame is not None and frame.f_code.co_names != ("_getframe",):
+    # Also further out: when it comes again too soon, this very function may still be at work there, or the
+    # hook of what was dropped.
+    while frame is not None and frame.f_code.co_names != ("_getframe",) and frame.f_code not in _deaf:
         frame = frame.f_back
     if frame is None:
         return False

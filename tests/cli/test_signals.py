@@ -66,6 +66,29 @@ def test_a_signal_that_comes_while_an_object_is_deleted_is_raised_after_it(conte
     assert "ignored" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("context", "number", "raised"),
+    [(interruptible, signal.SIGINT, KeyboardInterrupt), (ended_by_sigterm, signal.SIGTERM, SystemExit)],
+)
+def test_a_signal_that_is_back_before_its_loss_was_dealt_with_is_raised_after_all(
+    monkeypatch, context, number, raised
+):
+    send_later, sent = signals._send_later, []
+
+    def send_at_once(again):
+        # As where the thread that sends it is slow to start.
+        sent.append(again)
+        if len(sent) == 1:
+            signal.raise_signal(again)
+        else:
+            send_later(again)
+
+    monkeypatch.setattr(signals, "_send_later", send_at_once)
+    with pytest.raises(raised), context():
+        delete_and_wait(number)
+    assert sent == [number] * 2
+
+
 def delete_and_wait(number):
     Deleted(number)
     until(lambda: False)
