@@ -16,4 +16,5 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_fence_as_directive = ["mermaid"]
 autodoc_typehints = "description"
+autodoc_mock_imports = ["pyspark"]
 autodoc_member_order = "bysource"

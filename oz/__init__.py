@@ -22,6 +22,9 @@ function::
 
 from oz import starting as starting  # isort: skip
 from oz import asyncio as asyncio
+from oz.configuration import Configuration, ConfigurationFile, ConfigurationSurvey, Setting, private_directory
+from oz.configuration import resolve as resolve_configuration
+from oz.configuration import survey as survey_configuration
 from oz.errors import (
     ClosedError,
     ConfigurationError,
@@ -49,7 +52,7 @@ from oz.errors import (
     Undecidable,
     WouldBlock,
 )
-from oz.message import Gap, Message
+from oz.message import Gap, Message, MessageBatch, PlainBatch
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.node.advisories import Advisory
 from oz.protocol.node.subscription import NodeStats
@@ -76,7 +79,10 @@ __all__ = [
     "Advisory",
     "Announcement",
     "ClosedError",
+    "Configuration",
     "ConfigurationError",
+    "ConfigurationFile",
+    "ConfigurationSurvey",
     "EndpointError",
     "Gap",
     "JavaMissing",
@@ -85,6 +91,7 @@ __all__ = [
     "JournalMissing",
     "LakeError",
     "Message",
+    "MessageBatch",
     "Multicast",
     "NameserverUnavailable",
     "NoRequest",
@@ -99,12 +106,14 @@ __all__ = [
     "PatternError",
     "PatternIndex",
     "PatternTimeout",
+    "PlainBatch",
     "Poller",
     "ProtocolError",
     "Publisher",
     "PublisherStats",
     "ReceivedSubscription",
     "ReplyError",
+    "Setting",
     "SinkError",
     "SparkMissing",
     "SubjectError",
@@ -117,5 +126,8 @@ __all__ = [
     "Undecidable",
     "WouldBlock",
     "parse",
+    "private_directory",
+    "resolve_configuration",
+    "survey_configuration",
     "validate_subject",
 ]

@@ -7,12 +7,15 @@ members are found by looking at the classes.
 """
 
 import ast
-import importlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import inspect
 import itertools
 import re
 import sys
 import textwrap
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -48,8 +51,8 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "oz.PublisherStats",
         "oz.SubscriberStats",
         "oz.Poller",
-        "oz.message.MessageBatch",
-        "oz.message.PlainBatch",
+        "oz.MessageBatch",
+        "oz.PlainBatch",
     ),
     "asyncio": ("oz.asyncio.Publisher", "oz.asyncio.Subscriber", "oz.asyncio.Subscription"),
     "Nodes": (
@@ -61,36 +64,46 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "oz.asyncio.Node",
         "oz.asyncio.NodeSubscription",
         "oz.asyncio.ReceivedSubscription",
-        "oz.services.asking.ask",
+        "oz.services.ask",
     ),
     "Journal": (
         "oz.journal.Writer",
         "oz.journal.Journal",
         "oz.journal.Record",
         "oz.journal.Kind",
-        "oz.services.recorder.Recorder",
-        "oz.services.recorder.RecorderStats",
-        "oz.services.replayer.replay",
-        "oz.services.replayer.Control",
-        "oz.services.replayer.ReplayStats",
+        "oz.services.Recorder",
+        "oz.services.RecorderStats",
+        "oz.services.replay",
+        "oz.services.Control",
+        "oz.services.ReplayStats",
     ),
     "Configuration": (
-        "oz.configuration.resolve",
-        "oz.configuration.Configuration",
-        "oz.configuration.private_directory",
-        "oz.configuration.survey",
-        "oz.configuration.Survey",
-        "oz.configuration.Setting",
-        "oz.configuration.Candidate",
+        "oz.resolve_configuration",
+        "oz.Configuration",
+        "oz.private_directory",
+        "oz.survey_configuration",
+        "oz.ConfigurationSurvey",
+        "oz.Setting",
+        "oz.ConfigurationFile",
     ),
-    "Discovery": ("oz.services.nameserver.NameServer", "oz.protocol.node.registry.RegistryStats"),
+    "Discovery": ("oz.services.NameServer", "oz.services.RegistryStats"),
     "Forwarders": (
-        "oz.services.forwarder.Forwarder",
-        "oz.services.leg.ForwarderStats",
-        "oz.services.proxy.Proxy",
-        "oz.services.proxy.ProxyStats",
+        "oz.services.Forwarder",
+        "oz.services.ForwarderStats",
+        "oz.services.Proxy",
+        "oz.services.ProxyStats",
     ),
 }
+
+SPARK = (
+    *("oz.spark.session", "oz.spark.register", "oz.spark.matches", "oz.spark.prefix", "oz.spark.depth"),
+    *("oz.spark.token", "oz.spark.match_all", "oz.spark.join_patterns", "oz.spark.gaps"),
+    *("oz.spark.from_msgpack", "oz.spark.from_payload", "oz.spark.archive", "oz.spark.Archived"),
+    *("oz.spark.LakeLayout", "oz.spark.lake_files", "oz.spark.report", "oz.spark.Report"),
+    *("oz.spark.explain", "oz.spark.Explanation", "oz.spark.replay", "oz.spark.Replayed"),
+    "oz.spark.PythonWarning",
+)
+SECTIONS["Spark"] = SPARK
 
 OWN = {
     # What the classes call of each other, or of pyzmq, by names without an underscore.
@@ -127,12 +140,60 @@ MADE_BY_USERS = {
         "oz.journal.Writer",
         "oz.journal.Journal",
     ),
-    *("oz.journal.Record", "oz.services.recorder.Recorder", "oz.services.replayer.Control"),
-    *("oz.services.nameserver.NameServer", "oz.services.forwarder.Forwarder", "oz.services.proxy.Proxy"),
+    *("oz.journal.Record", "oz.services.Recorder", "oz.services.Control"),
+    *("oz.services.NameServer", "oz.services.Forwarder", "oz.services.Proxy"),
 }
 ITERATION = {"__iter__", "__aiter__"}
 _ATTRIBUTE = re.compile(r"^    (\w+(?:, \w+)*): ((?:.*)(?:\n        .*)*)$", re.MULTILINE)
 _CLASS = re.compile(r"^\.\. autoclass:: ([\w.]+)((?:\(\))?)\n((?:   :.*\n)*)", re.MULTILINE)
+
+
+class Anything:
+    """An object that may be made and called with anything, and has what is asked of it."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        """Take anything."""
+
+    def __call__(self, *_: object, **__: object) -> "Anything":
+        """Give another one."""
+        return Anything()
+
+    def __getattr__(self, name: str) -> "Anything":
+        """Give another one."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Anything()
+
+
+class StandIn(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Imports a package that is not installed as modules in which every name is a class.
+
+    The pages name what oz has, not what PySpark has: whoever writes them needs no Spark.
+    """
+
+    def __init__(self, package: str) -> None:
+        """Stand in for a package and all below it."""
+        self._package = package
+
+    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        """Find what belongs to the package."""
+        if fullname.partition(".")[0] != self._package:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Give the module every name that is asked for."""
+
+        def made(name: str) -> type:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return type(name, (Anything,), {"__module__": module.__name__})
+
+        module.__dict__["__getattr__"] = made
+
+
+if importlib.util.find_spec("pyspark") is None:
+    sys.meta_path.append(StandIn("pyspark"))
 
 
 def find(name: str) -> Any:
@@ -209,6 +270,7 @@ def signature(value: Any) -> str:
     if named and named[0].name in ("self", "cls"):
         named = named[1:]
     written = str(told.replace(parameters=named, return_annotation=inspect.Signature.empty))
+    written = re.sub(r"<function <lambda> at \w+>", "…", written)
     return re.sub(r"<\w+\.(\w+): [^>]*>", r"zmq.\1", written)
 
 

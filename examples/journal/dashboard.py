@@ -7,7 +7,7 @@ from collections import Counter
 
 import oz
 from oz.journal import Journal
-from oz.services.replayer import replay
+from oz.services import replay
 
 SPEED = 10
 

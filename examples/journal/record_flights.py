@@ -9,7 +9,7 @@ import msgpack
 import oz
 from oz.demo import flights
 from oz.journal import Journal
-from oz.services.recorder import Recorder
+from oz.services import Recorder
 
 DAY = 1
 SECONDS = 2.0  # the day's flights are published in so many

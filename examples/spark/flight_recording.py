@@ -7,7 +7,7 @@ from pathlib import Path
 from flight_data import Event
 
 import oz
-from oz.services.recorder import Recorder
+from oz.services import Recorder
 
 PATTERNS = ("flight.>", "weather.*")
 MOST_SECONDS = 300.0

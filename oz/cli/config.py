@@ -9,7 +9,7 @@ import click
 
 from oz.cli.exits import FAILED, describe, say
 from oz.cli.output import plain_table, printable, write_json, write_line
-from oz.configuration import Setting, Survey, survey
+from oz.configuration import ConfigurationSurvey, Setting, survey
 
 _HELP = """Show what a node that is started here goes by.
 
@@ -56,7 +56,7 @@ def show(ctx: click.Context, as_json: bool) -> None:
         ctx.exit(FAILED)
 
 
-def _show(found: Survey) -> None:
+def _show(found: ConfigurationSurvey) -> None:
     wrong = {(fault.setting, fault.source) for fault in found.faults}
     rows = [("setting", "value", "where it came from")]
     for one in found.settings:
@@ -75,7 +75,7 @@ def _text(setting: Setting) -> str:
     return _UNSET.get(setting.name, "-") if value is None else str(value)
 
 
-def _data(found: Survey) -> dict[str, Any]:
+def _data(found: ConfigurationSurvey) -> dict[str, Any]:
     wrong = {(fault.setting, fault.source) for fault in found.faults}
     return {
         "ok": not found.faults,

@@ -111,12 +111,12 @@ def forwarder(
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         with made as running, ended_by_signals(running.stop):
-            shown = _Shown(ctx, running, connect, progress)
+            shown = _ForwarderLines(ctx, running, connect, progress)
             running.run(shown.look)
             say(ctx, shown.summary())
 
 
-class _Shown:
+class _ForwarderLines:
     """Says when it is ready, what has changed, and what it did."""
 
     def __init__(

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 import oz
 from oz.cli.exits import say
+from oz.cli.log_lines import log_in_lines
 from oz.cli.options import Number, Whole
-from oz.cli.output import printable
 from oz.cli.signals import ended_by_signals
 
 if TYPE_CHECKING:
@@ -95,13 +92,13 @@ def gateway(
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None
-    with _log_in_lines(ctx), made as running, ended_by_signals(running.stop):
-        shown = _Shown(ctx, running, receive, send)
+    with log_in_lines(ctx), made as running, ended_by_signals(running.stop):
+        shown = _GatewayLines(ctx, running, receive, send)
         running.run(shown.look)
         shown.summary()
 
 
-class _Shown:
+class _GatewayLines:
     """Says when it is ready, and what it did."""
 
     def __init__(
@@ -128,24 +125,3 @@ class _Shown:
             f"received {stats.received} and lost {stats.lost}; sent {stats.sent} and lost {stats.unsent}; "
             f"{stats.restarts} restarts",
         )
-
-
-class _Lines(logging.Handler):
-    """Says what is logged in one line each."""
-
-    def __init__(self, ctx: click.Context) -> None:
-        super().__init__(logging.WARNING)
-        self._ctx = ctx
-
-    def emit(self, record: logging.LogRecord) -> None:
-        say(self._ctx, printable(record.getMessage()))
-
-
-@contextmanager
-def _log_in_lines(ctx: click.Context) -> Iterator[None]:
-    handler, logger = _Lines(ctx), logging.getLogger("oz")
-    logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)

@@ -11,7 +11,7 @@ import click
 
 from oz.cli.options import Number, Whole
 from oz.cli.output import write_json, write_line
-from oz.protocol.multicast.plan import BEATS, REPAIRED_AT_ONCE, Load, Plan
+from oz.protocol.multicast.plan import BEATS, REPAIRED_AT_ONCE, Load, MulticastPlan
 from oz.protocol.multicast.plan import plan as plan_for
 
 _WIDEST = 100
@@ -73,7 +73,7 @@ def plan(as_json: bool, **load: Any) -> None:
         _show(found)
 
 
-def _as_data(found: Plan) -> dict[str, Any]:
+def _as_data(found: MulticastPlan) -> dict[str, Any]:
     return {
         "load": asdict(found.load),
         "packets_per_second": round(found.packets, 3),
@@ -93,7 +93,7 @@ def _as_data(found: Plan) -> dict[str, Any]:
     }
 
 
-def _show(found: Plan) -> None:
+def _show(found: MulticastPlan) -> None:
     write_line(found.line)
     write_line("")
     columns = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
@@ -110,7 +110,7 @@ def _write_row(name: str, text: str, columns: int, indent: int = 12) -> None:
         write_line(f"{name if not number else '':<{indent}}{line}")
 
 
-def _rows(found: Plan) -> list[tuple[str, str]]:
+def _rows(found: MulticastPlan) -> list[tuple[str, str]]:
     load, options = found.load, found.options
     total = found.wire_kbps * load.publishers
     of_all = f"; {_rate(total)} of all {load.publishers} publishers" if load.publishers > 1 else ""
@@ -132,7 +132,7 @@ def _rows(found: Plan) -> list[tuple[str, str]]:
     ]
 
 
-def _repair(found: Plan) -> str:
+def _repair(found: MulticastPlan) -> str:
     if found.is_repaired:
         return f"up to {REPAIRED_AT_ONCE:,} in a row were repaired in every run that was measured"
     return (
@@ -141,14 +141,14 @@ def _repair(found: Plan) -> str:
     )
 
 
-def _beyond(found: Plan) -> str:
+def _beyond(found: MulticastPlan) -> str:
     return (
         f"{found.load.rate:,.6g} messages a second, from the first: a subscriber that heard nothing for "
         f"{found.options.stale_after:g} s connects anew, and reports every message that it missed as a gap"
     )
 
 
-def _network(found: Plan) -> list[str]:
+def _network(found: MulticastPlan) -> list[str]:
     load = found.load
     total = found.wire_kbps * load.publishers
     return [

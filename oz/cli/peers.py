@@ -75,7 +75,7 @@ def peers(
 
 def _ask(ctx: click.Context, servers: tuple[str, ...], bus: str | None, timeout: float) -> list[Announcement]:
     """Ask all name servers; one that answers is enough."""
-    from oz.services.asking import ask
+    from oz.services import ask
 
     there: dict[bytes, Announcement] = {}
     silent: list[str] = []

@@ -147,7 +147,7 @@ def record(
             **writer,
         ) as recorder,
     ):
-        shown = _Shown(ctx, recorder, directory)
+        shown = _RecorderLines(ctx, recorder, directory)
         line = f"{ready_line(recorder.subscriber, bind, connect)}, recording in {directory}"
         with ended_by_signals(recorder.stop):
             shown.begin(
@@ -159,7 +159,7 @@ def record(
                 shown.summary()
 
 
-class _Shown:
+class _RecorderLines:
     """Says when it is ready and what it did, and on a terminal how it goes."""
 
     def __init__(self, ctx: click.Context, recorder: Recorder, directory: Path) -> None:

@@ -4,17 +4,17 @@
 """
 
 from oz.configuration.directory import private_directory
-from oz.configuration.files import Candidate
-from oz.configuration.resolution import Configuration, Survey, resolve, survey
+from oz.configuration.files import ConfigurationFile
+from oz.configuration.resolution import Configuration, ConfigurationSurvey, resolve, survey
 from oz.configuration.settings import DEFINITIONS, Definition, Setting
 
 __all__ = [
     "DEFINITIONS",
-    "Candidate",
     "Configuration",
+    "ConfigurationFile",
+    "ConfigurationSurvey",
     "Definition",
     "Setting",
-    "Survey",
     "private_directory",
     "resolve",
     "survey",

@@ -29,7 +29,7 @@ _ANOTHER = f"or name another file with {VARIABLE}; {VARIABLE}=/dev/null is none"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class ConfigurationFile:
     """A file that may hold settings.
 
     Attributes:
@@ -44,7 +44,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FileSettings:
     """The settings that files give.
 
     Attributes:
@@ -54,13 +54,13 @@ class Found:
         faults: what is wrong with it, but for values.
     """
 
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[ConfigurationFile, ...]
     path: Path | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
     faults: tuple[ConfigurationError, ...] = ()
 
 
-def look() -> Found:
+def look() -> FileSettings:
     """Read the first file that is there: `$OZ_CONFIG` alone, or else `./oz.toml`, or else the user's."""
     places = _places()
     at = next((at for at, (path, _) in enumerate(places) if os.path.isfile(path)), len(places))
@@ -71,8 +71,8 @@ def look() -> Found:
     if at < len(places):
         table, faults = _read(*places[at])
     states = ["not there"] * at + ["wrong" if faults else "read"] + ["not needed"] * len(places)
-    candidates = tuple(Candidate(*place, state) for place, state in zip(places, states, strict=False))
-    return Found(candidates, places[at][0] if at < len(places) else None, table, tuple(faults))
+    candidates = tuple(ConfigurationFile(*place, state) for place, state in zip(places, states, strict=False))
+    return FileSettings(candidates, places[at][0] if at < len(places) else None, table, tuple(faults))
 
 
 def _places() -> list[tuple[Path, str]]:

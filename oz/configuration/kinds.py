@@ -25,7 +25,7 @@ _SEPARATORS = re.compile(r"[,\s]+")
 _TCP = re.compile(r"(?P<host>[^\s,]+):(?P<port>[0-9]{1,9}|\*)")
 
 
-class Kind(Protocol):
+class SettingKind(Protocol):
     """The kind of a setting: how its values are read and checked."""
 
     def from_text(self, text: str) -> Any:
@@ -57,7 +57,7 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class OneOf:
     """One of some names.
 
     Attributes:

@@ -50,17 +50,18 @@ class Configuration:
         vars(self).update({one.name: one.value for one in settings}, sources=sources)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a configuration does not change; resolve({name}=…) makes another")
+        raise AttributeError(
+            f"a configuration does not change; oz.resolve_configuration({name}=…) is another"
+        )
 
     def __repr__(self) -> str:
-        given = (
-            f"{one}={getattr(self, one)!r}" for one, source in self.sources.items() if source != "default"
-        )
+        values = vars(self)
+        given = (f"{one}={values[one]!r}" for one, source in self.sources.items() if source != "default")
         return f"Configuration({', '.join(given)})"
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class ConfigurationSurvey:
     """All that was found, also what is wrong.
 
     Attributes:
@@ -71,7 +72,7 @@ class Survey:
     """
 
     settings: tuple[Setting, ...]
-    candidates: tuple[files.Candidate, ...]
+    candidates: tuple[files.ConfigurationFile, ...]
     faults: tuple[ConfigurationError, ...]
     unused: Mapping[str, str]
 
@@ -93,7 +94,7 @@ def resolve(**given: Any) -> Configuration:
     return Configuration(found.settings)
 
 
-def survey(**given: Any) -> Survey:
+def survey(**given: Any) -> ConfigurationSurvey:
     """Find out all that `resolve` would, and what is wrong, without raising it.
 
     Args:
@@ -108,13 +109,13 @@ def survey(**given: Any) -> Survey:
     found = files.look()
     faults = list(found.faults)
     settings = tuple(_settle(one, _offers(one, given, found), faults) for one in DEFINITIONS)
-    return Survey(settings, found.candidates, tuple(faults), _unused())
+    return ConfigurationSurvey(settings, found.candidates, tuple(faults), _unused())
 
 
 _Offer = tuple[Setting, Callable[[Any], Any]]
 
 
-def _offers(definition: Definition, given: Mapping[str, Any], found: files.Found) -> Iterator[_Offer]:
+def _offers(definition: Definition, given: Mapping[str, Any], found: files.FileSettings) -> Iterator[_Offer]:
     """Yield the values that a setting is offered, the one that counts first, with what checks each."""
     name, kind = definition.name, definition.kind
     if given.get(name) is not None:

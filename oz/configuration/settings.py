@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oz.configuration.directory import default_directory
-from oz.configuration.kinds import Choice, Count, Directory, Endpoints, Kind, Name, Seconds
+from oz.configuration.kinds import Count, Directory, Endpoints, Name, OneOf, Seconds, SettingKind
 from oz.subjects.dialects import DIALECTS
 
 CODECS = ("msgpack", "json")
@@ -45,7 +45,7 @@ class Definition:
     """
 
     name: str
-    kind: Kind
+    kind: SettingKind
     default: Callable[[], Any]
     meaning: str
 
@@ -65,8 +65,8 @@ DEFINITIONS: tuple[Definition, ...] = (
     Definition("nameserver", Endpoints(16), _always(()), "where name servers are"),
     Definition("bind", Endpoints(MAX_BOUND, are_bound=True), _always(()), "where other hosts connect to it"),
     Definition("peers", Endpoints(1_024), _always(()), "nodes to connect to, without a name server"),
-    Definition("dialect", Choice(DIALECTS), _always(DIALECTS[0]), "the dialect of its patterns"),
-    Definition("codec", Choice(CODECS, ("encode", "decode")), _always(CODECS[0]), "what payloads are"),
+    Definition("dialect", OneOf(DIALECTS), _always(DIALECTS[0]), "the dialect of its patterns"),
+    Definition("codec", OneOf(CODECS, ("encode", "decode")), _always(CODECS[0]), "what payloads are"),
     Definition("join_timeout", Seconds(0, 86_400), _always(5.0), "seconds to wait for a name server"),
     Definition("directory", Directory(), default_directory, "where nodes of one host find each other"),
     Definition("threads", Count(1, 1_024), _always(8), "the most handlers that run at once"),

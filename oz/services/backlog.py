@@ -24,7 +24,7 @@ OVERHEAD = 100
 """Bytes that a message takes besides its payload, about."""
 
 
-class Rows(NamedTuple):
+class LaidOut(NamedTuple):
     """Messages that were received one after another, laid out to be written.
 
     Attributes:
@@ -39,11 +39,11 @@ class Rows(NamedTuple):
     bytes: int
     time_ns: int
 
-    def halves(self) -> tuple[Rows, Rows]:
+    def halves(self) -> tuple[LaidOut, LaidOut]:
         """Divide them in two; there are two at least."""
         return self._part(0, self.count // 2), self._part(self.count // 2, self.count)
 
-    def _part(self, start: int, end: int) -> Rows:
+    def _part(self, start: int, end: int) -> LaidOut:
         columns = {
             name: values[start:end] if isinstance(values, (list, tuple, range, pa.Array)) else values
             for name, values in self.columns.items()
@@ -52,7 +52,7 @@ class Rows(NamedTuple):
         sizes = pc.sum(pc.binary_length(payloads)).as_py() or 0
         time_ns = columns.get("time_ns")
         first_ns = time_ns[0].as_py() if isinstance(time_ns, pa.Array) else self.time_ns
-        return Rows(columns, end - start, sizes, first_ns)
+        return LaidOut(columns, end - start, sizes, first_ns)
 
 
 class Collector:
@@ -84,7 +84,7 @@ class Collector:
         self.count, self.bytes = count, size
         return True
 
-    def take(self) -> list[Rows | Loss]:
+    def take(self) -> list[LaidOut | Loss]:
         """Lay out what is there, in order, and hold it no longer; what cannot be stored is lost."""
         by_kind = groupby(self._arrived, _kind_of)
         rows = [one for _, some in by_kind for one in _laid_out(list(some))]
@@ -109,17 +109,17 @@ def _bytes_of(arrived: Arrived) -> int:
     return len(arrived.payload) if isinstance(arrived, Message) else sum(map(len, arrived.payloads))
 
 
-def _laid_out(arrived: list[Arrived]) -> Iterator[Rows | Loss]:
+def _laid_out(arrived: list[Arrived]) -> Iterator[LaidOut | Loss]:
     try:
         columns = arranged(columns_of(arrived))
     except (ValueError, TypeError, OverflowError) as error:
         yield from _divided(arrived, error)
         return
     payloads = columns["payload"]
-    yield Rows(columns, len(payloads), payloads.nbytes - 4 * len(payloads), arrived[0].time_ns)
+    yield LaidOut(columns, len(payloads), payloads.nbytes - 4 * len(payloads), arrived[0].time_ns)
 
 
-def _divided(arrived: list[Arrived], error: Exception) -> Iterator[Rows | Loss]:
+def _divided(arrived: list[Arrived], error: Exception) -> Iterator[LaidOut | Loss]:
     """Lay out those that can be stored of messages that cannot all be."""
     first, middle = arrived[0], len(arrived) // 2
     if middle:
@@ -136,7 +136,7 @@ _LOSS_BYTES = 300
 GROUP_BYTES = 16 << 20
 """What belongs into one commit at most, unless it is one item."""
 
-Item = Rows | Loss
+Item = LaidOut | Loss
 
 
 class Backlog:
@@ -231,7 +231,7 @@ class Backlog:
         """Make two of the first item, which is being written; False when it cannot be divided."""
         with self._changed:
             first = self._items[0]
-            if not isinstance(first, Rows) or first.count < 2:
+            if not isinstance(first, LaidOut) or first.count < 2:
                 return False
             halves = first.halves()
             self.bytes += sum(map(size_of, halves)) - size_of(first)
@@ -264,8 +264,8 @@ class Backlog:
 
 def size_of(item: Item) -> int:
     """Say how much memory an item takes, about."""
-    return item.bytes + OVERHEAD * item.count if isinstance(item, Rows) else _LOSS_BYTES
+    return item.bytes + OVERHEAD * item.count if isinstance(item, LaidOut) else _LOSS_BYTES
 
 
 def _rows(item: Item) -> int:
-    return item.count if isinstance(item, Rows) else 0
+    return item.count if isinstance(item, LaidOut) else 0

@@ -17,7 +17,7 @@ import zmq
 
 from oz.errors import OzError, Timeout
 from oz.message import Gap, Message
-from oz.protocol.bridge.publishers import Relaying
+from oz.protocol.bridge.bridge import Relaying
 from oz.protocol.multicast.options import Multicast
 from oz.services.link import (
     ADVISORY,

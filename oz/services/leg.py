@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -56,8 +56,15 @@ class ForwarderStats:
 
     def add(self, other: ForwarderStats) -> None:
         """Add what another one counted."""
-        for field in fields(self):
-            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
+        self.received += other.received
+        self.size += other.size
+        self.passed += other.passed
+        self.unwanted += other.unwanted
+        self.looped += other.looped
+        self.refused += other.refused
+        self.lost += other.lost
+        self.interests += other.interests
+        self.takeovers += other.takeovers
 
 
 class _Bytes:

@@ -49,7 +49,7 @@ _PATIENCE = 0.5
 _CLOSE_TIMEOUT = 2.0
 
 
-class Link:
+class GatewayLink:
     """This end of the link to the gateway."""
 
     def __init__(self, address: str) -> None:
@@ -95,7 +95,7 @@ class Link:
         self._context.destroy()
 
 
-def receive(link: Link, task: dict[str, Any]) -> None:
+def receive(link: GatewayLink, task: dict[str, Any]) -> None:
     """Pass on what is multicast, until the gateway ends."""
     gaps: deque[Gap] = deque()
 
@@ -131,20 +131,20 @@ def receive(link: Link, task: dict[str, Any]) -> None:
                 link.beat(_counters(subscriber.stats))
 
 
-def _report(link: Link, gaps: deque[Gap]) -> None:
+def _report(link: GatewayLink, gaps: deque[Gap]) -> None:
     while gaps:
         gap = gaps.popleft()
         link.send(GAP, gap.origin, gap.sequence, gap.count)
 
 
-def _is_to_close(link: Link) -> bool:
+def _is_to_close(link: GatewayLink) -> bool:
     try:
         return unpack(link.socket.recv(zmq.NOBLOCK))[0] == CLOSE
     except zmq.Again:
         return False
 
 
-def send(link: Link, task: dict[str, Any]) -> None:
+def send(link: GatewayLink, task: dict[str, Any]) -> None:
     """Multicast what the gateway says, until it ends."""
     with PublisherEngine(
         dialect="zmq",
@@ -162,7 +162,7 @@ def send(link: Link, task: dict[str, Any]) -> None:
 class _Sending:
     """Publishes messages under the numbers that they were given."""
 
-    def __init__(self, link: Link, publisher: PublisherEngine, number: int) -> None:
+    def __init__(self, link: GatewayLink, publisher: PublisherEngine, number: int) -> None:
         self._link = link
         self._publisher = publisher
         self._number = number
@@ -222,7 +222,7 @@ def main(argument: str) -> None:
     # Ctrl-C goes to everybody at the terminal; the gateway ends this in order.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     task = json.loads(argument)
-    link = Link(task["link"])
+    link = GatewayLink(task["link"])
     try:
         (receive if task["role"] == "receiver" else send)(link, task)
     except (OzError, ValueError, TypeError, zmq.ZMQError) as error:

@@ -10,7 +10,7 @@ import pytest
 
 import oz
 import oz.asyncio
-from oz.services.asking import ask
+from oz.services import ask
 from ports import has_ipv6
 from scripts import started
 from waiting import DEADLINE, Thread, until

@@ -14,7 +14,7 @@ from waiting import DEADLINE
 FEW_LEFT = """
 import asyncio, errno, os, resource, sys, tempfile, zmq
 import oz, oz.asyncio
-from oz.services.asking import ask
+from oz.services import ask
 from oz.services.nameserver import NameServer
 from oz.services.proxy import Proxy
 

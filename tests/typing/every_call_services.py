@@ -5,14 +5,7 @@ from pathlib import Path
 from typing import assert_type
 
 import oz
-import oz.configuration
-import oz.services.asking
-import oz.services.forwarder
-import oz.services.leg
-import oz.services.nameserver
-import oz.services.proxy
-import oz.services.recorder
-import oz.services.replayer
+import oz.services
 from oz.journal import Journal
 
 
@@ -21,12 +14,12 @@ def look() -> None:
 
 
 def functions() -> None:
-    print(oz.configuration.private_directory(Path("there"), source="argument"))
-    assert_type(oz.configuration.resolve(), oz.configuration.Configuration)
-    assert_type(oz.configuration.survey(), oz.configuration.Survey)
-    assert_type(oz.services.asking.ask("a.b", bus="lan", timeout=1.0, context=None), list[oz.Announcement])
+    print(oz.private_directory(Path("there"), source="argument"))
+    assert_type(oz.resolve_configuration(), oz.Configuration)
+    assert_type(oz.survey_configuration(), oz.ConfigurationSurvey)
+    assert_type(oz.services.ask("a.b", bus="lan", timeout=1.0, context=None), list[oz.Announcement])
     assert_type(
-        oz.services.replayer.replay(
+        oz.services.replay(
             Journal("there"),
             oz.Publisher(),
             pattern=oz.compile("a.>"),
@@ -35,53 +28,53 @@ def functions() -> None:
             speed=1.0,
             headers=True,
             wait_for_room=True,
-            control=oz.services.replayer.Control(),
+            control=oz.services.Control(),
             stats=None,
             on_look=look,
         ),
-        oz.services.replayer.ReplayStats,
+        oz.services.ReplayStats,
     )
 
 
-def forwarders(forwarder: oz.services.forwarder.Forwarder) -> None:
+def forwarders(forwarder: oz.services.Forwarder) -> None:
     forwarder.close()
     forwarder.run(look=look)
     forwarder.stop()
     forwarder.turn(seconds=1.0)
-    with oz.services.forwarder.Forwarder([{"bus": "lan"}, {"bus": "wan"}], name="desk") as made:
-        assert_type(made, oz.services.forwarder.Forwarder)
+    with oz.services.Forwarder([{"bus": "lan"}, {"bus": "wan"}], name="desk") as made:
+        assert_type(made, oz.services.Forwarder)
 
 
-def name_servers(name_server: oz.services.nameserver.NameServer) -> None:
+def name_servers(name_server: oz.services.NameServer) -> None:
     name_server.close()
     name_server.run(look=look)
     name_server.stop()
     name_server.turn(seconds=1.0)
-    with oz.services.nameserver.NameServer(
+    with oz.services.NameServer(
         ["tcp://127.0.0.1:*"], name="desk", context=None, beacon=1.0, expiry=1.0
     ) as made:
-        assert_type(made, oz.services.nameserver.NameServer)
+        assert_type(made, oz.services.NameServer)
 
 
-def proxys(proxy: oz.services.proxy.Proxy) -> None:
+def proxys(proxy: oz.services.Proxy) -> None:
     proxy.close()
     proxy.run(look=look)
     proxy.stop()
-    with oz.services.proxy.Proxy(
+    with oz.services.Proxy(
         frontend=["tcp://127.0.0.1:*"],
         backend=["tcp://127.0.0.1:*"],
         connect=["tcp://127.0.0.1:*"],
         high_water_mark=1,
     ) as made:
-        assert_type(made, oz.services.proxy.Proxy)
+        assert_type(made, oz.services.Proxy)
 
 
-def recorders(recorder: oz.services.recorder.Recorder) -> None:
+def recorders(recorder: oz.services.Recorder) -> None:
     recorder.close()
     recorder.run(on_look=look)
     recorder.stop()
     recorder.wait_ready(timeout=1.0)
-    with oz.services.recorder.Recorder(
+    with oz.services.Recorder(
         Path("there"),
         ["a.>", oz.compile("b")],
         connect=b"x",
@@ -91,16 +84,22 @@ def recorders(recorder: oz.services.recorder.Recorder) -> None:
         commit_seconds=1.0,
         subscriber={"trace": "7f"},
     ) as made:
-        assert_type(made, oz.services.recorder.Recorder)
+        assert_type(made, oz.services.Recorder)
 
 
-def controls(control: oz.services.replayer.Control) -> None:
+def controls(control: oz.services.Control) -> None:
     control.pause()
     control.resume()
     control.stop()
     control.toggle()
-    assert_type(oz.services.replayer.Control(), oz.services.replayer.Control)
+    assert_type(oz.services.Control(), oz.services.Control)
 
 
-def forwarder_statss(forwarder_stats: oz.services.leg.ForwarderStats) -> None:
+def forwarder_statss(forwarder_stats: oz.services.ForwarderStats) -> None:
     forwarder_stats.add(forwarder_stats)
+
+
+def batches(whole: oz.MessageBatch, plain: oz.PlainBatch) -> None:
+    assert_type(whole.messages(), list[oz.Message])
+    assert_type(plain.messages(), list[oz.Message])
+    print(len(whole), len(plain))

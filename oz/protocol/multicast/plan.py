@@ -86,7 +86,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MulticastPlan:
     """The plan for one publisher: what to set, and what comes of it.
 
     Attributes:
@@ -162,7 +162,7 @@ def usable_kbps(rate_kbps: int, mtu: int) -> float:
     return rate_kbps * SLOW_SHARE if rate_kbps >= 8 * mtu else float(rate_kbps)
 
 
-def plan(load: Load) -> Plan:
+def plan(load: Load) -> MulticastPlan:
     """Work out what to set.
 
     Args:
@@ -184,7 +184,7 @@ def plan(load: Load) -> Plan:
             "Spread the load over several, or plan for a shorter outage"
         )
     window = window_of(rate_kbps, recovery, load.mtu)
-    return Plan(
+    return MulticastPlan(
         load,
         packets,
         kbps,

@@ -19,7 +19,7 @@ JOINING = 0.5
 """Seconds for which a subscriber may still be joining: what was sent then may have been before it joined."""
 
 
-class Sender(Source):
+class HeardSender(Source):
     """One publisher, as it is heard over multicast.
 
     Attributes:
@@ -66,7 +66,7 @@ class MulticastReceiver(BatchDecoder):
         self._stream = Stream(b"", DeliveryOptions(), is_shared=True, dedupe=streams.dedupe)
         self._stream.table = self.table
         streams.by_key[b""] = self._stream
-        self.senders: dict[bytes, Sender] = {}
+        self.senders: dict[bytes, HeardSender] = {}
         self._stream.sources = self.senders  # type: ignore[assignment]
         self.joined_at = 0
         self.corrupt = 0
@@ -101,17 +101,17 @@ class MulticastReceiver(BatchDecoder):
             self._warn_once("body", "a frame is dropped: %s", error)
         return None
 
-    def _add(self, head: Head, time_ns: int) -> Sender:
+    def _add(self, head: Head, time_ns: int) -> HeardSender:
         """Begin to listen to a publisher that was not heard before."""
         if len(self.senders) >= MOST:
             del self.senders[min(self.senders, key=lambda known: self.senders[known].heard_at)]
-        sender = self.senders[head.origin] = Sender()
+        sender = self.senders[head.origin] = HeardSender()
         sender.epoch = head.epoch
         sender.expected = sender.first = head.sequence
         return sender
 
     def _take_one(
-        self, sender: Sender, route: Route, head: Head, payload: bytes, time_ns: int
+        self, sender: HeardSender, route: Route, head: Head, payload: bytes, time_ns: int
     ) -> Message | None:
         """Take in the next message in order, which has nothing special: the short way."""
         sender.expected = head.sequence + 1
@@ -124,7 +124,7 @@ class MulticastReceiver(BatchDecoder):
         stats.delivered += 1
         return LoneMessage(route.subject, payload, route, head.origin, head.sequence, time_ns)
 
-    def _is_common(self, sender: Sender, route: Route, head: Head) -> bool:
+    def _is_common(self, sender: HeardSender, route: Route, head: Head) -> bool:
         """Tell whether a message is one for the short way."""
         if head.flags or sender.expected != head.sequence or sender.epoch != head.epoch:
             return False
@@ -132,7 +132,7 @@ class MulticastReceiver(BatchDecoder):
             return not (sender.unreported or self.waiting or self.in_batches or self._decode)
         return not (route.subscriptions or route.timed_out or route.is_malformed)
 
-    def _take_record(self, sender: Sender, head: Head, body: dict[Any, Any], time_ns: int) -> None:
+    def _take_record(self, sender: HeardSender, head: Head, body: dict[Any, Any], time_ns: int) -> None:
         """Take in where a publisher stands."""
         self._advance(self._stream, sender, head, time_ns)
         sender.to, sender.rate = body["to"], body["rate"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from oz.protocol.multicast.receiver import Sender
+from oz.protocol.multicast.receiver import HeardSender
 from oz.protocol.node.advisories import Advisory
 
 MOST_TRIES = 5
 """Times that a subscriber connects anew for one publisher; each wait is twice the one before."""
 
 
-class Finding(NamedTuple):
+class Noticed(NamedTuple):
     """A finding of the watchdog: what to say, and the endpoint to connect to anew, if any."""
 
     advisory: Advisory
@@ -54,8 +54,8 @@ class Watchdog:
         self._reported_corrupt = 0
 
     def look(
-        self, senders: Mapping[bytes, Sender], endpoints: Iterable[str], now: float, *, is_idle: bool
-    ) -> list[Finding]:
+        self, senders: Mapping[bytes, HeardSender], endpoints: Iterable[str], now: float, *, is_idle: bool
+    ) -> list[Noticed]:
         """Look after the publishers.
 
         Args:
@@ -64,7 +64,7 @@ class Watchdog:
             now: monotonic seconds.
             is_idle: whether nothing was left to read just before.
         """
-        findings: list[Finding] = []
+        findings: list[Noticed] = []
         for origin in self._watches.keys() - senders.keys():
             del self._watches[origin]
         for origin, sender in senders.items():
@@ -75,28 +75,35 @@ class Watchdog:
         return findings
 
     def _look_at(
-        self, origin: bytes, sender: Sender, watch: _Watch, endpoints: list[str], now: float, *, is_idle: bool
-    ) -> Iterable[Finding]:
+        self,
+        origin: bytes,
+        sender: HeardSender,
+        watch: _Watch,
+        endpoints: list[str],
+        now: float,
+        *,
+        is_idle: bool,
+    ) -> Iterable[Noticed]:
         if sender.heard_at != watch.heard:
             watch.heard = sender.heard_at
             watch.heard_at = watch.tried_at = now
             endpoint = _find(endpoints, sender.to)
             if watch.tries:
                 watch.tries = 0
-                yield Finding(Advisory("heard", endpoint, origin, f"publisher {_name(origin)} is back"))
+                yield Noticed(Advisory("heard", endpoint, origin, f"publisher {_name(origin)} is back"))
             if sender.rate and not watch.is_notified:
                 watch.is_notified = True
                 if sender.rate != self._rate:
-                    yield Finding(self._differs(endpoint, origin, sender.rate))
+                    yield Noticed(self._differs(endpoint, origin, sender.rate))
             if sender.has_left and not watch.has_left:
-                yield Finding(Advisory("left", endpoint, origin, f"publisher {_name(origin)} has closed"))
+                yield Noticed(Advisory("left", endpoint, origin, f"publisher {_name(origin)} has closed"))
             watch.has_left = sender.has_left
         elif is_idle and not sender.has_left and self._is_stale(sender, watch, now):
             watch.tried_at = now
             watch.tries += 1
             yield self._silent(origin, watch, _find(endpoints, sender.to), now)
 
-    def next_deadline(self, senders: Mapping[bytes, Sender]) -> float | None:
+    def next_deadline(self, senders: Mapping[bytes, HeardSender]) -> float | None:
         """Return when the next publisher has been silent for too long, if nothing comes before.
 
         Args:
@@ -116,22 +123,22 @@ class Watchdog:
             default=None,
         )
 
-    def _is_stale(self, sender: Sender, watch: _Watch, now: float) -> bool:
+    def _is_stale(self, sender: HeardSender, watch: _Watch, now: float) -> bool:
         return watch.tries <= MOST_TRIES and now - watch.tried_at >= self._patience(sender, watch)
 
-    def _patience(self, sender: Sender, watch: _Watch) -> float:
+    def _patience(self, sender: HeardSender, watch: _Watch) -> float:
         patience = self._stale_after * float(2 ** max(0, watch.tries - 1))
         if not watch.tries and sender.quiet_at == sender.heard_at:
             # Connecting anew would throw away what has come of the large message so far.
             patience += sender.quiet
         return patience
 
-    def _silent(self, origin: bytes, watch: _Watch, endpoint: str | None, now: float) -> Finding:
+    def _silent(self, origin: bytes, watch: _Watch, endpoint: str | None, now: float) -> Noticed:
         seconds = now - watch.heard_at
         text = f"publisher {_name(origin)} has been silent for {seconds:.1f} s"
         if watch.tries > MOST_TRIES:
-            return Finding(Advisory("gone", endpoint, origin, f"{text}; it is not waited for any more"))
-        return Finding(Advisory("silent", endpoint, origin, f"{text}; connecting anew"), endpoint)
+            return Noticed(Advisory("gone", endpoint, origin, f"{text}; it is not waited for any more"))
+        return Noticed(Advisory("silent", endpoint, origin, f"{text}; connecting anew"), endpoint)
 
     def _differs(self, endpoint: str | None, origin: bytes, rate: int) -> Advisory:
         text = (
@@ -140,7 +147,7 @@ class Watchdog:
         )
         return Advisory("rate", endpoint, origin, text)
 
-    def see_corrupt(self, count: int) -> list[Finding]:
+    def see_corrupt(self, count: int) -> list[Noticed]:
         """Say that frames were corrupt, at the first and whenever there are twice as many.
 
         Args:
@@ -149,7 +156,7 @@ class Watchdog:
         if count < max(1, 2 * self._reported_corrupt):
             return []
         self._reported_corrupt = count
-        return [Finding(Advisory("corrupt", None, None, f"{count} damaged frames were dropped so far"))]
+        return [Noticed(Advisory("corrupt", None, None, f"{count} damaged frames were dropped so far"))]
 
 
 def _find(endpoints: list[str], to: str | None) -> str | None:

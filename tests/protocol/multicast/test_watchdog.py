@@ -1,4 +1,4 @@
-from oz.protocol.multicast.receiver import Sender
+from oz.protocol.multicast.receiver import HeardSender
 from oz.protocol.multicast.watchdog import MOST_TRIES, Watchdog
 
 A, B = b"a" * 16, b"b" * 16
@@ -6,7 +6,7 @@ ONE, OTHER = "epgm://10.0.0.1;239.192.1.1:5555", "epgm://10.0.0.1;239.192.1.1:55
 
 
 def sender(heard_at=1, to="239.192.1.1:5555", rate=100):
-    made = Sender()
+    made = HeardSender()
     made.heard_at, made.to, made.rate = heard_at, to, rate
     return made
 

@@ -52,9 +52,15 @@ class LakeLayout:
             raise ValueError("the separator is empty")
         if self.most_tokens < 0:
             raise ValueError(f"most_tokens is {self.most_tokens}; it is at least 0")
-        for name in ("file_bytes", "row_group_rows", "step_rows", "step_bytes"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it is at least 1")
+        least_one = {
+            "file_bytes": self.file_bytes,
+            "row_group_rows": self.row_group_rows,
+            "step_rows": self.step_rows,
+            "step_bytes": self.step_bytes,
+        }
+        for name, value in least_one.items():
+            if value < 1:
+                raise ValueError(f"{name} is {value}; it is at least 1")
 
 
 def folder_of_token(token: str) -> str | None:

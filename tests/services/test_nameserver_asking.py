@@ -5,7 +5,7 @@ import zmq
 
 import oz
 from announcing import announcement
-from oz.services.asking import ask
+from oz.services import ask
 from oz.wire.announcement import pack_announcement
 from oz.wire.discovery import Ask, Roster, Welcome, pack, pack_rosters, unpack_request
 from waiting import DEADLINE, Thread
