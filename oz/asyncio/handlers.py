@@ -16,64 +16,57 @@ from time import monotonic
 from typing import Any, cast
 
 from oz.asyncio.closing import is_cancelled
-from oz.errors import ClosedError, Timeout
+from oz.errors import Timeout
 from oz.message import Message
-from oz.protocol.node.handler_queue import HandlerQueue, Partition
-from oz.transport.node.handlers import HandlerRunnerBase, HandlersBase, handled_partition
-from oz.transport.node.mailbox import MailboxBase
+from oz.protocol.node.handler_queue import Partition
+from oz.protocol.node.handling import TURN, Workers
+from oz.transport.guard import Guard
+from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
+from oz.transport.node.mailbox import Mailbox
 
 
-class Mailbox(MailboxBase):
-    """A queue of messages for tasks of one loop. Cancelling one that waits loses nothing."""
+class TaskNews:
+    """Wakes the tasks that wait for something to become different."""
 
-    __slots__ = ("_arrived",)
+    __slots__ = ("__weakref__", "_waiters")
 
-    def __init__(self, handler_queue: HandlerQueue, dropped: Callable[[int, Message], None]) -> None:
-        """Start empty; the arguments are those of `MailboxBase`."""
-        super().__init__(handler_queue, dropped)
-        self._arrived = asyncio.Event()
+    def __init__(self) -> None:
+        """Start with nobody waiting."""
+        self._waiters: set[asyncio.Future[None]] = set()
 
-    def put(self, message: Message) -> None:
-        """Take a message in."""
-        _, dropped = self._handler_queue.put(message)
-        self._arrived.set()
-        if dropped:
-            self._dropped(dropped, message)
+    def tell(self) -> None:
+        """Have all who wait look again."""
+        for waiter in tuple(self._waiters):
+            loop = waiter.get_loop()
+            if loop is asyncio._get_running_loop():
+                _wake(waiter)
+            elif not loop.is_closed():
+                # A thread, or what was closed in another loop than that which waits.
+                loop.call_soon_threadsafe(_wake, waiter)
 
-    async def receive(self, timeout: float | None) -> Message:
-        """Wait for a message.
+    async def wait(self) -> None:
+        """Wait until the next `tell`."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
 
-        Raises:
-            Timeout: none came in so many seconds.
-            ClosedError: the subscription has ended, and nothing is left.
-        """
+    async def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until something is so, for so many seconds; give whether it is."""
+        if is_so():
+            return True
         try:
             async with asyncio.timeout(timeout):
-                while not len(self._handler_queue):
-                    if self._is_closed:
-                        raise ClosedError("this subscription has ended, and nothing is left")
-                    self._arrived.clear()
-                    await self._arrived.wait()
+                while not is_so():
+                    await self.wait()
         except TimeoutError:
-            if not len(self._handler_queue):
-                raise Timeout(f"no message in {timeout or 0:g} s") from None
-        self._partition.handled += 1
-        return self._partition.pop()
-
-    async def drain(self, timeout: float | None = None) -> bool:
-        """Nobody handles by itself what waits here: it is still to be received."""
+            return is_so()
         return True
-
-    def end(self) -> None:
-        """Tell receivers that nothing more comes once it is empty."""
-        self._is_closed = True
-        self._arrived.set()
 
 
 _log = logging.getLogger("oz.handlers")
-
-_SLICE = 0.001
-"""Seconds after which the loop gets its turn, all tasks of a pool together."""
 
 MOST_TASKS = 65_536
 """The largest pool."""
@@ -81,8 +74,13 @@ MOST_TASKS = 65_536
 Work = Callable[[], Awaitable[None]]
 
 
-class Handlers(HandlersBase):
-    """A bounded pool of tasks on the loop that runs. Its methods are for that loop's thread."""
+class TaskPool:
+    """A bounded pool of tasks on the loop that runs. Its methods are for that loop's thread.
+
+    Attributes:
+        guard: tells whether this process has made it.
+        workers: who they are, and how many there may be.
+    """
 
     def __init__(self, size: int) -> None:
         """Start no task yet: that happens when there is work.
@@ -93,21 +91,19 @@ class Handlers(HandlersBase):
         Raises:
             ValueError: `size` is not one of these.
         """
-        super().__init__(size, MOST_TASKS)
+        self.workers = Workers(size, MOST_TASKS)
+        self.guard = Guard()
+        self.guard.when_disowned = self._forget
         self._line: deque[Work] = deque()
-        self._tasks: set[asyncio.Task[Any]] = set()
         # Those that have not quite ended too.
         self._alive: set[asyncio.Task[Any]] = set()
-        self._changes = TaskNews()
+        self._ended = TaskNews()
 
-    def is_worker(self, one: object) -> bool:
-        """Tell whether a task is one of the pool's."""
-        return one in self._tasks
-
-    @property
-    def slice(self) -> float:
-        """Seconds for which one task may hold the loop, so that all of them together do not for long."""
-        return _SLICE / max(1, len(self._tasks))
+    def make_news(self, guard: Guard) -> TaskNews:
+        """Make what is told when something changes, the pool is closed, or a worker stands still."""
+        news = TaskNews()
+        self.workers.watch(news)
+        return news
 
     def submit(self, work: Work) -> None:
         """Hand work to one of the tasks.
@@ -120,27 +116,22 @@ class Handlers(HandlersBase):
             OwnershipError: it was made before a fork, in the parent process.
             RuntimeError: no loop is running in this thread.
         """
-        with self._guard:
-            if self._is_closed:
-                raise ClosedError("the pool of handlers is closed; nothing more is handled")
+        with self.guard:
+            self.workers.check_open()
             asyncio.get_running_loop()
             self._line.append(work)
             self._grow()
-
-    def go_on(self, work: Work) -> None:
-        """Put the work of the task that asks at the end of the line; it takes from there itself."""
-        self._line.append(work)
 
     def cancel(self) -> None:
         """Take no more work, begin none that waits, and cancel all tasks but the one that asks.
 
         Queues keep what waits in them.
         """
-        if self._guard.is_foreign:
+        if self.guard.is_foreign:
             return
-        self._is_closed = True
+        self.workers.is_closed = True
         self._line.clear()
-        for task in self._tasks - {_current_task()}:
+        for task in self._alive - {_current_task()}:
             # Once is enough: two handlers that clean up by closing would cancel each other for ever.
             if not task.cancelling() and not task.get_loop().is_closed():
                 task.cancel()
@@ -157,17 +148,12 @@ class Handlers(HandlersBase):
         Returns:
             Whether all tasks have ended, but for the caller's and those whose handlers wait like that too.
         """
-        if self._guard.is_foreign:
+        if self.guard.is_foreign:
             return True
         self.cancel()
-        try:
-            with self.stand_still() as is_worker:
-                async with asyncio.timeout(timeout):
-                    while self._alive - (self.still if is_worker else set()):
-                        await self._changes.wait()
-        except TimeoutError:
-            return False
-        return True
+        with self.stand_still() as is_worker:
+            still = self.workers.still if is_worker else set()
+            return await self._ended.wait_for(lambda: not self._alive - still, timeout)
 
     @contextmanager
     def lend(self) -> Iterator[None]:
@@ -175,46 +161,50 @@ class Handlers(HandlersBase):
 
         For what is awaited inside a handler; in tasks that are not the pool's it does nothing.
         """
-        if _current_task() not in self._tasks:
+        workers = self.workers
+        if _current_task() not in workers.members:
             yield
             return
-        self._lent += 1
+        workers.lent += 1
         self._grow()
         try:
             yield
         finally:
-            self._lent -= 1
+            workers.lent -= 1
 
     @contextmanager
     def stand_still(self) -> Iterator[bool]:
         """Lend this task while it waits for handlers to end; give whether it is one of the pool's."""
-        me = _current_task()
-        if me not in self._tasks:
+        me, workers = _current_task(), self.workers
+        if me not in workers.members:
             yield False
             return
         with self.lend():
-            is_first = me not in self.still
-            self.still.add(me)
-            self._changes.tell()
+            is_first = me not in workers.still
+            workers.still.add(me)
             self._wake_all()
             try:
                 yield True
             finally:
                 if is_first:
-                    self.still.discard(me)
+                    workers.still.discard(me)
+
+    def _wake_all(self) -> None:
+        for news in (self._ended, *self.workers.watching()):
+            news.tell()
 
     def _grow(self) -> None:
-        if self._line and len(self._tasks) < self._size + self._lent and not self._is_closed:
+        if self._line and self.workers.has_room:
             task = asyncio.get_running_loop().create_task(self._run(), name="oz-handler")
-            self._tasks.add(task)
+            self.workers.members.add(task)
             self._alive.add(task)
             task.add_done_callback(self._bury)
 
     async def _run(self) -> None:
         line, task = self._line, cast("asyncio.Task[None]", _current_task())
         try:
-            while line and len(self._tasks) <= self._size + self._lent:
-                ends = monotonic() + self.slice
+            while line and not self.workers.has_too_many:
+                ends = self._turn_ends()
                 while line and monotonic() < ends:
                     try:
                         await line.popleft()()
@@ -224,110 +214,76 @@ class Handlers(HandlersBase):
                     await asyncio.sleep(0)
         except (KeyboardInterrupt, SystemExit):
             # They end the loop; should it be run again, the others still stand in line.
-            self._tasks.discard(task)
+            self.workers.members.discard(task)
             self._grow()
             raise
         finally:
-            self._tasks.discard(task)
+            self.workers.members.discard(task)
 
     def _bury(self, task: asyncio.Task[None]) -> None:
         # One that was cancelled before it had begun did not take itself out.
-        self._tasks.discard(task)
+        self.workers.members.discard(task)
         self._alive.discard(task)
-        self._changes.tell()
+        self._ended.tell()
         if not task.cancelled():
             # An interrupt, which has come out of the loop already.
             task.exception()
 
     def _forget(self) -> None:
         """Be empty in the child of a fork, which does not run the loop."""
-        self._is_closed = True
+        self.workers.clear()
         self._line.clear()
-        self._tasks = set()
         self._alive = set()
 
+    def _turn_ends(self) -> float:
+        """Give until when one task may hold the loop, so that all of them together do not for long."""
+        return monotonic() + TURN / max(1, len(self.workers.members))
 
-class HandlerRunner(HandlerRunnerBase):
-    """One subscription's messages on their way to its handler, which may be async.
+    # what subscriptions ask of it ------------------------------------------------------------------------
 
-    It is for the thread of the loop.
-    """
+    async def receive(self, mailbox: Mailbox, timeout: float | None) -> Message:
+        """Wait for a message; see `Mailbox.receive`."""
+        if not mailbox.is_readable and not await mailbox.news.wait_for(lambda: mailbox.is_readable, timeout):
+            raise Timeout(f"no message in {timeout:g} s")
+        return mailbox.take()
 
-    def __init__(
-        self,
-        handlers: Handlers,
-        handler_queue: HandlerQueue,
-        handler: Callable[[Message], Any],
-        failed: Callable[[Message, BaseException], None],
-        dropped: Callable[[int, Message], None],
-    ) -> None:
-        """Start empty; the arguments are those of `HandlerRunnerBase`.
-
-        What `handler` gives is awaited when it can be.
-        """
-        super().__init__(handlers, handler_queue, handler, failed, dropped)
-        self._handlers = handlers
-        self._changes = TaskNews()
-
-    async def drain(self, timeout: float | None = None) -> bool:
-        """Wait until nothing waits and nothing is being handled.
-
-        A handler waits neither for itself, nor for handlers that wait so too, nor for what these hold up.
-
-        Args:
-            timeout: seconds to wait at most; None waits for as long as the handlers take.
-
-        Returns:
-            Whether everything was handled. False also when messages are left and nobody will handle them:
-            the pool is closed, or they stand behind the message whose handler asks.
-        """
-        if self._guard.is_foreign:
+    async def drain(self, queue: Drained, timeout: float | None = None) -> bool:
+        """Wait until all is handled; see `HandlerRunner.drain`."""
+        if queue.guard.is_foreign:
             return True
         me = _current_task()
-        try:
-            with self._handlers.stand_still():
-                async with asyncio.timeout(timeout):
-                    while not self._is_done(me):
-                        await self._changes.wait()
-        except TimeoutError:
-            return False
-        return not len(self._handler_queue)
+        with self.stand_still():
+            return await queue.news.wait_for(lambda: queue.is_done(me), timeout) and queue.is_handled
 
-    def wake(self) -> None:
-        """Wake all that wait for the queue."""
-        self._changes.tell()
-
-    async def _work_off(self, partition: Partition) -> None:
+    async def work_off(self, runner: HandlerRunner, partition: Partition) -> None:
         """Handle a partition's messages, for a while or to the last."""
-        me = _current_task()
-        self._busy[me] = partition
+        me, handling = _current_task(), runner.handling
+        if not handling.begin(me, partition):
+            return
         handled_partition.set(partition)
         is_empty = is_ended = False
         try:
-            is_empty = await self._handle(partition)
+            is_empty = await self._handle(runner, partition)
         except (asyncio.CancelledError, GeneratorExit):
             is_ended = True
             raise
         finally:
             partition.answered = None
-            if not self._guard.is_foreign:
-                del self._busy[me]
-                if is_ended or self._handlers.closed:
-                    # Without a task nobody works it off before the next message comes, if one does.
-                    self._handler_queue.leave(partition)
-                elif not is_empty:
-                    self._handlers.go_on(self._works[partition])
-                self.wake()
+            if not runner.guard.is_foreign:
+                if handling.end(me, partition, is_empty=is_empty, is_ended=is_ended):
+                    # The task that asks takes from the line itself.
+                    self._line.append(runner.work_of(partition))
+                runner.news.tell()
 
-    async def _handle(self, partition: Partition) -> bool:
+    async def _handle(self, runner: HandlerRunner, partition: Partition) -> bool:
         """Handle messages until there are none, which gives True, or the loop has waited long enough."""
-        pop, handler, handlers = partition.pop, self._handler, self._handlers
-        ends = monotonic() + handlers.slice
+        pop, handler, take = partition.pop, runner.handler, runner.handling.queue.take
+        ends = self._turn_ends()
         while True:
             try:
                 message = pop()
             except IndexError:
-                last = self._handler_queue.take(partition)
+                last = take(partition)
                 if last is None:
                     return True
                 message = last
@@ -342,41 +298,21 @@ class HandlerRunner(HandlerRunnerBase):
                 if isinstance(error, GeneratorExit):
                     # The loop is gone, and this is being cleared away.
                     raise
-                self._report(message, error)
+                runner.report(message, error)
                 if isinstance(error, KeyboardInterrupt | SystemExit):
                     # Whoever pressed Ctrl-C wants the loop to end.
                     raise
             else:
                 partition.handled += 1
                 if result is not None:
-                    self._note_result(partition, message)
-            if monotonic() > ends or handlers.closed:
+                    runner.note_result(partition, message)
+            if monotonic() > ends or self.workers.is_closed:
                 return False
 
 
-class TaskNews:
-    """Wakes the tasks that wait for something to become different."""
-
-    __slots__ = ("_waiters",)
-
-    def __init__(self) -> None:
-        """Start with nobody waiting."""
-        self._waiters: set[asyncio.Future[None]] = set()
-
-    async def wait(self) -> None:
-        """Wait until the next `tell`."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.discard(waiter)
-
-    def tell(self) -> None:
-        """Have all who wait look again."""
-        for waiter in self._waiters:
-            if not waiter.done() and not waiter.get_loop().is_closed():
-                waiter.set_result(None)
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 def _current_task() -> asyncio.Task[Any] | None:

@@ -13,7 +13,7 @@ import zmq
 import zmq.asyncio
 
 from oz.asyncio.closing import in_thread
-from oz.asyncio.handlers import HandlerRunner, Handlers, Mailbox
+from oz.asyncio.handlers import TaskPool
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.requesting import TaskRequester
 from oz.asyncio.waiting import TURN_SECONDS, Handler, Subscription
@@ -25,6 +25,8 @@ from oz.protocol.node.requests import RequestClient
 from oz.protocol.node.subscription import NodeStats
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
+from oz.transport.node.handlers import HandlerRunner
+from oz.transport.node.mailbox import Mailbox
 from oz.transport.node.node import TICK, NodeBase
 from oz.transport.node.sockets import NodePublishing
 from oz.transport.node.subscriptions import OnDropped
@@ -112,7 +114,7 @@ class Node(NodeBase):
             return self
         self._has_started = True
         self._loop = asyncio.get_running_loop()
-        self._handlers = Handlers(self.configuration.threads)
+        self._handlers = TaskPool(self.configuration.threads)
         self._woken = asyncio.Event()
         self._news = asyncio.Condition()
         self._notifications = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
@@ -332,7 +334,7 @@ class Node(NodeBase):
     def _make_mailbox(
         self, handler_queue: HandlerQueue, dropped: OnDropped
     ) -> tuple[Mailbox, type[ReceivedSubscription]]:
-        return Mailbox(handler_queue, dropped), ReceivedSubscription
+        return Mailbox(self._handlers, handler_queue, dropped), ReceivedSubscription
 
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()

@@ -1,82 +1,57 @@
-"""The threads that call the handlers of a node's subscriptions, and what they find to do.
-
-The thread that receives only puts messages into queues. A queue with messages stands in the line of the pool;
-a thread that takes it out handles its messages one after the other, and when others stand in line puts it at
-their end after a while. So a slow handler fills its own queue, and a full queue starves nobody.
-"""
+"""The threads that call the handlers of a node's subscriptions, and what they find to do."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from time import monotonic
-from typing import Any
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
-from oz.protocol.node.handler_queue import HandlerQueue, Partition
+from oz.protocol.node.handler_queue import Partition
+from oz.protocol.node.handling import TURN, Workers
 from oz.transport.guard import Guard
-from oz.transport.node.handlers import HandlerRunnerBase, HandlersBase, handled_partition
-from oz.transport.node.mailbox import MailboxBase
+from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
+from oz.transport.node.mailbox import Mailbox
 
 
-class Mailbox(MailboxBase):
-    """A queue of messages for one or several threads that receive."""
+class ThreadNews:
+    """Wakes the threads that wait for something guarded to become different."""
 
-    __slots__ = ("_arrived",)
+    __slots__ = ("__weakref__", "_changed", "_waiters")
 
-    def __init__(self, handler_queue: HandlerQueue, dropped: Callable[[int, Message], None]) -> None:
-        """Start empty; the arguments are those of `MailboxBase`."""
-        super().__init__(handler_queue, dropped)
-        self._arrived = threading.Condition(Guard())  # type: ignore[arg-type]
-        handler_queue.lock = self._arrived
+    def __init__(self, guard: Guard) -> None:
+        """Start with nobody waiting.
 
-    def put(self, message: Message) -> None:
-        """Take a message in."""
-        with self._arrived:
-            _, dropped = self._handler_queue.put(message)
-            self._arrived.notify()
-        if dropped:
-            self._dropped(dropped, message)
-
-    def receive(self, timeout: float | None) -> Message:
-        """Wait for a message.
-
-        Raises:
-            Timeout: none came in so many seconds.
-            ClosedError: the subscription has ended, and nothing is left.
-            OwnershipError: it was made before a fork, in the parent process.
+        Args:
+            guard: is had for each look and for each change, and by whoever tells not at all.
         """
-        ends = None if timeout is None else monotonic() + timeout
-        with self._arrived:
-            while not len(self._handler_queue):
-                if self._is_closed:
-                    raise ClosedError("this subscription has ended, and nothing is left")
-                left = None if ends is None else ends - monotonic()
-                if left is not None and left <= 0:
-                    raise Timeout(f"no message in {timeout:g} s")
-                self._arrived.wait(left)
-            self._partition.handled += 1
-            return self._partition.pop()
+        self._changed = threading.Condition(guard)  # type: ignore[arg-type]
+        self._waiters = 0
 
-    def drain(self, timeout: float | None = None) -> bool:
-        """Nobody handles by itself what waits here: it is still to be received."""
-        return True
+    def tell(self) -> None:
+        """Have all who wait look again."""
+        # Whoever waits has said so before it looked: what changed before this is seen by those who come now.
+        if self._waiters:
+            with self._changed:
+                self._changed.notify_all()
 
-    def end(self) -> None:
-        """Tell receivers that nothing more comes once it is empty."""
-        with self._arrived:
-            self._is_closed = True
-            self._arrived.notify_all()
+    def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until something is so, for so many seconds; give whether it is."""
+        with self._changed:
+            self._waiters += 1
+            try:
+                return self._changed.wait_for(
+                    is_so, None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+                )
+            finally:
+                self._waiters -= 1
 
 
 _log = logging.getLogger("oz.handlers")
-
-_SLICE = 0.001
-"""Seconds after which a partition goes to the end of the line, when anybody else stands in it."""
 
 MOST_THREADS = 1024
 """The largest pool."""
@@ -84,10 +59,12 @@ MOST_THREADS = 1024
 Work = Callable[[], None]
 
 
-class Handlers(HandlersBase):
+class ThreadPool:
     """A bounded pool of daemon threads. Every method may be called from any thread and from signal handlers.
 
     Attributes:
+        guard: is held for every change.
+        workers: who they are, and how many there may be.
         free: threads that wait for work, less the work that waits for threads.
     """
 
@@ -100,18 +77,22 @@ class Handlers(HandlersBase):
         Raises:
             ValueError: `size` is not one of these.
         """
-        super().__init__(size, MOST_THREADS)
+        self.workers = Workers(size, MOST_THREADS)
         self.free = 0
-        self._ending = self._started = 0
+        self.guard = Guard()
+        self.guard.when_disowned = self._forget
+        self._started = 0
         self._line: SimpleQueue[Work | None] = SimpleQueue()
-        self._threads: set[threading.Thread] = set()
         # Those that have nothing more to do than to end.
         self._last: set[threading.Thread] = set()
-        self._ended = threading.Condition(self._guard)  # type: ignore[arg-type]
+        self._ended = ThreadNews(self.guard)
 
-    def is_worker(self, one: object) -> bool:
-        """Tell whether a thread is one of the pool's."""
-        return one in self._threads
+    def make_news(self, guard: Guard) -> ThreadNews:
+        """Make what is told when something guarded changes, the pool is closed, or a worker stands still."""
+        news = ThreadNews(guard)
+        with self.guard:
+            self.workers.watch(news)
+        return news
 
     def submit(self, work: Work) -> None:
         """Hand work to one of the threads.
@@ -124,10 +105,9 @@ class Handlers(HandlersBase):
             OwnershipError: it was made before a fork, in the parent process.
             RuntimeError: the system gives no thread, and there is none yet.
         """
-        with self._guard:
-            if self._is_closed:
-                raise ClosedError("the pool of handlers is closed; nothing more is handled")
-            if self.free <= 0:
+        with self.guard:
+            self.workers.check_open()
+            if self.free <= 0 and self.workers.has_room:
                 self._grow()
             self._line.put(work)
             self.free -= 1
@@ -144,23 +124,23 @@ class Handlers(HandlersBase):
             Whether all threads have ended, but for the caller's and those whose handlers wait like that too.
             The others are daemons: they hold up no exit.
         """
-        if self._guard.is_foreign:
+        if self.guard.is_foreign:
             return True
-        with self._guard:
-            self._is_closed = True
-            for _ in range(len(self._threads) - self._ending):
+        with self.guard:
+            workers = self.workers
+            workers.is_closed = True
+            for _ in range(len(workers.members) - workers.ending):
                 self._dismiss()
-            threads = set(self._threads)
+            threads = set(workers.members)
             over = set(self._last)
         self._wake_all()
         ends = None if timeout is None else monotonic() + timeout
-        with self.stand_still() as is_worker, self._ended:
-            while threads & self._threads - (self.still if is_worker else set()):
-                left = _left(ends)
-                if left == 0:
-                    return False
-                self._ended.wait(left)
-        for thread in over | (threads - self._threads):
+        with self.stand_still() as is_worker:
+            still = workers.still if is_worker else set()
+            if not self._ended.wait_for(lambda: not threads & workers.members - still, timeout):
+                return False
+        for thread in over | (threads - workers.members):
+            assert isinstance(thread, threading.Thread)
             thread.join(_left(ends))
         return True
 
@@ -170,64 +150,67 @@ class Handlers(HandlersBase):
 
         For what blocks inside a handler; in threads that are not the pool's it does nothing.
         """
-        if threading.current_thread() not in self._threads:
+        workers = self.workers
+        if threading.current_thread() not in workers.members:
             yield
             return
-        with self._guard:
-            self._lent += 1
-            if self.free < 0 and not self._is_closed:
+        with self.guard:
+            workers.lent += 1
+            if self.free < 0 and workers.has_room:
                 self._grow()
         try:
             yield
         finally:
-            if not self._guard.is_foreign:
-                with self._guard:
-                    self._lent -= 1
-                    if len(self._threads) - self._ending > self._size + self._lent:
+            if not self.guard.is_foreign:
+                with self.guard:
+                    workers.lent -= 1
+                    if workers.has_too_many:
                         self._dismiss()
 
     @contextmanager
     def stand_still(self) -> Iterator[bool]:
         """Lend this thread while it waits for handlers to end; give whether it is one of the pool's."""
-        me = threading.current_thread()
-        if me not in self._threads:
+        me, workers = threading.current_thread(), self.workers
+        if me not in workers.members:
             yield False
             return
         with self.lend():
-            is_first = me not in self.still
-            self.still.add(me)
-            with self._ended:
-                self._ended.notify_all()
+            is_first = me not in workers.still
+            workers.still.add(me)
             self._wake_all()
             try:
                 yield True
             finally:
                 if is_first:
-                    self.still.discard(me)
+                    workers.still.discard(me)
+
+    def _wake_all(self) -> None:
+        with self.guard:
+            watching = self.workers.watching()
+        for news in (self._ended, *watching):
+            news.tell()
 
     def _grow(self) -> None:
-        if len(self._threads) - self._ending >= self._size + self._lent:
-            return
         self._started += 1
         thread = threading.Thread(target=self._run, name=f"oz-handler-{self._started}", daemon=True)
-        self._threads.add(thread)
+        self.workers.members.add(thread)
         try:
             thread.start()
         except RuntimeError as error:
-            self._threads.discard(thread)
+            self.workers.members.discard(thread)
             if "interpreter shutdown" in str(error):
                 # From Python 3.12 on, while a program ends that has closed nothing: nobody handles any more.
-                self._is_closed = True
+                self.workers.is_closed = True
                 return
-            if not self._threads:
+            if not self.workers.members:
                 raise
-            _log.warning("no more than %d threads can be had for handlers", len(self._threads))
+            _log.warning("no more than %d threads can be had for handlers", len(self.workers.members))
         else:
             self.free += 1
 
     def _dismiss(self) -> None:
         """Ask one thread to end when it comes to this."""
-        self._ending += 1
+        self.workers.ending += 1
         self.free -= 1
         self._line.put(None)
 
@@ -239,117 +222,70 @@ class Handlers(HandlersBase):
                 _log.exception("a thread of the handlers failed at its work; it goes on")
             # What was done must not be kept by waiting for more.
             work = None
-            if self._guard.is_foreign:
+            if self.guard.is_foreign:
                 return
-            with self._guard:
+            with self.guard:
                 self.free += 1
-        with self._ended:
-            self._ending -= 1
+        with self.guard:
+            self.workers.ending -= 1
             me = threading.current_thread()
-            self._threads.discard(me)
+            self.workers.members.discard(me)
             self._last = {one for one in self._last if one.is_alive()} | {me}
-            self._ended.notify_all()
+        self._ended.tell()
 
     def _forget(self) -> None:
         """Be empty in the child of a fork, which has none of the threads."""
-        self._is_closed = True
-        self._threads = set()
+        self.workers.clear()
         # A handler that forked and goes on looks at its next message only after it has looked here.
         self.free = -1
 
+    # what subscriptions ask of it ------------------------------------------------------------------------
 
-class HandlerRunner(HandlerRunnerBase):
-    """One subscription's messages on their way to its handler, which threads call.
+    def receive(self, mailbox: Mailbox, timeout: float | None) -> Message:
+        """Wait for a message; see `Mailbox.receive`."""
+        with mailbox.guard:
+            if not mailbox.is_readable and not mailbox.news.wait_for(lambda: mailbox.is_readable, timeout):
+                raise Timeout(f"no message in {timeout:g} s")
+            return mailbox.take()
 
-    Any thread may use it. `failed` is called in the handler's thread.
-    """
-
-    def __init__(
-        self,
-        handlers: Handlers,
-        handler_queue: HandlerQueue,
-        handler: Callable[[Message], Any],
-        failed: Callable[[Message, BaseException], None],
-        dropped: Callable[[int, Message], None],
-    ) -> None:
-        """Start empty; the arguments are those of `HandlerRunnerBase`."""
-        super().__init__(handlers, handler_queue, handler, failed, dropped)
-        self._handlers = handlers
-        self._changed = threading.Condition(self._guard)  # type: ignore[arg-type]
-        self._waiters = 0
-
-    def drain(self, timeout: float | None = None) -> bool:
-        """Wait until nothing waits and nothing is being handled.
-
-        A handler waits neither for itself, nor for handlers that wait so too, nor for what these hold up.
-
-        Args:
-            timeout: seconds to wait at most; None waits for as long as the handlers take.
-
-        Returns:
-            Whether everything was handled. False also when messages are left and nobody will handle them:
-            the pool is closed, or they stand behind the message whose handler asks.
-        """
-        if self._guard.is_foreign:
+    def drain(self, queue: Drained, timeout: float | None = None) -> bool:
+        """Wait until all is handled; see `HandlerRunner.drain`."""
+        if queue.guard.is_foreign:
             return True
-        ends = None if timeout is None else monotonic() + timeout
         me = threading.current_thread()
-        with self._handlers.stand_still(), self._changed:
-            self._waiters += 1
-            try:
-                while not self._is_done(me):
-                    left = _left(ends)
-                    if left == 0:
-                        return False
-                    self._changed.wait(left)
-                return not len(self._handler_queue)
-            finally:
-                self._waiters -= 1
+        with self.stand_still(), queue.guard:
+            return queue.news.wait_for(lambda: queue.is_done(me), timeout) and queue.is_handled
 
-    def wake(self) -> None:
-        """Wake all that wait for the queue."""
-        with self._changed:
-            self._changed.notify_all()
-
-    def _work_off(self, partition: Partition) -> None:
+    def work_off(self, runner: HandlerRunner, partition: Partition) -> None:
         """Handle a partition's messages, for a while or to the last."""
-        me = threading.current_thread()
-        with self._guard:
-            if self._handlers.closed:
-                self._handler_queue.leave(partition)
-                self._changed.notify_all()
-                return
-            self._busy[me] = partition
+        me, handling = threading.current_thread(), runner.handling
+        with runner.guard:
+            has_begun = handling.begin(me, partition)
+        if not has_begun:
+            runner.news.tell()
+            return
         handled_partition.set(partition)
         is_empty = False
         try:
-            is_empty = self._handle(partition)
+            is_empty = self._handle(runner, partition)
         finally:
             partition.answered = None
-            if not self._guard.is_foreign:
-                with self._guard:
-                    del self._busy[me]
-                    self._go_on(partition, is_empty)
-                    if self._waiters:
-                        self._changed.notify_all()
+            if not runner.guard.is_foreign:
+                with runner.guard:
+                    if handling.end(me, partition, is_empty=is_empty):
+                        with suppress(ClosedError):
+                            runner.stand_in_line(partition)
+                runner.news.tell()
 
-    def _go_on(self, partition: Partition, is_empty: bool) -> None:
-        if is_empty:
-            return
-        try:
-            self._handlers.submit(self._works[partition])
-        except ClosedError:
-            self._handler_queue.leave(partition)
-
-    def _handle(self, partition: Partition) -> bool:
+    def _handle(self, runner: HandlerRunner, partition: Partition) -> bool:
         """Handle messages until there are none, which gives True, or others have waited long enough."""
-        pop, handler, handlers = partition.pop, self._handler, self._handlers
-        ends = monotonic() + _SLICE
+        pop, handler, take = partition.pop, runner.handler, runner.handling.queue.take
+        ends = monotonic() + TURN
         while True:
             try:
                 message = pop()
             except IndexError:
-                last = self._handler_queue.take(partition)
+                last = take(partition)
                 if last is None:
                     return True
                 message = last
@@ -358,12 +294,12 @@ class HandlerRunner(HandlerRunnerBase):
             except BaseException as error:
                 # SystemExit and KeyboardInterrupt too: a thread would end of them without a word.
                 partition.failed += 1
-                self._report(message, error)
+                runner.report(message, error)
             else:
                 partition.handled += 1
                 if result is not None:
-                    self._note_result(partition, message)
-            if handlers.free < 0 and (monotonic() > ends or self._guard.is_foreign):
+                    runner.note_result(partition, message)
+            if self.free < 0 and (monotonic() > ends or runner.guard.is_foreign):
                 return False
 
 

@@ -20,11 +20,13 @@ from oz.protocol.node.requests import RequestClient
 from oz.protocol.node.subscription import NodeStats
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
-from oz.sync.handlers import HandlerRunner, Handlers, Mailbox
+from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import PublisherEngine
 from oz.sync.requesting import ThreadRequester
 from oz.sync.waiting import Handler, Subscription
+from oz.transport.node.handlers import HandlerRunner
+from oz.transport.node.mailbox import Mailbox
 from oz.transport.node.node import TICK, NodeBase
 from oz.transport.node.sockets import NodePublishing
 from oz.transport.node.subscriptions import OnDropped
@@ -96,7 +98,7 @@ class Node(NodeBase):
     _io: IOThread
 
     def _launch(self) -> None:
-        self._handlers = Handlers(self.configuration.threads)
+        self._handlers = ThreadPool(self.configuration.threads)
         client = RequestClient(
             self._requests, self._stats, self._publisher_for, self._has_responders, self._no_responders
         )
@@ -377,7 +379,7 @@ class Node(NodeBase):
     def _make_mailbox(
         self, handler_queue: HandlerQueue, dropped: OnDropped
     ) -> tuple[Mailbox, type[ReceivedSubscription]]:
-        return Mailbox(handler_queue, dropped), ReceivedSubscription
+        return Mailbox(self._handlers, handler_queue, dropped), ReceivedSubscription
 
     def _make_queue(
         self, handler: Callable[[Any], Any], handler_queue: HandlerQueue, dropped: OnDropped

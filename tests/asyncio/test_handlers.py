@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from handling import Heard, filled, message
 from handling_tasks import Gate, in_loop
-from oz.asyncio.handlers import HandlerRunner, Handlers
+from oz.asyncio.handlers import TaskNews, TaskPool
 from oz.protocol.node.handler_queue import HandlerQueue
+from oz.transport.node.handlers import HandlerRunner
 from scripts import run
 from waiting import DEADLINE
 
@@ -25,7 +26,7 @@ async def test_messages_are_handled_one_after_the_other_in_order():
         numbers.append(message.number)
         inside.clear()
 
-    heard, handlers = Heard(HandlerRunner), Handlers(4)
+    heard, handlers = Heard(HandlerRunner), TaskPool(4)
     queue = heard.queue(handlers, handler)
     filled(queue, 200)
     assert queue.waiting == 200
@@ -54,7 +55,7 @@ def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(
         got.append(message)
 
     async def whole():
-        handlers = Handlers(sizes[0])
+        handlers = TaskPool(sizes[0])
         handler = slowly if is_async else got.append
         queue = heard.queue(
             handlers, handler, overflow=overflow, order_by=order_by, limit=limit, concurrency=sizes[1]
@@ -90,7 +91,7 @@ def test_a_handler_that_raises_is_reported_and_harms_nobody(error, is_async):
         fail(message)
 
     async def whole():
-        heard, handlers = Heard(HandlerRunner), Handlers(1)
+        heard, handlers = Heard(HandlerRunner), TaskPool(1)
         queue = heard.queue(handlers, fail_later if is_async else fail)
         filled(queue, 4)
         assert await queue.drain(DEADLINE)
@@ -103,7 +104,7 @@ def test_a_handler_that_raises_is_reported_and_harms_nobody(error, is_async):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
 def test_an_interrupt_in_a_handler_is_reported_and_ends_the_loop(error):
-    heard, handlers, got = Heard(HandlerRunner), Handlers(1), []
+    heard, handlers, got = Heard(HandlerRunner), TaskPool(1), []
 
     def handler(message):
         if message.number == 1:
@@ -138,7 +139,7 @@ def test_reports_that_raise_are_logged_and_the_next_message_is_handled(caplog):
         raise RuntimeError("no reports, please")
 
     async def whole():
-        handlers = Handlers(1)
+        handlers = TaskPool(1)
         queue = HandlerRunner(
             handlers, HandlerQueue(limit=1), lambda message: 1 / message.number, refuse, refuse
         )
@@ -156,7 +157,7 @@ def test_reports_that_raise_are_logged_and_the_next_message_is_handled(caplog):
 
 @in_loop
 async def test_a_slow_handler_fills_only_its_own_queue():
-    heard, handlers, gate = Heard(HandlerRunner), Handlers(2), Gate()
+    heard, handlers, gate = Heard(HandlerRunner), TaskPool(2), Gate()
     slow = heard.queue(handlers, gate, limit=3)
     quick = heard.queue(handlers, lambda message: None)
     filled(slow, 1)
@@ -182,7 +183,7 @@ async def test_a_queue_that_never_empties_starves_neither_others_nor_the_loop():
         if not (reached and turns.is_set()):
             endless_queue.put(message)
 
-    heard, handlers = Heard(HandlerRunner), Handlers(1)
+    heard, handlers = Heard(HandlerRunner), TaskPool(1)
     endless_queue = heard.queue(handlers, endless)
     endless_queue.put(message("a"))
     other = heard.queue(handlers, reached.append)
@@ -195,7 +196,7 @@ async def test_a_queue_that_never_empties_starves_neither_others_nor_the_loop():
 
 @in_loop
 async def test_as_many_handlers_as_asked_for_run_at_once_and_no_more():
-    heard, handlers, gate = Heard(HandlerRunner), Handlers(3), Gate()
+    heard, handlers, gate = Heard(HandlerRunner), TaskPool(3), Gate()
     wide = heard.queue(handlers, gate, concurrency=2)
     others = [heard.queue(handlers, gate) for _ in range(4)]
     filled(wide, 4)
@@ -215,7 +216,7 @@ async def test_as_many_handlers_as_asked_for_run_at_once_and_no_more():
 
 
 def test_without_a_loop_messages_are_refused():
-    handlers = Handlers(1)
+    handlers = TaskPool(1)
     queue = Heard(HandlerRunner).queue(handlers, lambda message: None)
     with pytest.raises(RuntimeError, match="no running event loop"):
         filled(queue, 1)
@@ -225,7 +226,7 @@ def test_without_a_loop_messages_are_refused():
 @pytest.mark.parametrize("size", [0, 65_537])
 def test_sizes_that_make_no_sense_are_refused(size):
     with pytest.raises(ValueError, match=f"{size} cannot handle anything"):
-        Handlers(size)
+        TaskPool(size)
 
 
 def test_in_the_child_of_a_fork_all_is_refused_or_empty():
@@ -233,10 +234,11 @@ def test_in_the_child_of_a_fork_all_is_refused_or_empty():
 import asyncio, os
 from types import SimpleNamespace
 import oz
-from oz.asyncio.handlers import HandlerRunner, Handlers
+from oz.asyncio.handlers import TaskNews, TaskPool
+from oz.transport.node.handlers import HandlerRunner
 from oz.protocol.node.handler_queue import HandlerQueue
 
-handlers = Handlers(1)
+handlers = TaskPool(1)
 queue = HandlerRunner(handlers, HandlerQueue(), lambda message: None, print, print)
 
 async def child():
@@ -253,7 +255,7 @@ async def child():
 async def main():
     queue.put(SimpleNamespace(subject="a"))
     assert queue.waiting == 1
-    handlers._guard.acquire(), queue._guard.acquire()
+    handlers.guard.acquire(), queue.guard.acquire()
 
 asyncio.run(main())
 pid = os.fork()
@@ -263,3 +265,12 @@ if not pid:
 assert os.waitpid(pid, 0)[1] == 0
 """
     assert run("-c", text) == ""
+
+
+@in_loop
+async def test_a_task_that_waits_is_woken_from_another_thread():
+    news, is_so = TaskNews(), []
+    waiting = asyncio.create_task(news.wait_for(lambda: bool(is_so), DEADLINE))
+    await asyncio.sleep(0)
+    await asyncio.to_thread(lambda: is_so.append(True) or news.tell())
+    assert await waiting

@@ -7,7 +7,8 @@ import pytest
 import oz
 from handling import Heard, filled, message
 from handling_tasks import Gate, in_loop
-from oz.asyncio.handlers import HandlerRunner, Handlers
+from oz.asyncio.handlers import TaskPool
+from oz.transport.node.handlers import HandlerRunner
 from waiting import DEADLINE
 
 
@@ -21,7 +22,7 @@ async def test_a_handler_may_end_its_own_subscription():
             assert queue.close() == 6
             queue.put(message)
 
-    heard, handlers = Heard(HandlerRunner), Handlers(1)
+    heard, handlers = Heard(HandlerRunner), TaskPool(1)
     queue = heard.queue(handlers, handler)
     filled(queue, 10)
     assert await queue.drain(DEADLINE)
@@ -32,7 +33,7 @@ async def test_a_handler_may_end_its_own_subscription():
 
 @in_loop
 async def test_draining_gives_up_in_time_and_waits_for_what_is_being_handled():
-    heard, handlers, gate = Heard(HandlerRunner), Handlers(1), Gate()
+    heard, handlers, gate = Heard(HandlerRunner), TaskPool(1), Gate()
     queue = heard.queue(handlers, gate)
     filled(queue, 1)
     await gate.entered.acquire()
@@ -48,7 +49,7 @@ async def test_draining_gives_up_in_time_and_waits_for_what_is_being_handled():
 @in_loop
 async def test_a_handler_may_drain_another_queue_though_the_pool_has_one_task():
     results = []
-    heard, handlers = Heard(HandlerRunner), Handlers(1)
+    heard, handlers = Heard(HandlerRunner), TaskPool(1)
     other = heard.queue(handlers, lambda message: None)
 
     async def handler(message):
@@ -69,7 +70,7 @@ async def test_a_handler_that_drains_its_own_queue_does_not_wait_for_itself():
     async def handler(message):
         results.append((message.number, await queue.drain()))
 
-    heard, handlers = Heard(HandlerRunner), Handlers(1)
+    heard, handlers = Heard(HandlerRunner), TaskPool(1)
     queue = heard.queue(handlers, handler)
     filled(queue, 2)
     assert await queue.drain(DEADLINE)
@@ -86,7 +87,7 @@ async def test_handlers_that_drain_each_others_queues_do_not_wait_for_each_other
         await together.wait()
         results.append([await queue.drain() for queue in queues])
 
-    heard, handlers = Heard(HandlerRunner), Handlers(2)
+    heard, handlers = Heard(HandlerRunner), TaskPool(2)
     queues = [heard.queue(handlers, handler) for _ in range(2)]
     for queue in queues:
         filled(queue, 1)
@@ -98,7 +99,7 @@ async def test_handlers_that_drain_each_others_queues_do_not_wait_for_each_other
 
 @in_loop
 async def test_closing_cancels_what_runs_and_begins_nothing_more():
-    heard, handlers = Heard(HandlerRunner), Handlers(1)
+    heard, handlers = Heard(HandlerRunner), TaskPool(1)
     entered, ended = asyncio.Event(), []
 
     async def handler(message):
@@ -126,7 +127,7 @@ async def test_closing_cancels_what_runs_and_begins_nothing_more():
 
 @in_loop
 async def test_closing_gives_up_in_time_on_a_handler_that_cleans_up_slowly():
-    heard, handlers, gate = Heard(HandlerRunner), Handlers(1), Gate()
+    heard, handlers, gate = Heard(HandlerRunner), TaskPool(1), Gate()
 
     async def handler(message):
         try:
@@ -155,7 +156,7 @@ async def test_handlers_may_close_the_pool_even_while_they_are_being_cancelled()
         finally:
             results.append(await handlers.close())
 
-    heard, handlers = Heard(HandlerRunner), Handlers(2)
+    heard, handlers = Heard(HandlerRunner), TaskPool(2)
     queue = heard.queue(handlers, handler, concurrency=2)
     filled(queue, 2)
     assert await queue.drain(DEADLINE)
@@ -165,7 +166,7 @@ async def test_handlers_may_close_the_pool_even_while_they_are_being_cancelled()
 
 
 def test_the_end_of_the_loop_cancels_handlers_and_the_queue_can_go_on_in_another():
-    heard, handlers, numbers = Heard(HandlerRunner), Handlers(2), []
+    heard, handlers, numbers = Heard(HandlerRunner), TaskPool(2), []
 
     async def handler(message):
         if message.number == 0:

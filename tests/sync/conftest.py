@@ -7,7 +7,8 @@ import zmq
 
 import oz
 from handling import Heard
-from oz.sync.handlers import HandlerRunner, Handlers
+from oz.sync.handlers import ThreadPool
+from oz.transport.node.handlers import HandlerRunner
 from waiting import DEADLINE
 
 
@@ -46,7 +47,7 @@ def pool():
     made = []
 
     def make(size):
-        made.append(Handlers(size))
+        made.append(ThreadPool(size))
         return made[-1]
 
     yield make

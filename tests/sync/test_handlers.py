@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from handling import Heard, filled, message
 from oz.protocol.node.handler_queue import HandlerQueue
-from oz.sync.handlers import HandlerRunner, Handlers
+from oz.sync.handlers import ThreadPool
+from oz.transport.node.handlers import HandlerRunner
 from waiting import DEADLINE, Thread, until
 
 
@@ -41,7 +42,7 @@ def test_every_message_is_accounted_for_and_a_subject_keeps_its_order(
     sizes, overflow, order_by, limit, subjects
 ):
     heard, got = Heard(HandlerRunner), []
-    handlers = Handlers(sizes[0])
+    handlers = ThreadPool(sizes[0])
     queue = heard.queue(
         handlers, got.append, overflow=overflow, order_by=order_by, limit=limit, concurrency=sizes[1]
     )
@@ -209,4 +210,4 @@ def test_a_thread_that_waits_keeps_no_message(pool, heard):
 @pytest.mark.parametrize("size", [0, -1, 1025])
 def test_sizes_that_make_no_sense_are_refused(size):
     with pytest.raises(ValueError, match=f"{size} cannot handle anything"):
-        Handlers(size)
+        ThreadPool(size)

@@ -7,7 +7,8 @@ import os, sys, threading, warnings
 from types import SimpleNamespace
 import oz
 from oz.protocol.node.handler_queue import HandlerQueue
-from oz.sync.handlers import HandlerRunner, Handlers
+from oz.sync.handlers import ThreadPool
+from oz.transport.node.handlers import HandlerRunner
 
 # Python 3.12 and later warn of any fork beside a thread.
 warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
@@ -45,13 +46,13 @@ def program(text):
 
 def test_in_the_child_of_a_fork_all_is_refused_or_empty_and_the_parents_goes_on():
     program("""
-handlers = Handlers(2)
+handlers = ThreadPool(2)
 stuck = Stuck()
 queue = queue_of(handlers, stuck)
 for number in range(5):
     queue.put(message(number))
 stuck.entered.wait(60)
-with queue._guard, handlers._guard:
+with queue.guard, handlers.guard:
     # As when another thread has them while this one forks.
     pid = os.fork()
     if not pid:
@@ -60,7 +61,7 @@ with queue._guard, handlers._guard:
         refused(lambda: queue_of(handlers, print))
         assert queue.waiting == queue.clear() == queue.close() == 0
         assert queue.drain() and handlers.close()
-        own = Handlers(1)
+        own = ThreadPool(1)
         mine = queue_of(own, lambda message: None)
         mine.put(message(0))
         assert mine.drain(60) and mine.handled == 1 and own.close(60)
@@ -84,7 +85,7 @@ def handler(message):
         os._exit(1)
 
 parent = os.getpid()
-handlers = Handlers(1)
+handlers = ThreadPool(1)
 stuck = Stuck()
 handlers.submit(lambda: stuck(None))
 queue = queue_of(handlers, handler)
@@ -99,7 +100,7 @@ assert handlers.close(60)
 
 def test_a_handler_that_never_returns_does_not_hold_up_the_end_of_the_process():
     program("""
-handlers = Handlers(1)
+handlers = ThreadPool(1)
 stuck = Stuck()
 queue = queue_of(handlers, stuck)
 queue.put(message(0))

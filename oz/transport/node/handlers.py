@@ -1,17 +1,21 @@
-"""A queue of messages for a handler, without what differs between threads and tasks."""
+"""One subscription's messages on their way to its handler, whichever threads or tasks call it.
+
+The thread or loop that receives only puts messages into queues. A queue with messages stands in the line of a
+pool; a worker that takes it out handles its messages one after the other, and when others stand in line puts
+it at their end after a while. So a slow handler fills its own queue, and a full queue starves nobody.
+"""
 
 from __future__ import annotations
 
 import logging
-import weakref
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from oz.message import Message
 from oz.protocol.node.handler_queue import HandlerQueue, Partition
+from oz.protocol.node.handling import Handling, News, Worker, Workers
 from oz.transport.guard import Guard
 
 _log = logging.getLogger("oz.handlers")
@@ -21,64 +25,63 @@ handled_partition: ContextVar[Partition | None] = ContextVar("handled_partition"
 """What the thread or task that runs works off, so that a reply is known to be its handler's."""
 
 
-class HandlersBase(ABC):
-    """The pool that works queues off: a bounded number of workers, which are threads or tasks.
+class WaitedNews(News, Protocol):
+    """News that one can wait for, in a thread or a task."""
 
-    Attributes:
-        still: workers whose handler waits for others to end. They do not wait for each other.
-    """
+    def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> Any:
+        """Wait until something is so, for so many seconds; give whether it is, on asyncio when awaited."""
 
-    def __init__(self, size: int, most: int) -> None:
-        """Start no worker yet: that happens when there is work.
 
-        Raises:
-            ValueError: `size` is not a number from 1 to `most`.
-        """
-        if not 1 <= size <= most:
-            raise ValueError(f"a pool of {size!r} cannot handle anything; give a size from 1 to {most:,}")
-        self.still: set[Any] = set()
-        self._size = size
-        self._lent = 0
-        self._is_closed = False
-        self._queues: weakref.WeakSet[HandlerRunnerBase] = weakref.WeakSet()
-        self._guard = Guard()
-        self._guard.when_disowned = self._forget
+class Drained(Protocol):
+    """What messages of one subscription wait in."""
+
+    guard: Guard
+    news: WaitedNews
+
+    def is_done(self, who: Worker) -> bool:
+        """Tell whether a thread or task that drains it has nothing more to wait for."""
 
     @property
-    def closed(self) -> bool:
-        """Whether it takes no more work."""
-        return self._is_closed
+    def is_handled(self) -> bool:
+        """Whether no message waits for a handler."""
 
-    @abstractmethod
+
+class Pool(Protocol):
+    """The threads or the tasks that call handlers: all that differs between the two."""
+
+    workers: Workers
+
     def submit(self, work: Callable[[], Any]) -> None:
-        """Hand work to the pool."""
+        """Hand work to one of them."""
 
-    @abstractmethod
-    def is_worker(self, one: Any) -> bool:
-        """Tell whether a thread or task is one of the pool's."""
+    def make_news(self, guard: Guard) -> WaitedNews:
+        """Make what is told when something guarded changes, the pool's own news among them."""
 
-    def watch(self, queue: HandlerRunnerBase) -> None:
-        """Tell a queue, for as long as it lives, when the pool is closed or a worker stands still."""
-        with self._guard:
-            self._queues.add(queue)
+    def work_off(self, runner: HandlerRunner, partition: Partition) -> Any:
+        """Handle a partition's messages, for a while or to the last."""
 
-    def _wake_all(self) -> None:
-        with self._guard:
-            queues = list(self._queues)
-        for queue in queues:
-            queue.wake()
-
-    @abstractmethod
-    def _forget(self) -> None:
-        """Be empty in the child of a fork."""
+    def drain(self, queue: Drained, timeout: float | None) -> Any:
+        """Wait until all is handled; see `HandlerRunner.drain`."""
 
 
-class HandlerRunnerBase(ABC):
-    """One subscription's messages on their way to its handler."""
+class HandlerRunner:
+    """One subscription's messages on their way to its handler.
+
+    With threads any of them may use it; with tasks it is for the thread of their loop.
+
+    Attributes:
+        guard: is held for every change.
+        handler: is called with each message; what it gives is awaited on asyncio, if it can be.
+        handling: who handles what.
+        news: is told when a worker leaves a partition, or what waits is forgotten.
+    """
+
+    __slots__ = ("__weakref__", "_dropped", "_failed", "_partitions", "_pool", "_queue", "_works", "guard",
+                 "handler", "handling", "news")  # fmt: skip
 
     def __init__(
         self,
-        handlers: HandlersBase,
+        pool: Pool,
         handler_queue: HandlerQueue,
         handler: Callable[[Message], Any],
         failed: Callable[[Message, BaseException], None],
@@ -87,51 +90,57 @@ class HandlerRunnerBase(ABC):
         """Start empty.
 
         Args:
-            handlers: the pool whose threads or tasks call the handler.
+            pool: whose threads or tasks call the handler.
             handler_queue: its own, which is empty; it is given a lock here.
             handler: is called with each message.
             failed: is called where the handler was, with a message and what the handler raised at it.
             dropped: is called where `put` is, with how many messages were dropped and the message that was
                 put. What these two raise is logged.
         """
-        self._handler_queue = handler_queue
-        self._handler = handler
+        self._pool = pool
+        self._queue = handler_queue
+        self.handler = handler
         self._failed = failed
         self._dropped = dropped
-        self._works: dict[Partition, Callable[[], Any]] = {
-            partition: partial(self._work_off, partition) for partition in handler_queue.partitions
-        }
-        # Who, a thread or a task, works off which partition.
-        self._busy: dict[Any, Partition] = {}
-        self._has_warned = False
-        self._pool = handlers
-        self._guard = handler_queue.lock = Guard()
-        handlers.watch(self)
+        self.guard = handler_queue.lock = Guard()
+        self.handling = Handling(handler_queue, pool.workers)
+        self.news = pool.make_news(self.guard)
+        self._partitions = handler_queue.partitions
+        self._works = {one: partial(pool.work_off, self, one) for one in self._partitions}
 
     @property
     def handled(self) -> int:
         """Messages that were handled, without those at which the handler raised."""
-        return sum(partition.handled for partition in self._works)
+        return sum(partition.handled for partition in self._partitions)
 
     @property
     def failed(self) -> int:
         """Messages at which the handler raised, or was cancelled."""
-        return sum(partition.failed for partition in self._works)
+        return sum(partition.failed for partition in self._partitions)
 
     @property
     def dropped(self) -> int:
         """Messages that were dropped because too many waited."""
-        return self._handler_queue.dropped
+        return self._queue.dropped
 
     @property
     def waiting(self) -> int:
         """Messages that wait; without those that are being handled."""
-        return 0 if self._guard.is_foreign else len(self._handler_queue)
+        return 0 if self.guard.is_foreign else len(self._queue)
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing waits and nothing is being handled."""
-        return not (self._busy or len(self._handler_queue))
+        return self.handling.is_idle
+
+    @property
+    def is_handled(self) -> bool:
+        """Whether nothing waits."""
+        return not len(self._queue)
+
+    def is_done(self, who: Worker) -> bool:
+        """Tell whether there is nothing more to wait for; under the guard."""
+        return self.handling.is_done(who)
 
     def put(self, message: Message) -> None:
         """Have a message handled. It never waits for a handler.
@@ -141,65 +150,72 @@ class HandlerRunnerBase(ABC):
             OwnershipError: it was made before a fork, in the parent process.
             RuntimeError: there is no loop, or the system gives no thread, to handle anything.
         """
-        partition, dropped = self._handler_queue.put(message)
+        partition, dropped = self._queue.put(message)
         if partition is not None:
-            self._submit(partition)
+            self.stand_in_line(partition)
         if dropped:
             try:
                 self._dropped(dropped, message)
             except Exception:
                 _log.exception("reporting a message that was dropped failed")
 
-    def clear(self) -> int:
-        """Forget what waits; what is being handled goes on. Give how many messages that were."""
-        return self._forget(self._handler_queue.clear)
+    def stand_in_line(self, partition: Partition) -> None:
+        """Have the pool work a partition off.
 
-    def close(self) -> int:
-        """Forget what waits, and ignore what is still put. Give how many messages waited."""
-        return self._forget(self._handler_queue.close)
-
-    @abstractmethod
-    def wake(self) -> None:
-        """Wake all that wait for the queue."""
-
-    @abstractmethod
-    def _work_off(self, partition: Partition) -> Any:
-        """Handle a partition's messages, for a while or to the last."""
-
-    def _forget(self, messages: Callable[[], int]) -> int:
-        if self._guard.is_foreign:
-            return 0
-        count = messages()
-        self.wake()
-        return count
-
-    def _is_done(self, me: Any) -> bool:
-        """Tell whether there is nothing more to wait for, for this thread or task."""
-        still = self._pool.still if self._pool.is_worker(me) else ()
-        if any(one not in still for one in self._busy):
-            return False
-        return self._pool.closed or not self._handler_queue.waiting_beside(self._busy.values())
-
-    def _submit(self, partition: Partition) -> None:
+        Raises:
+            ClosedError, OwnershipError, RuntimeError: as `put`.
+        """
         try:
             self._pool.submit(self._works[partition])
         except BaseException:
-            self._handler_queue.leave(partition)
+            self._queue.leave(partition)
             raise
 
-    def _note_result(self, partition: Partition, message: Message) -> None:
+    def work_of(self, partition: Partition) -> Callable[[], Any]:
+        """Return what a worker calls to work a partition off."""
+        return self._works[partition]
+
+    def drain(self, timeout: float | None = None) -> Any:
+        """Wait until nothing waits and nothing is being handled.
+
+        A handler waits neither for itself, nor for handlers that wait so too, nor for what these hold up.
+
+        Args:
+            timeout: seconds to wait at most; None waits for as long as the handlers take.
+
+        Returns:
+            Whether everything was handled, on asyncio when awaited. False also when messages are left and
+            nobody will handle them: the pool is closed, or they stand behind the message whose handler asks.
+        """
+        return self._pool.drain(self, timeout)
+
+    def clear(self) -> int:
+        """Forget what waits; what is being handled goes on. Give how many messages that were."""
+        return self._forget(self._queue.clear)
+
+    def close(self) -> int:
+        """Forget what waits, and ignore what is still put. Give how many messages waited."""
+        return self._forget(self._queue.close)
+
+    def report(self, message: Message, error: BaseException) -> None:
+        """Tell that the handler raised."""
+        try:
+            self._failed(message, error)
+        except Exception:
+            _log.exception("reporting that a handler raised failed; it had raised %r", error)
+
+    def note_result(self, partition: Partition, message: Message) -> None:
         """Warn, once, of a handler that gives back its answer and does not send it."""
-        is_request = isinstance(message, Message) and message.reply_to is not None
-        if is_request and partition.answered is not message and not self._has_warned:
-            self._has_warned = True
+        if self.handling.is_answer_lost(partition, message):
             _log.warning(
                 "a handler returned a value at the request %r, and that is sent to nobody: answer with "
                 "message.reply(value); this is said once for each subscription",
                 message.subject,
             )
 
-    def _report(self, message: Message, error: BaseException) -> None:
-        try:
-            self._failed(message, error)
-        except Exception:
-            _log.exception("reporting that a handler raised failed; it had raised %r", error)
+    def _forget(self, messages: Callable[[], int]) -> int:
+        if self.guard.is_foreign:
+            return 0
+        count = messages()
+        self.news.tell()
+        return count

@@ -1,56 +1,128 @@
-"""The mailbox where messages wait to be received: the part that threads and tasks share."""
+"""The mailbox where messages wait to be received, by threads or by tasks."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Any, Protocol
 
+from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.node.handler_queue import HandlerQueue
+from oz.protocol.node.handling import Worker
+from oz.transport.guard import Guard
+from oz.transport.node.handlers import Drained, WaitedNews
 
 
-class MailboxBase(ABC):
-    """A queue of the messages of a subscription without a handler."""
+class Receiving(Protocol):
+    """How threads or tasks wait for messages: all that differs between the two."""
 
-    __slots__ = ("_dropped", "_handler_queue", "_is_closed", "_partition")
+    def make_news(self, guard: Guard) -> WaitedNews:
+        """Make what is told when something guarded changes."""
+
+    def receive(self, mailbox: Mailbox, timeout: float | None) -> Any:
+        """Wait for a message; see `Mailbox.receive`."""
+
+    def drain(self, queue: Drained, timeout: float | None) -> Any:
+        """Wait until all is handled; see `HandlerRunner.drain`."""
+
+
+class Mailbox:
+    """A queue of the messages of a subscription without a handler. Several threads or tasks may receive.
+
+    Attributes:
+        guard: is held for every change.
+        news: is told of each message, and of the end.
+    """
+
+    __slots__ = ("_dropped", "_is_ended", "_partition", "_queue", "_receiving", "guard", "news")
 
     failed = 0
-    is_idle = True
+    is_idle = is_handled = True
     """Nobody handles anything by itself here."""
 
-    def __init__(self, handler_queue: HandlerQueue, dropped: Callable[[int, Message], None]) -> None:
+    def __init__(
+        self, receiving: Receiving, handler_queue: HandlerQueue, dropped: Callable[[int, Message], None]
+    ) -> None:
         """Start empty.
 
         Args:
-            handler_queue: its own, with one partition.
+            receiving: how one waits for a message.
+            handler_queue: its own, with one partition; it is given a lock here.
             dropped: is called with how many messages were dropped, and the message that came.
         """
-        self._handler_queue = handler_queue
+        self._receiving = receiving
+        self._queue = handler_queue
         self._partition = handler_queue.partitions[0]
         self._dropped = dropped
-        self._is_closed = False
+        self._is_ended = False
+        self.guard = handler_queue.lock = Guard()
+        self.news = receiving.make_news(self.guard)
 
     @property
     def waiting(self) -> int:
         """Messages that wait."""
-        return len(self._handler_queue)
+        return len(self._queue)
 
     @property
     def dropped(self) -> int:
         """Messages that were dropped because too many waited."""
-        return self._handler_queue.dropped
+        return self._queue.dropped
 
     @property
     def handled(self) -> int:
         """Messages that were received."""
         return self._partition.handled
 
+    @property
+    def is_readable(self) -> bool:
+        """Whether `take` has something to give, or to say."""
+        return len(self._queue) > 0 or self._is_ended
+
+    def is_done(self, who: Worker) -> bool:
+        """What waits here is still to be received: there is nothing to wait for."""
+        return True
+
+    def put(self, message: Message) -> None:
+        """Take a message in."""
+        _, dropped = self._queue.put(message)
+        self.news.tell()
+        if dropped:
+            self._dropped(dropped, message)
+
+    def take(self) -> Message:
+        """Give the next message of a mailbox that is readable; threads have its guard.
+
+        Raises:
+            ClosedError: the subscription has ended, and nothing is left.
+        """
+        try:
+            message = self._partition.pop()
+        except IndexError:
+            raise ClosedError("this subscription has ended, and nothing is left") from None
+        self._partition.handled += 1
+        return message
+
+    def receive(self, timeout: float | None) -> Any:
+        """Wait for a message, and give it; on asyncio when awaited, and cancelling that loses nothing.
+
+        Raises:
+            Timeout: none came in so many seconds.
+            ClosedError: the subscription has ended, and nothing is left.
+            OwnershipError: it was made before a fork, in the parent process.
+        """
+        return self._receiving.receive(self, timeout)
+
+    def drain(self, timeout: float | None = None) -> Any:
+        """Give that all is handled, at once; on asyncio when awaited."""
+        return self._receiving.drain(self, timeout)
+
     def close(self) -> int:
         """Forget what waits, and have those who receive know that nothing more comes."""
-        count = self._handler_queue.close()
+        count = self._queue.close()
         self.end()
         return count
 
-    @abstractmethod
     def end(self) -> None:
         """Tell receivers that nothing more comes once it is empty."""
+        self._is_ended = True
+        self.news.tell()
