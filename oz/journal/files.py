@@ -1,4 +1,7 @@
-"""The files of a journal: names, durable replacement, and holding one against retention."""
+"""The files of a journal: names, durable replacement, and holding one against retention.
+
+What the system fails to write is a `SystemFault`, set apart from mistakes of the caller.
+"""
 
 from __future__ import annotations
 
@@ -212,3 +215,30 @@ def remove_unless_held(path: Path) -> bool:
         if is_free:
             path.unlink(missing_ok=True)
         return is_free
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""The errors that making room mends."""
+
+
+class SystemFault(Exception):
+    """The system failed to write, as opposed to whatever the records were taken from.
+
+    Attributes:
+        error: what it said.
+        is_full: whether making room mends it.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(error)
+        self.error = error
+        self.is_full = error.errno in FULL
+
+
+@contextmanager
+def system() -> Iterator[None]:
+    """Run something whose OSErrors come from the system, and raise them as `SystemFault`."""
+    try:
+        yield
+    except OSError as error:
+        raise SystemFault(error) from error

@@ -22,11 +22,11 @@ from oz.journal.manifest import Entry, Manifest
 from oz.journal.mark import read_mark
 from oz.journal.report import Finding
 from oz.journal.schema import VERSION
-from oz.journal.segment import Head, open_segment, read_head
-from oz.journal.walk import Frame, Source
+from oz.journal.segment import SegmentHead, open_segment, read_head
+from oz.journal.walk import Frame, ReadAhead
 
 _HEAD_BYTES = 4096  # a head has about 900
-_GONE = Head(0, "", None, 0)
+_GONE = SegmentHead(0, "", None, 0)
 """In place of a head: the file was sealed or removed since it was listed. Who opens it looks again."""
 
 _DAMAGED = "its head is damaged, and nothing says that there should be one"
@@ -37,7 +37,7 @@ _TICK_NS = 2 * 10**9
 _MOST_READ = 16
 _read: dict[str, tuple[tuple[int, int, int], Manifest]] = {}
 
-Heads = dict[Segment, Head | None]
+Heads = dict[Segment, SegmentHead | None]
 
 
 @dataclass(frozen=True)
@@ -169,17 +169,17 @@ def _as_named(directory: Path, named: list[Segment], known: Manifest) -> set[Seg
     return set() if is_others else set(fitting)
 
 
-def _head(directory: Path, segment: Segment) -> Head | None:
+def _head(directory: Path, segment: Segment) -> SegmentHead | None:
     descriptor = files.open_regular(directory / segment.name)
     if descriptor is None:
         return _GONE
     try:
-        return read_head(Source(descriptor, _HEAD_BYTES), segment)
+        return read_head(ReadAhead(descriptor, _HEAD_BYTES), segment)
     finally:
         os.close(descriptor)
 
 
-def _fault(segment: Segment, head: Head | None, journal: str | None) -> str | None:
+def _fault(segment: Segment, head: SegmentHead | None, journal: str | None) -> str | None:
     """Say what an intact head tells against a file, nothing if it is own; None for a damaged one."""
     if head is None:
         return None

@@ -1,7 +1,7 @@
-"""Ranges of offsets: what there is to plan with, and how one range is read without a look at the manifest.
+"""Ranges of offsets: what there is to plan with, how one is read, and how much of it is still there.
 
 For readers that share a journal out among themselves. What such a range holds never changes: it ends where
-the journal was acknowledged.
+the journal was acknowledged. To read one takes no look at the manifest.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from oz.errors import JournalError
 from oz.journal import files, own
-from oz.journal.manifest import Entry, Manifest
+from oz.journal.manifest import Entry, Manifest, load
+from oz.journal.record import Kind
 from oz.journal.schema import COLUMNS
 from oz.journal.segment import OpenSegment, damage, open_segment, runs
 from oz.journal.stamp import Stamp
@@ -214,3 +216,50 @@ def gone(directory: Path, first: int, end: int | None = None) -> JournalError:
         f"{directory}: the records {which} are missing, though they were acknowledged; "
         "`oz journal repair` puts records in their place that say so"
     )
+
+
+def messages_there(directory: Path, journal: str, first: int, end: int) -> int:
+    """Count the messages of a range that are intact where readers look for them.
+
+    Args:
+        directory: the journal, or what is left of it.
+        journal: its id; files of another count nothing.
+        first: the first offset.
+        end: the offset after the last.
+    """
+    total = 0
+    known = load(directory)
+    known = known if known is not None and known.journal == journal else Manifest(journal)
+    for segment in own.segments(directory, known):
+        entry = known.entry_of(directory, segment)
+        if entry is not None and (entry.end_offset <= first or entry.first_offset >= end):
+            continue
+        if entry is not None and first <= entry.first_offset and entry.end_offset <= end:
+            total += entry.end_offset - entry.first_offset - entry.gaps
+            continue
+        try:
+            opened = open_segment(directory, segment, journal)
+        except JournalError:
+            continue
+        if opened is not None:
+            with opened:
+                total += _messages_in(opened, first, end)
+    return total
+
+
+def _messages_in(opened: OpenSegment, first: int, end: int) -> int:
+    total = 0
+    for run in runs(piece for piece in opened.survey() if isinstance(piece, Frame)):
+        if run[-1].stamp.end <= first or run[0].stamp.first >= end:
+            continue
+        table = opened.decode_checked(run)
+        offsets = table.column("offset")
+        wanted = pc.and_(
+            pc.and_(
+                pc.greater_equal(offsets, pa.scalar(first, pa.int64())),
+                pc.less(offsets, pa.scalar(end, pa.int64())),
+            ),
+            pc.equal(table.column("kind"), pa.scalar(int(Kind.MESSAGE), pa.int8())),
+        )
+        total += pc.sum(wanted).as_py() or 0
+    return total

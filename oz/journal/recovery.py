@@ -14,8 +14,7 @@ from pathlib import Path
 from oz.errors import JournalError
 from oz.journal import epochs, files, own
 from oz.journal.epochs import History, history_of
-from oz.journal.faults import FULL
-from oz.journal.files import SEALED, Segment
+from oz.journal.files import FULL, SEALED, Segment
 from oz.journal.manifest import Manifest, load
 from oz.journal.mark import Mark, is_damaged, read_mark
 from oz.journal.report import Finding

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oz.journal import files, own
-from oz.journal.faults import FULL
-from oz.journal.files import STREAM, Segment
+from oz.journal.files import FULL, STREAM, Segment
 from oz.journal.manifest import Manifest
 
 _AT_ONCE = 64  # segments, each of them open meanwhile

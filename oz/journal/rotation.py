@@ -16,7 +16,7 @@ from oz.journal.retention import Retention
 from oz.journal.stream import ActiveStream
 
 
-class Ticker:
+class IntervalThread:
     """Calls something at an interval, in a thread of its own, until it is stopped."""
 
     def __init__(self, seconds: float, call: Callable[[], object]) -> None:

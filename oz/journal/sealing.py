@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oz.journal import files
-from oz.journal.manifest import Entry
+from oz.journal.manifest import Entry, summarise
 from oz.journal.messages import Messages
 from oz.journal.record import Kind
 from oz.journal.schema import BATCH_ROWS, damaged
 from oz.journal.segment import OpenSegment, runs
-from oz.journal.summary import summarise
 from oz.journal.walk import Frame, Hole
 
 _MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())

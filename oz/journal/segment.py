@@ -15,13 +15,13 @@ from oz.journal import messages
 from oz.journal.files import Segment, open_held
 from oz.journal.schema import COLUMNS, SCHEMA, VERSION
 from oz.journal.stamp import MAX_HEAD
-from oz.journal.walk import Frame, Hole, Source, head_at, survey
+from oz.journal.walk import Frame, Hole, ReadAhead, head_at, survey
 
 _RUN_BYTES = 4 << 20
 _SCHEMA_MESSAGE = SCHEMA.serialize().to_pybytes()
 
 
-class Head(NamedTuple):
+class SegmentHead(NamedTuple):
     """The head of a segment.
 
     Attributes:
@@ -50,17 +50,21 @@ class Known(NamedTuple):
     takes_damaged: bool = False
 
 
-def read_head(source: Source, segment: Segment) -> Head | None:
+def read_head(source: ReadAhead, segment: Segment) -> SegmentHead | None:
     """Read the head of a segment in its form; None when it is damaged."""
     start = len(messages.FILE_MAGIC) if segment.is_sealed else 0
     found = head_at(source, start, salt=0)
     if isinstance(found, Frame):
         said = messages.IDENTITY.search(source.at(start, found.head))
-        return None if said is None else Head(int(said[1]), said[2].decode(), found.stamp.first, found.end)
+        return (
+            None
+            if said is None
+            else SegmentHead(int(said[1]), said[2].decode(), found.stamp.first, found.end)
+        )
     said = messages.IDENTITY.search(source.at(start, MAX_HEAD))
     # A newer version may have other heads.
     if said is not None and int(said[1]) > VERSION:
-        return Head(int(said[1]), said[2].decode(), None, 0)
+        return SegmentHead(int(said[1]), said[2].decode(), None, 0)
     return None
 
 
@@ -80,7 +84,7 @@ class OpenSegment:
         """For `open_segment`."""
         self.path = path
         self.segment = segment
-        self.source = Source(descriptor)
+        self.source = ReadAhead(descriptor)
         head = read_head(self.source, segment)
         if head is not None and known.journal in (None, head.journal):
             self._refuse_a_newer(head)
@@ -105,7 +109,7 @@ class OpenSegment:
             )
         self.salt = messages.salt_of(self.journal)
 
-    def _refuse_a_newer(self, head: Head) -> None:
+    def _refuse_a_newer(self, head: SegmentHead) -> None:
         if head.version > VERSION:
             raise JournalError(
                 f"{self.path}: format version {head.version}, and this oz reads no later one than "

@@ -39,7 +39,7 @@ class Hole(NamedTuple):
     reason: str
 
 
-class Source:
+class ReadAhead:
     """A file that is read a piece at a time, somewhat ahead of what is asked for."""
 
     def __init__(self, descriptor: int, ahead: int = _AHEAD) -> None:
@@ -76,7 +76,7 @@ class Source:
         self._piece = b""
 
 
-def head_at(source: Source, position: int, salt: int) -> Frame | Hole | None:
+def head_at(source: ReadAhead, position: int, salt: int) -> Frame | Hole | None:
     """Read a message's head and check it; not its body.
 
     Returns:
@@ -102,7 +102,7 @@ def head_at(source: Source, position: int, salt: int) -> Frame | Hole | None:
     return Frame(position, len(head), stamp)
 
 
-def body_fault(source: Source, frame: Frame) -> str | None:
+def body_fault(source: ReadAhead, frame: Frame) -> str | None:
     """Check a message's body; what is wrong with it, in words."""
     read = source.at if frame.stamp.body <= _AHEAD else source.fresh
     body = read(frame.position + frame.head, frame.stamp.body)
@@ -111,7 +111,7 @@ def body_fault(source: Source, frame: Frame) -> str | None:
     return None if crc32(body) == frame.stamp.body_crc else "the checksum of a message's body differs"
 
 
-def survey(source: Source, position: int, salt: int, offset: int) -> Iterator[Frame | Hole]:
+def survey(source: ReadAhead, position: int, salt: int, offset: int) -> Iterator[Frame | Hole]:
     """Go through a segment and check every byte.
 
     Args:
@@ -137,7 +137,7 @@ def survey(source: Source, position: int, salt: int, offset: int) -> Iterator[Fr
         position, offset = found.end, found.stamp.end
 
 
-def _intact(source: Source, position: int, salt: int, offset: int) -> Frame | Hole | None:
+def _intact(source: ReadAhead, position: int, salt: int, offset: int) -> Frame | Hole | None:
     found = head_at(source, position, salt)
     if not isinstance(found, Frame):
         return found
@@ -147,7 +147,7 @@ def _intact(source: Source, position: int, salt: int, offset: int) -> Frame | Ho
     return Hole(position, position, fault) if fault else found
 
 
-def _next_intact(source: Source, position: int, salt: int, offset: int) -> Frame | None:
+def _next_intact(source: ReadAhead, position: int, salt: int, offset: int) -> Frame | None:
     """Find the next batch that is whole, by the stamp in it."""
     size = source.size
     while position < size:
@@ -161,7 +161,7 @@ def _next_intact(source: Source, position: int, salt: int, offset: int) -> Frame
     return None
 
 
-def _around(source: Source, mark: int, salt: int) -> Frame | None:
+def _around(source: ReadAhead, mark: int, salt: int) -> Frame | None:
     """Find the message whose stamp is at `mark`."""
     start = max(0, mark - MAX_HEAD)
     before = source.fresh(start, mark - start)

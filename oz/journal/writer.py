@@ -18,13 +18,12 @@ import pyarrow as pa
 from oz.errors import ClosedError, JournalError, JournalFull, OwnershipError
 from oz.journal import recovery
 from oz.journal.columns import batch_of_columns, pieces
-from oz.journal.faults import FULL, SystemFault, system
-from oz.journal.files import LOCK, MARK, sync_directory
+from oz.journal.files import FULL, LOCK, MARK, SystemFault, sync_directory, system
 from oz.journal.lock import WriterLock
 from oz.journal.mark import AcknowledgedMark
 from oz.journal.report import Finding
 from oz.journal.retention import Retention
-from oz.journal.rotation import Segments, Ticker
+from oz.journal.rotation import IntervalThread, Segments
 from oz.journal.schema import Appendable, batch_of, chunks
 from oz.journal.stream import FileGone
 
@@ -90,7 +89,7 @@ class Writer:
         self._is_dirty = False
         self._open(segment_bytes, segment_seconds, Retention(retain_bytes, retain_seconds))
         self._is_closed = False
-        self._ticker = Ticker(sync_seconds, self._tick) if sync == "interval" else None
+        self._ticker = IntervalThread(sync_seconds, self._tick) if sync == "interval" else None
 
     def _open(self, most_bytes: int, most_seconds: float, retention: Retention) -> None:
         try:

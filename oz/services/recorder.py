@@ -14,7 +14,7 @@ from typing import Any, Literal, Self
 
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
 from oz.journal import Journal, Writer
-from oz.journal.presence import messages_there
+from oz.journal.ranges import messages_there
 from oz.message import Arrived, Gap, MessageId
 from oz.protocol.subscriber.dedupe import SINGLES
 from oz.services.backlog import GROUP_BYTES, Backlog, Collector, Item, size_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import oz
 from oz.journal import COLUMNS, Journal, Kind, Record, Writer
-from oz.journal.summary import LONGEST, MOST, summarise
+from oz.journal.manifest import LONGEST, MOST, summarise
 
 PATTERNS = [
     "a.*",

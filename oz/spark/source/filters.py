@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from oz.journal.summary import Subjects
+from oz.journal.manifest import SubjectSummary
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LEAST, _MOST = -(1 << 63), (1 << 63) - 1
@@ -59,7 +59,7 @@ class Bounds(NamedTuple):
         """The time to stop before; None when it has no bound."""
         return self.times[1] if self.times[1] <= _MOST else None
 
-    def may_be_in(self, subjects: Subjects) -> bool:
+    def may_be_in(self, subjects: SubjectSummary) -> bool:
         """Tell whether a segment with such subjects may hold a message that is left; False is certain."""
         if not (self.begins or self.among or self.ranges):
             return True
