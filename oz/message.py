@@ -109,7 +109,10 @@ class Message:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what came, not whom it was for: subscriptions belong to a socket."""
-        return Message, (self.subject, self.payload, self.frames, DELIVERED, self.time_ns)
+        if self.origin is None:
+            return Message, (self.subject, self.payload, self.frames, DELIVERED, self.time_ns)
+        arrival = (self.origin, self.sequence, self.time_ns, self.gap)
+        return _remake, (self.subject, self.payload, self.frames[1:], arrival, tuple(self.extras))
 
     @property
     def subject_bytes(self) -> bytes:
@@ -216,10 +219,6 @@ class LoneMessage(Message):
         self.sequence = sequence
         self.time_ns = time_ns
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what came."""
-        return _remake, _parts(self)
-
 
 class RoutedMessage(Message):
     """A message that came in a batch: what it has in common with the others is kept once for all."""
@@ -265,10 +264,6 @@ class RoutedMessage(Message):
         arrival = self.arrival
         return arrival.gap if self._place == arrival.first else 0
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what came."""
-        return _remake, _parts(self)
-
 
 class RichMessage(Message):
     """A routed message with extras, several frames or a decoded payload; it has all that is its own.
@@ -312,18 +307,9 @@ class RichMessage(Message):
         subject = _as_bytes(self.subject)
         return [subject, *self.body] if type(self.body) is list else [subject, self.body]
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what came."""
-        return _remake, _parts(self)
-
 
 def _as_bytes(subject: str) -> bytes:
     return subject.encode(errors="surrogateescape")
-
-
-def _parts(message: Message) -> tuple[Any, ...]:
-    arrival = (message.origin, message.sequence, message.time_ns, message.gap)
-    return message.subject, message.payload, message.frames[1:], arrival, tuple(message.extras)
 
 
 def _remake(subject: str, payload: Any, body: Any, arrived: tuple[Any, ...], extras: tuple[Any, ...]) -> Any:

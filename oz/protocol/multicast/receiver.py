@@ -6,6 +6,7 @@ from typing import Any
 
 from oz.errors import ProtocolError
 from oz.message import LoneMessage, Message
+from oz.protocol.subscriber.columns import Columns
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.sequences import MOST, Source
 from oz.protocol.subscriber.streams import Stream, Streams
@@ -89,13 +90,14 @@ class MulticastReceiver(BatchDecoder):
         sender = self.senders.get(head.origin) or self._add(head, time_ns)
         route = self._routes.get(prefix)
         if route is not None and self._is_common(sender, route, head):
-            return self._take_one(sender, route, head, frame[at:-CRC_SIZE], time_ns)
+            return self._take_lone_of(sender, route, head, frame[at:-CRC_SIZE], time_ns)
         try:
             if head.flags & CONTROL:
                 self._take_record(sender, head, parse_control(frame, at), time_ns)
             else:
                 subjects, payloads = parse_messages(frame, prefix, at, head)
-                self._take_all(self._stream, head, (subjects, payloads, [], len(frame)), time_ns)
+                columns = Columns(subjects, payloads, [], len(frame), self._stream.table)
+                self._take_columns(self._stream, head, columns, time_ns)
         except ProtocolError as error:
             self.stats.malformed += 1
             self._warn_once("body", "a frame is dropped: %s", error)
@@ -110,10 +112,10 @@ class MulticastReceiver(BatchDecoder):
         sender.expected = sender.first = head.sequence
         return sender
 
-    def _take_one(
+    def _take_lone_of(
         self, sender: HeardSender, route: Route, head: Head, payload: bytes, time_ns: int
     ) -> Message | None:
-        """Take in the next message in order, which has nothing special: the short way."""
+        """Take in a lone message, which is the next in order and has nothing special."""
         sender.expected = head.sequence + 1
         sender.heard_at = time_ns
         stats = self.stats

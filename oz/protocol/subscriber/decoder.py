@@ -1,25 +1,20 @@
-"""The batch decoder: what a subscriber does with batches and control records."""
+"""The batch decoder: what a subscriber does with batches and control records.
+
+A message takes one of two paths. A lone frame, of one message that has nothing special, becomes that message
+at once: round trips are made of these. All else comes as a batch, which is taken in as `Columns`, of which
+messages are made.
+"""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import repeat
 from typing import Any
 
 from oz.errors import ProtocolError
-from oz.message import (
-    BARE,
-    Arrival,
-    Extras,
-    Gap,
-    LoneMessage,
-    Message,
-    MessageBatch,
-    RichMessage,
-    RoutedMessage,
-)
+from oz.message import Arrival, Gap, LoneMessage, Message
+from oz.protocol.subscriber.columns import Columns
 from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.sequences import Source, find
@@ -40,12 +35,9 @@ from oz.wire.batch import (
     read_lone,
 )
 from oz.wire.codec import Codec
-from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN
 
 _log = logging.getLogger("oz.subscriber")
-
-_BYTES_ONLY = {bytes}
 
 OnGap = Callable[[Gap], Any]
 
@@ -87,7 +79,7 @@ class BatchDecoder(Receiver):
         if (
             len(frame) <= SHORT
             and not self.in_batches
-            and (message := self._accept_one(frame, time_ns)) is not None
+            and (message := self._take_lone(frame, time_ns)) is not None
         ):
             return message
         try:
@@ -101,7 +93,7 @@ class BatchDecoder(Receiver):
             elif head.flags & CONTROL:
                 self._take_control(stream, head, frame, size, time_ns)
             else:
-                self._take_messages(stream, head, frames, size + HEAD_SIZE, time_ns)
+                self._take_batch(stream, head, frames, size + HEAD_SIZE, time_ns)
         except ProtocolError as error:
             self.stats.received += 1
             self.stats.malformed += 1
@@ -109,8 +101,8 @@ class BatchDecoder(Receiver):
             self._warn_once(kind, "a frame is malformed and is skipped: %s", error)
         return None
 
-    def _accept_one(self, frame: bytes, time_ns: int) -> Message | None:
-        """Take in a frame of one message that has nothing special: the short way, for round trips."""
+    def _take_lone(self, frame: bytes, time_ns: int) -> Message | None:
+        """Take in a lone frame, if it is one and the next in order."""
         lone = read_lone(frame)
         if lone is None or self._decode is not None or self.waiting:
             return None
@@ -225,43 +217,29 @@ class BatchDecoder(Receiver):
         except Exception:
             _log.exception("on_gap raised on %r", gap)
 
-    # messages --------------------------------------------------------------------------------------------
+    # a batch, as columns ---------------------------------------------------------------------------------
 
-    def _take_messages(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
+    def _take_batch(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
         number: int | None = None
         if head.flags & LAST_VALUES:
             number = parse_chunk(frames[0], at)
             at += CHUNK_FIELD
         body = parse_body(frames[0], at, head.count)
-        self._take_all(stream, head, (body[0::2], body[1::2], frames[1:], len(frames[0])), time_ns, number)
+        columns = Columns(body[0::2], body[1::2], frames[1:], len(frames[0]), stream.table)
+        self._take_columns(stream, head, columns, time_ns, number)
 
-    def _take_all(
-        self,
-        stream: Stream,
-        head: Head,
-        content: tuple[list[Any], list[Any], list[bytes], int],
-        time_ns: int,
-        number: int | None = None,
+    def _take_columns(
+        self, stream: Stream, head: Head, columns: Columns, time_ns: int, number: int | None = None
     ) -> None:
-        """Put messages in line.
+        """Put messages in line. Nothing in them is malformed: what is counted in the sequence is taken.
 
         Args:
             stream: what they came on.
             head: which they are.
-            content: their subjects and payloads, the large payloads that came by themselves, and the size
-                of the frame that the others came in.
+            columns: the messages.
             time_ns: when they came.
             number: the chunk that last values are for.
-
-        Raises:
-            ProtocolError: something in them is malformed; none was taken then.
         """
-        subjects, payloads, attached, size = content
-        routes, is_clear, is_text = self._find_routes(stream, subjects)
-        is_plain = set(map(type, payloads)) == _BYTES_ONLY and self._decode is None
-        if not is_plain:
-            bodies = _open_all(payloads, attached)
-        # Nothing can be malformed from here on, so that what is counted in the sequence is what was taken.
         source = find(stream.sources, head.origin)
         only = None if number is None else self._members(stream, source, number)
         seen = self._advance(stream, source, head, time_ns)
@@ -270,23 +248,17 @@ class BatchDecoder(Receiver):
             self.stats.filtered += head.count
             return
         arrival = Arrival(head.origin, head.sequence, time_ns, source.unreported, seen)
-        if is_plain and is_clear and not seen and only is None:
+        if columns.is_clear and columns.extras is None and self._decode is None and not seen and only is None:
+            batch = columns.whole(arrival)
             if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:
                 source.unreported = 0
                 self.stats.delivered += head.count
-                batch = MessageBatch(subjects, payloads, routes, arrival, is_text=is_text, size=size)
                 self.waiting.append(batch)  # type: ignore[arg-type]
                 return
-            names = [route.subject for route in routes]
-            places = range(len(names))
-            messages: list[Message] = list(
-                map(RoutedMessage, names, payloads, routes, repeat(arrival), places)
-            )
+            messages = batch.messages()
         else:
-            if is_plain:
-                bodies = [(payload, None) for payload in payloads]
             # Last values are given again on purpose.
-            messages = self._select(routes, bodies, arrival, only, stream.repeats if only is None else None)
+            messages = self._select(columns, arrival, only, stream.repeats if only is None else None)
             self.stats.filtered += seen
         if messages:
             source.unreported = 0
@@ -306,44 +278,31 @@ class BatchDecoder(Receiver):
             return set()
         return {subscription for subscription, _ in chunk.members}
 
-    def _find_routes(self, stream: Stream, subjects: list[Any]) -> tuple[list[Route], bool, bool]:
-        """Return the route of each subject, and tell whether all are clear, and whether all are text."""
-        table = stream.table
-        try:
-            routes: list[Any] = list(map(table.routes.get, subjects))
-        except TypeError:
-            raise ProtocolError("a subject in a batch is not bytes") from None
-        if None not in routes:
-            return routes, not table.unclear, not table.undecoded
-        for place, route in enumerate(routes):
-            if route is None:
-                if type(subjects[place]) is not bytes or subjects[place].startswith(OWN):
-                    raise ProtocolError("a subject in a batch is not bytes, or one of oz's own keys")
-                routes[place] = table.routes.get(subjects[place]) or table.route(subjects[place])
-        # Not by what the table counts: it may have been full, and have forgotten some of them.
-        is_clear = all(route.is_clear for route in routes)
-        return routes, is_clear, all(route.is_text for route in routes)
-
     def _select(
-        self,
-        routes: list[Route],
-        bodies: list[tuple[Any, Extras | None]],
-        arrival: Arrival,
-        only: set[Subscription] | None,
-        repeats: Repeats | None,
+        self, columns: Columns, arrival: Arrival, only: set[Subscription] | None, repeats: Repeats | None
     ) -> list[Message]:
         """Make the messages that are new, wanted and can be decoded."""
         messages: list[Message] = []
-        for place in range(arrival.first, len(routes)):
-            route = routes[place] if only is None else _narrow(routes[place], only)
+        for place in range(arrival.first, len(columns.routes)):
+            route = columns.routes[place]
+            if only is not None:
+                route = _narrow(route, only)
             if not route.is_clear and not self._is_wanted(route):
                 continue
-            body, extras = bodies[place]
             if not messages:
                 # What was lost shows at the first that is delivered.
                 arrival.first = place
-            message = self._make(route, body, extras, arrival, place)
-            if message is None or (repeats is not None and self._is_repeated(message, repeats)):
+            body = columns.payloads[place]
+            payload = body[0] if type(body) is list else body
+            if self._decode is not None:
+                try:
+                    payload = self._decode(payload)
+                except Exception as error:
+                    self.stats.malformed += 1
+                    self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
+                    continue
+            message = columns.message(place, route, payload, arrival)
+            if repeats is not None and self._is_repeated(message, repeats):
                 continue
             messages.append(message)
         return messages
@@ -354,50 +313,8 @@ class BatchDecoder(Receiver):
         self.stats.repeated += 1
         return True
 
-    def _make(
-        self, route: Route, body: Any, extras: Extras | None, arrival: Arrival, place: int
-    ) -> Message | None:
-        payload = body[0] if type(body) is list else body
-        if self._decode is not None:
-            try:
-                payload = self._decode(payload)
-            except Exception as error:
-                self.stats.malformed += 1
-                self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
-                return None
-        if extras is None and payload is body:
-            return RoutedMessage(route.subject, payload, route, arrival, place)
-        return RichMessage(route.subject, payload, route, body, extras or BARE, arrival, place)
-
 
 def _narrow(route: Route, only: set[Subscription]) -> Route:
     """Make a route that leads to some subscriptions only."""
     subscriptions = tuple(one for one in route.subscriptions if one in only)
     return Route(route.subject, subscriptions, route.timed_out, is_text=route.is_text)
-
-
-def _open_all(payloads: list[Any], attached: list[bytes]) -> list[tuple[Any, Extras | None]]:
-    """Return the bytes and the extras of each payload.
-
-    Raises:
-        ProtocolError: one is not of a form that payloads have, or a large one is missing.
-    """
-    large = iter(attached)
-    return [_open(payload, large) for payload in payloads]
-
-
-def _open(payload: Any, large: Any) -> tuple[Any, Extras | None]:
-    extras = None
-    if type(payload) is list:
-        if len(payload) != 2:
-            raise ProtocolError("a payload with extras is not payload and map")
-        payload, extras = payload[0], decode_extras(payload[1])
-        if type(payload) is list:
-            if not payload or set(map(type, payload)) != _BYTES_ONLY:
-                raise ProtocolError("the frames of a payload are not bytes")
-            return payload, extras
-    if payload is None:
-        payload = next(large, None)
-    if type(payload) is not bytes:
-        raise ProtocolError("a payload is not bytes, or a large one is missing")
-    return payload, extras
