@@ -250,10 +250,10 @@ def test_who_was_cut_off_is_told_that_something_may_be_missing(joined):
     near.publish("a.b", b"one")
     assert payloads(wanted, 1) == [b"one"]
     endpoint = forwarder.legs[1].node.announcement.local_endpoint
-    far._call(lambda: far._sub.disconnect(endpoint))
+    far._call(lambda: far._sub.socket.disconnect(endpoint))
     wait_for_interest(near, "a.b", gone=True)
     near.publish("a.b", b"missed")
-    far._call(lambda: far._sub.connect(endpoint))
+    far._call(lambda: far._sub.socket.connect(endpoint))
     wait_for_interest(near, "a.b")
     assert gaps.receive(DEADLINE).payload.count is None
     near.publish("a.b", b"two")
