@@ -14,8 +14,7 @@ from oz.cli.options import Number, Whole, one_endpoint_option
 from oz.cli.output import console, is_terminal, plain_table, write_json, write_line
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
-    from oz.cli.measuring.plan import Plan
-    from oz.cli.measuring.result import Result
+    from oz.cli.measuring.plan import BenchPlan, Result
     from oz.cli.measuring.running import Progress, Run
 
 _HERE = "tcp://127.0.0.1:*"
@@ -110,10 +109,10 @@ def bench(
     if listen is not None:
         _refuse_others(ctx)
         return _listen(ctx, listen)
-    from oz.cli.measuring.plan import FILTERINGS, BenchFailed, Plan
+    from oz.cli.measuring.plan import FILTERINGS, BenchFailed, BenchPlan
 
     kinds = FILTERINGS if filtering == "both" else (filtering,)
-    plans = [Plan(kind, is_echoed=connect is not None, **numbers) for kind in kinds]
+    plans = [BenchPlan(kind, is_echoed=connect is not None, **numbers) for kind in kinds]
     try:
         plans[0].check()
     except BenchFailed as error:
@@ -149,7 +148,7 @@ def _listen(ctx: click.Context, endpoint: str) -> None:
         server.close()
 
 
-def _measure(ctx: click.Context, plans: list[Plan], connect: str | None) -> tuple[list[Result], bool]:
+def _measure(ctx: click.Context, plans: list[BenchPlan], connect: str | None) -> tuple[list[Result], bool]:
     """Measure all plans; give what there is, and whether Ctrl-C cut it short."""
     from oz.cli.measuring.running import Orders, Run
 
@@ -167,7 +166,7 @@ def _measure(ctx: click.Context, plans: list[Plan], connect: str | None) -> tupl
             orders.close()
 
 
-def _is_cut_short(run: Run, plans: list[Plan]) -> bool:
+def _is_cut_short(run: Run, plans: list[BenchPlan]) -> bool:
     try:
         for plan in plans:
             run.measure(plan)
@@ -182,8 +181,8 @@ def _publisher(connect: str | None) -> Iterator[str]:
     if connect is not None:
         yield connect
         return
-    from oz.cli.measuring.child import Child
     from oz.cli.measuring.plan import BenchFailed
+    from oz.cli.measuring.running import Child
 
     child = Child("the publisher process", "server", _HERE)
     try:
@@ -195,14 +194,14 @@ def _publisher(connect: str | None) -> Iterator[str]:
         child.end()
 
 
-def _what(plan: Plan) -> str:
+def _what(plan: BenchPlan) -> str:
     matching = plan.matching_subjects
     some = "all" if matching == plan.subjects else f"{matching:,}"
     number = f"{plan.subscribers} subscriber{'s' if plan.subscribers > 1 else ''}"
     return f"{plan.size:,} bytes, {plan.subjects:,} subjects of which {some} match, {number}"
 
 
-def _as_data(plan: Plan, results: list[Result], is_cut_short: bool) -> dict[str, Any]:
+def _as_data(plan: BenchPlan, results: list[Result], is_cut_short: bool) -> dict[str, Any]:
     import platform
 
     import zmq
@@ -233,7 +232,7 @@ _ROWS: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
-def _rows(plan: Plan, results: list[Result]) -> list[tuple[str, ...]]:
+def _rows(plan: BenchPlan, results: list[Result]) -> list[tuple[str, ...]]:
     """Lay out the results: a row for each number, a column for each filtering."""
     has_load = ["loaded" in result.latency for result in results]
     found = [result.as_data() for result in results]
@@ -252,7 +251,7 @@ def _rows(plan: Plan, results: list[Result]) -> list[tuple[str, ...]]:
     return rows
 
 
-def _show(plan: Plan, results: list[Result]) -> None:
+def _show(plan: BenchPlan, results: list[Result]) -> None:
     rows = _rows(plan, results)
     if not is_terminal():
         return write_line(plain_table(rows))

@@ -13,7 +13,7 @@ from oz.cli.exits import FAILED, say
 from oz.cli.output import console, is_terminal, plain_table, write_json, write_line
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
-    from oz.demo.run import Progress, Result
+    from oz.demo.run import PatternResult, Progress
     from oz.transport.option_checks import Filtering
 
 _HELP = """Watch wildcard subscriptions pick flights out of a real stream.
@@ -68,7 +68,7 @@ def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool
         ctx.exit(FAILED)
 
 
-def _run(in_spark: bool, filtering: Filtering) -> list[Result]:
+def _run(in_spark: bool, filtering: Filtering) -> list[PatternResult]:
     from oz.demo.run import SPECS, run
 
     if in_spark:
@@ -83,7 +83,7 @@ def _run(in_spark: bool, filtering: Filtering) -> list[Result]:
     return [replace(result, spark=count) for result, count in zip(results, counts, strict=True)]
 
 
-def _as_data(result: Result) -> dict[str, Any]:
+def _as_data(result: PatternResult) -> dict[str, Any]:
     counted = {} if result.spark is None else {"spark": result.spark}
     return {
         "pattern": result.pattern,
@@ -98,17 +98,17 @@ def _as_data(result: Result) -> dict[str, Any]:
     }
 
 
-def _cells(result: Result) -> tuple[str, ...]:
+def _cells(result: PatternResult) -> tuple[str, ...]:
     return (result.pattern, result.dialect, ", ".join(result.prefixes), *_numbers(result))
 
 
-def _numbers(result: Result) -> tuple[str, ...]:
+def _numbers(result: PatternResult) -> tuple[str, ...]:
     counted = () if result.spark is None else (result.spark,)
     numbers = (result.received, result.delivered, result.lost, round(result.rate), *counted)
     return tuple(f"{number:,}" for number in numbers)
 
 
-def _show_table(results: list[Result]) -> None:
+def _show_table(results: list[PatternResult]) -> None:
     from rich import box
     from rich.table import Table
     from rich.text import Text

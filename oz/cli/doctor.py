@@ -11,7 +11,7 @@ import click
 
 from oz.cli.exits import FAILED, say
 from oz.cli.output import printable, styled, write_json, write_line
-from oz.doctor import Examination, Finding, examine
+from oz.doctor import Check, Examination, examine
 
 _HELP = """Show what this installation can do, and the exact line that adds what is missing.
 
@@ -73,10 +73,10 @@ def _show(found: Examination) -> None:
                 write_line(f"{_INDENT}add it: {finding.add}")
 
 
-def _heading(finding: Finding, width: int) -> str:
+def _heading(finding: Check, width: int) -> str:
     mark = styled(f"{_MARKS[finding.state]:<4}", fg=_COLOURS[finding.state])
     return f"  {mark}{finding.name:<{width}}  {printable(finding.value)}".rstrip()
 
 
-def _notes(finding: Finding, columns: int) -> list[str]:
+def _notes(finding: Check, columns: int) -> list[str]:
     return textwrap.wrap(printable(finding.note), max(20, columns - len(_INDENT)), break_on_hyphens=False)

@@ -12,7 +12,7 @@ import oz
 from oz.cli.exits import FAILED, say, unsent
 from oz.cli.joining import joined, say_ready
 from oz.cli.output import printable
-from oz.cli.payloads import Form
+from oz.cli.payloads import PayloadForm
 
 _DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
 
@@ -22,7 +22,7 @@ _LOSSES = {"gap": "did not arrive", "slow_consumer": "dropped: they come faster 
 class BusPublisher:
     """A node, as `oz pub` sees it."""
 
-    def __init__(self, node: oz.Node, form: Form) -> None:
+    def __init__(self, node: oz.Node, form: PayloadForm) -> None:
         """Take a node that has joined."""
         self._node, self._form = node, form
 
@@ -43,7 +43,7 @@ class BusPublisher:
 def bus_publisher(
     ctx: click.Context,
     given: Mapping[str, Any],
-    form: Form,
+    form: PayloadForm,
     *,
     dialect: str,
     last_value: bool,
@@ -85,7 +85,7 @@ class Shown(NamedTuple):
 class BusSubscriber:
     """A node, as `oz sub` sees it."""
 
-    def __init__(self, ctx: click.Context, node: oz.Node, form: Form) -> None:
+    def __init__(self, ctx: click.Context, node: oz.Node, form: PayloadForm) -> None:
         """Take a node that has joined."""
         self.node, self._form, self._ctx = node, form, ctx
         self._subscription: Any = None

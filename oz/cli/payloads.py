@@ -96,7 +96,7 @@ class _AsItIs(_Lenient):
         return payload
 
 
-class Form:
+class PayloadForm:
     """One of the forms.
 
     Attributes:

@@ -27,7 +27,7 @@ from oz.cli.options import (
     socket_refused,
 )
 from oz.cli.output import printable
-from oz.cli.payloads import BadPayload, Form, headers_option, payload_option
+from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
 from oz.transport.multicast.endpoint import is_multicast
 
 _FROM_STDIN = "-"
@@ -58,7 +58,7 @@ Examples:
 """
 
 
-class Message(NamedTuple):
+class Outgoing(NamedTuple):
     """A message to publish, and its line of stdin; 0 when it comes from elsewhere."""
 
     subject: bytes
@@ -118,7 +118,7 @@ def pub(
     if is_bus:
         dialect = dialect_on_bus(ctx, dialect)
         _check_bus(connect)
-        Form(form).read(_as_bytes(payload or "null"))
+        PayloadForm(form).read(_as_bytes(payload or "null"))
     elif form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
     messages = _messages(subject, payload, count)
@@ -131,7 +131,7 @@ def pub(
         bus_publisher(
             ctx,
             joining | {"bind": bind},
-            Form(form),
+            PayloadForm(form),
             dialect=dialect,
             last_value=last_value,
             close_timeout=_CLOSE_TIMEOUT,
@@ -193,31 +193,31 @@ def _publisher(
         close_when_sent(ctx, publisher)
 
 
-def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[Message]:
+def _messages(subject: str, payload: str | None, count: int | None) -> Iterator[Outgoing]:
     if payload is None:
         if count is not None:
             raise click.UsageError("--count repeats a PAYLOAD, and there is none")
         lines = _stdin_lines()
         if subject == _FROM_STDIN:
             return _split(lines)
-        return (Message(_as_bytes(subject), line) for line in lines)
+        return (Outgoing(_as_bytes(subject), line) for line in lines)
     if subject == _FROM_STDIN:
         raise click.UsageError("with - as the SUBJECT, subjects and payloads come from stdin")
-    return repeat(Message(_as_bytes(subject), _as_bytes(payload)), count or 1)
+    return repeat(Outgoing(_as_bytes(subject), _as_bytes(payload)), count or 1)
 
 
 def _stdin_lines() -> Iterator[bytes]:
     return (line.removesuffix(b"\n") for line in sys.stdin.buffer)
 
 
-def _split(lines: Iterable[bytes]) -> Iterator[Message]:
+def _split(lines: Iterable[bytes]) -> Iterator[Outgoing]:
     for number, line in enumerate(lines, 1):
         subject, _, payload = line.partition(b" ")
         if line.strip():
-            yield Message(subject, payload, number)
+            yield Outgoing(subject, payload, number)
 
 
-def _paced(messages: Iterator[Message], interval: float) -> Iterator[Message]:
+def _paced(messages: Iterator[Outgoing], interval: float) -> Iterator[Outgoing]:
     # Waits between two messages, not after the last.
     for first in messages:
         yield first

@@ -22,7 +22,7 @@ from oz.cli.exits import say
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
 from oz.cli.output import printable
-from oz.cli.payloads import BadPayload, Encoded, Form, payload_option
+from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
 from oz.cli.signals import ended_by_signals
 from oz.system import POLLIN, make_poll
 
@@ -235,7 +235,7 @@ def reply(
         raise click.UsageError("give one of --command, --echo and --text")
     dialect = dialect_on_bus(ctx, dialect)
     patterns = parse_all([pattern], dialect)
-    payloads = Form(form)
+    payloads = PayloadForm(form)
     command = ShellCommand(text_of_command or "", timeout)
     answer: Answer = _Ran(command, payloads) if text_of_command is not None else _echoed
     if text is not None:
@@ -298,7 +298,7 @@ class _Service:
 class _Ran:
     """Has a command answer."""
 
-    def __init__(self, command: ShellCommand, payloads: Form) -> None:
+    def __init__(self, command: ShellCommand, payloads: PayloadForm) -> None:
         self._command, self._payloads = command, payloads
 
     def __call__(self, message: oz.Message) -> Any:

@@ -18,7 +18,7 @@ from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.on_bus import BusPublisher
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
 from oz.cli.output import printable, write_line
-from oz.cli.payloads import Form, field, headers_as_json, headers_option, payload_option
+from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
 
 _FROM_STDIN = "-"
 
@@ -82,7 +82,7 @@ def request(
     named = text_or_bytes(subject)
     # A bad subject or payload is told before anything is joined.
     oz.validate_subject(named, dialect)
-    payloads = Form(form)
+    payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))
     with joined(ctx, joining, dialect=dialect, codec=payloads.codec, echo=False) as node:
         say_ready(ctx, node)
@@ -108,7 +108,7 @@ def _written(payload: str) -> bytes:
     return payload.encode(errors="surrogateescape")
 
 
-def _await_responder(node: oz.Node, payloads: Form, subject: str, seconds: float) -> None:
+def _await_responder(node: oz.Node, payloads: PayloadForm, subject: str, seconds: float) -> None:
     with suppress(oz.Timeout):
         waiting = BusPublisher(node, payloads)
         waiting.wait_for_subscribers(1, subject=subject.encode(errors="surrogateescape"), timeout=seconds)
@@ -119,7 +119,7 @@ def _print(answers: Iterator[oz.Message], show: Callable[[oz.Message], None]) ->
         show(answer)
 
 
-def _as_is(payloads: Form, *, raw: bool) -> Callable[[oz.Message], None]:
+def _as_is(payloads: PayloadForm, *, raw: bool) -> Callable[[oz.Message], None]:
     def show(answer: oz.Message) -> None:
         written = payloads.write(answer.payload)
         if raw:

@@ -33,7 +33,7 @@ from oz.cli.options import (
     socket_refused,
 )
 from oz.cli.output import json_field, printable, reader_gone, write_line
-from oz.cli.payloads import Form, field, headers_as_json, payload_option
+from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 
 READY_SECONDS = 1.0
 """How long publishers may take to answer before that is said."""
@@ -113,7 +113,9 @@ def sub(
     asked = check_routed(routed, is_needed=with_headers or is_bus)
     shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
     opened = (
-        _on_bus(ctx, compiled, given | {"bind": bind, "connect": connect}, Form(form), dialect, asked or {})
+        _on_bus(
+            ctx, compiled, given | {"bind": bind, "connect": connect}, PayloadForm(form), dialect, asked or {}
+        )
         if is_bus
         else _on_sockets(ctx, compiled, (bind, connect), dialect, asked, timeout)
     )
@@ -130,7 +132,7 @@ def _on_bus(
     ctx: click.Context,
     patterns: list[oz.Pattern],
     given: dict[str, Any],
-    form: Form,
+    form: PayloadForm,
     dialect: str,
     asked: dict[str, Any],
 ) -> Iterator[_Ready]:

@@ -1,6 +1,5 @@
 """The findings of `oz doctor`: abilities of this installation, gaps, and the line that closes each."""
 
-from oz.doctor.examination import Examination, examine
-from oz.doctor.finding import Finding
+from oz.doctor.examination import Check, Examination, examine
 
-__all__ = ["Examination", "Finding", "examine"]
+__all__ = ["Check", "Examination", "examine"]

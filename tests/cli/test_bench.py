@@ -16,9 +16,8 @@ import zmq
 
 import oz
 from oz.cli.measuring import running
-from oz.cli.measuring.child import Child
-from oz.cli.measuring.plan import BenchFailed, Plan
-from oz.cli.measuring.result import Latency, Result
+from oz.cli.measuring.plan import BenchFailed, BenchPlan, Latency, Result
+from oz.cli.measuring.running import Child
 from waiting import until
 
 FIGURES = ["p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"]
@@ -236,7 +235,7 @@ def test_whoever_is_killed_leaves_no_process_and_meanwhile_nobody_else_measures(
 
 def test_a_subscriber_that_is_to_finish_says_what_it_has():
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
-        given = {"plan": asdict(Plan("prefix")), "data": pub.endpoint, "echo": None, "number": 0}
+        given = {"plan": asdict(BenchPlan("prefix")), "data": pub.endpoint, "echo": None, "number": 0}
         child = Child("a subscriber process", "subscribing", json.dumps(given))
         try:
             assert child.hear(60) == {"ready": True}
@@ -345,7 +344,7 @@ def test_what_is_written_wrongly_exits_2_at_once(oz, options):
 def test_a_fraction_of_less_than_one_subject_says_how_many_it_needs(oz):
     line = oz("bench", "--match", "0.001", "--subjects", "100").stderr.splitlines()[-1]
     least = re.search(r"take at least (\d+) subjects", line).group(1)
-    Plan("prefix", match=0.001, subjects=int(least)).check()
+    BenchPlan("prefix", match=0.001, subjects=int(least)).check()
 
 
 def test_an_address_in_use_is_one_line(oz, listener_endpoint):
@@ -359,7 +358,7 @@ def test_an_address_in_use_is_one_line(oz, listener_endpoint):
     ("subjects", "match", "hits"), [(10, 0.3, 3), (1000, 0.01, 10), (7, 1.0, 7), (1, 0.6, 1)]
 )
 def test_the_subjects_that_match_are_spread_evenly_and_counted(subjects, match, hits):
-    names, before = Plan("prefix", subjects=subjects, match=match).make_subjects()
+    names, before = BenchPlan("prefix", subjects=subjects, match=match).make_subjects()
     assert len(set(names)) == subjects
     assert sum(name.endswith(".hit") for name in names) == before[-1] == hits
     for place in range(subjects + 1):
@@ -368,10 +367,10 @@ def test_the_subjects_that_match_are_spread_evenly_and_counted(subjects, match, 
 
 
 def test_a_plan_from_elsewhere_is_checked():
-    assert Plan.read({"filtering": "prefix", "seconds": 1}) == Plan("prefix", seconds=1)
+    assert BenchPlan.read({"filtering": "prefix", "seconds": 1}) == BenchPlan("prefix", seconds=1)
     for bad in ({}, [], None, {"filtering": []}, {"filtering": "prefix", "size": True}):
         with pytest.raises(BenchFailed):
-            Plan.read(bad)
+            BenchPlan.read(bad)
 
 
 def test_percentiles_are_samples_that_so_many_do_not_exceed():

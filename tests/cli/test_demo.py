@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from oz.demo import run as demo
-from oz.demo.process import DemoFailed
+from oz.demo.run import DemoFailed
 
 WANTED = {
     "flight.*.LAX.>": lambda origin, dest, carrier: dest == "LAX",

@@ -1,10 +1,20 @@
-"""The plan of a measurement: sizes, subjects, and which of them match."""
+"""What the processes of a measurement tell each other: the plan, answers on stdout, and the results.
+
+The plan has the sizes, the subjects and which of them match. A child answers with a JSON object a line, and
+ends when its stdin does.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import struct
+import sys
+import threading
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -35,7 +45,7 @@ class BenchFailed(OzError):
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """The load that the publisher sends, and its subscribers.
 
     Attributes:
@@ -57,15 +67,15 @@ class Plan:
     is_echoed: bool = False
 
     @staticmethod
-    def read(given: Any) -> Plan:
+    def read(given: Any) -> BenchPlan:
         """Make a plan of what came over the network.
 
         Raises:
             BenchFailed: it is none, or out of bounds.
         """
         try:
-            plan = Plan(**given)
-            kinds = {name: type(value) for name, value in asdict(Plan("prefix")).items()}
+            plan = BenchPlan(**given)
+            kinds = {name: type(value) for name, value in asdict(BenchPlan("prefix")).items()}
             for name, value in asdict(plan).items():
                 if type(value) is not kinds[name] and not (kinds[name] is float and type(value) is int):
                     raise TypeError(f"{name} is {value!r}")
@@ -128,3 +138,117 @@ def age(payload: bytes, phase: int, number: int = 0) -> int | None:
     """Return the nanoseconds since a payload was stamped; None when it is another's, or of another phase."""
     sent, in_phase, by = _STAMP.unpack_from(payload)
     return time.monotonic_ns() - sent if (in_phase, by) == (phase, number) else None
+
+
+PERCENTILES = (50, 90, 99, 99.9)
+
+
+@dataclass(frozen=True)
+class Latency:
+    """The latencies of messages in microseconds: the samples, sorted."""
+
+    samples: Sequence[float]
+
+    @staticmethod
+    def of(nanoseconds: Sequence[int]) -> Latency:
+        """Take samples in nanoseconds, in any order."""
+        return Latency([value / 1000 for value in sorted(nanoseconds)])
+
+    def percentile(self, percent: float) -> float:
+        """Return the least sample that so many percent of all do not exceed."""
+        rank = -int(-len(self.samples) * percent // 100)
+        return self.samples[max(0, rank - 1)]
+
+    def figures(self) -> dict[str, float]:
+        """Return the percentiles and the maximum by name; nothing without samples."""
+        if not self.samples:
+            return {}
+        named = {f"p{percent:g}": self.percentile(percent) for percent in PERCENTILES}
+        return {**named, "max": self.samples[-1]}
+
+    def as_data(self) -> dict[str, Any]:
+        """Return what `--json` writes."""
+        figures = {f"{name}_us": round(value, 1) for name, value in self.figures().items()}
+        return {"samples": len(self.samples), **figures}
+
+
+@dataclass
+class Result:
+    """The counts of messages with one kind of filtering.
+
+    Attributes:
+        filtering: who filtered.
+        size: bytes of a payload.
+        published: messages given to `publish` as fast as possible.
+        published_per_second: how fast that was.
+        matching: how many of them the pattern matches: each subscriber must get so many.
+        delivered: how many all subscribers got together.
+        delivered_per_second: how fast that was, all together.
+        received: how many crossed the wire to get there.
+        lost: those that should have been delivered and were not.
+        latency: of lone messages (`lone`) and among the others (`loaded`).
+    """
+
+    filtering: str
+    size: int
+    published: int = 0
+    published_per_second: float = 0.0
+    matching: int = 0
+    delivered: int = 0
+    delivered_per_second: float = 0.0
+    received: int = 0
+    lost: int = 0
+    latency: dict[str, Latency] = field(default_factory=dict)
+
+    def take_load(self, load: dict[str, Any], reports: Sequence[dict[str, Any]]) -> None:
+        """Take in what the publisher and the subscribers counted while it published as fast as possible."""
+        self.published, self.matching = load["published"], load["matching"]
+        self.published_per_second = self.published / load["seconds"] if load["seconds"] else 0.0
+        self.delivered = sum(report["delivered"] for report in reports)
+        self.delivered_per_second = sum(
+            report["delivered"] / report["seconds"] for report in reports if report["seconds"]
+        )
+        self.received = sum(report["received"] for report in reports)
+        self.lost = self.matching * len(reports) - self.delivered
+
+    def as_data(self) -> dict[str, Any]:
+        """Return what `--json` writes."""
+        megabyte = self.size / 1e6
+        return {
+            "filtering": self.filtering,
+            "published": self.published,
+            "published_per_second": round(self.published_per_second, 1),
+            "published_mb_per_second": round(self.published_per_second * megabyte, 3),
+            "matching": self.matching,
+            "delivered": self.delivered,
+            "delivered_per_second": round(self.delivered_per_second, 1),
+            "delivered_mb_per_second": round(self.delivered_per_second * megabyte, 3),
+            "received": self.received,
+            "lost": self.lost,
+            "latency_lone": self.latency.get("lone", Latency(())).as_data(),
+            "latency_loaded": self.latency.get("loaded", Latency(())).as_data(),
+        }
+
+
+def answer(value: dict[str, Any]) -> None:
+    """Write one line to the parent, which may be gone."""
+    line = memoryview(json.dumps(value).encode() + b"\n")
+    while line:
+        line = line[os.write(1, line) :]
+
+
+def end_with_parent(report: Callable[[], dict[str, Any]] | None = None) -> None:
+    """End this process when its parent has gone, or has no more use for it.
+
+    Args:
+        report: is asked for a last answer, whatever else goes on.
+    """
+
+    def wait() -> None:
+        sys.stdin.read()
+        with suppress(OSError):
+            if report is not None:
+                answer(report())
+        os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()

@@ -1,9 +1,12 @@
-"""The side that measures: it orders what to publish, and asks its subscribers what came of it."""
+"""The side that measures: it starts the others, orders what to publish, and asks subscribers what came."""
 
 from __future__ import annotations
 
 import json
 import os
+import select
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -12,11 +15,81 @@ from typing import Any
 
 import zmq
 
-from oz.cli.measuring.child import Child
-from oz.cli.measuring.plan import VERSION, BenchFailed, Plan
-from oz.cli.measuring.result import Latency, Result
+from oz.cli.measuring.plan import VERSION, BenchFailed, BenchPlan, Latency, Result
+from oz.system import sigint_blocked
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.socket import keep_tcp_alive
+
+_KILL_SECONDS = 2.0
+
+
+class Child:
+    """A child process, which never outlives its parent."""
+
+    def __init__(self, what: str, module: str, argument: str) -> None:
+        """Start a module of this package.
+
+        Args:
+            what: it is, for messages.
+            module: its name.
+            argument: the only one it gets.
+        """
+        self._what = what
+        # The process inherits the mask, and so leaves Ctrl-C to us.
+        with sigint_blocked():
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"{__package__}.{module}", argument],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+            )
+        self._said = b""
+
+    def hear(self, seconds: float) -> dict[str, Any] | None:
+        """Wait so long for an answer.
+
+        Raises:
+            BenchFailed: the process has ended.
+        """
+        deadline = time.monotonic() + seconds
+        out = self._process.stdout
+        assert out is not None
+        while b"\n" not in self._said:
+            readable, _, _ = select.select([out], [], [], max(0.0, deadline - time.monotonic()))
+            if not readable:
+                return None
+            more = os.read(out.fileno(), 65_536)
+            if not more:
+                raise BenchFailed(self._last_words())
+            self._said += more
+        line, _, self._said = self._said.partition(b"\n")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    def finish(self) -> None:
+        """Ask it for what it has, and to end; `hear` waits for that."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def end(self) -> None:
+        """End it, whatever it does."""
+        self._process.terminate()
+        try:
+            self._process.wait(_KILL_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if stream is not None:
+                stream.close()
+
+    def _last_words(self) -> str:
+        assert self._process.stderr is not None
+        status = self._process.wait()
+        lines = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+        return f"{self._what} ended with status {status}: {lines[-1] if lines else 'it said nothing'}"
+
 
 PHASES = ("lone", "loaded")
 
@@ -100,7 +173,7 @@ class Run:
         self._over = 0.0
         self.results: list[Result] = []
 
-    def measure(self, plan: Plan) -> None:
+    def measure(self, plan: BenchPlan) -> None:
         """Measure one plan.
 
         Raises:
@@ -115,7 +188,7 @@ class Run:
             with suppress(BenchFailed):
                 self._orders.give("finish", _FINISH_SECONDS)
 
-    def _measure(self, plan: Plan, ends: dict[str, str | None]) -> None:
+    def _measure(self, plan: BenchPlan, ends: dict[str, str | None]) -> None:
         with _subscribers(plan, ends) as children:
             for child in children:
                 if self._hear(child, _START_SECONDS) is None:
@@ -126,7 +199,7 @@ class Run:
                 if is_cut_short:
                     raise KeyboardInterrupt
 
-    def _do(self, phase: str, plan: Plan, children: Sequence[Child], result: Result) -> bool:
+    def _do(self, phase: str, plan: BenchPlan, children: Sequence[Child], result: Result) -> bool:
         """Measure one phase; tell whether Ctrl-C cut it short."""
         is_cut_short = False
         seconds = plan.seconds / len(PHASES)
@@ -147,7 +220,7 @@ class Run:
         self._over += seconds
         return is_cut_short
 
-    def _watch(self, phase: str, plan: Plan, seconds: float) -> dict[str, Any]:
+    def _watch(self, phase: str, plan: BenchPlan, seconds: float) -> dict[str, Any]:
         """Wait until the publisher is through, asking again and again, which it takes for a sign of life."""
         began = time.monotonic()
         while True:
@@ -180,7 +253,7 @@ class Run:
 
 
 @contextmanager
-def _subscribers(plan: Plan, ends: dict[str, str | None]) -> Iterator[list[Child]]:
+def _subscribers(plan: BenchPlan, ends: dict[str, str | None]) -> Iterator[list[Child]]:
     children: list[Child] = []
     try:
         for number in range(plan.subscribers):

@@ -10,8 +10,19 @@ from typing import Any
 import zmq
 
 import oz
-from oz.cli.measuring.child import answer, end_with_parent
-from oz.cli.measuring.plan import BEGIN, CONTROLS, END, PATTERN, PING, PROBE, Plan, age, stamp
+from oz.cli.measuring.plan import (
+    BEGIN,
+    CONTROLS,
+    END,
+    PATTERN,
+    PING,
+    PROBE,
+    BenchPlan,
+    age,
+    answer,
+    end_with_parent,
+    stamp,
+)
 
 _START_SECONDS = 10.0
 _PACE_NS = 1_000_000
@@ -27,7 +38,7 @@ class MeasuringSubscriber:
         times: how old stamped messages of this phase were, in nanoseconds.
     """
 
-    def __init__(self, plan: Plan, data: str, echo: str | None, number: int) -> None:
+    def __init__(self, plan: BenchPlan, data: str, echo: str | None, number: int) -> None:
         """Connect, and wait until what is published is not lost.
 
         Raises:
@@ -123,7 +134,9 @@ class MeasuringSubscriber:
 
 def main(given: dict[str, Any]) -> None:
     """Do one phase after the other."""
-    subscriber = MeasuringSubscriber(Plan.read(given["plan"]), given["data"], given["echo"], given["number"])
+    subscriber = MeasuringSubscriber(
+        BenchPlan.read(given["plan"]), given["data"], given["echo"], given["number"]
+    )
     end_with_parent(subscriber.report)
     answer({"ready": True})
     while True:

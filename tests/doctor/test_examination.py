@@ -8,12 +8,8 @@ from importlib import metadata
 import pytest
 import zmq
 
-from oz.doctor import examine, packages
-from oz.doctor.examination import Examination
-from oz.doctor.finding import Finding
-from oz.doctor.java import java
-from oz.doctor.limits import limits
-from oz.doctor.zeromq import zeromq
+from oz.doctor import examination, examine
+from oz.doctor.examination import Check, Examination, java, limits, zeromq
 from oz.transport import capabilities
 
 
@@ -61,7 +57,7 @@ def test_an_extra_is_added_with_the_versions_that_oz_asks_for(monkeypatch):
             'x; extra == "y"',
         ],
     )
-    found = by_name(packages.extras())["pyspark"]
+    found = by_name(examination.extras())["pyspark"]
     assert found.state == "no"
     assert found.add.endswith("-m pip install 'pyspark<5,>=4.3' 'numpy>=1.26'")
 
@@ -69,8 +65,8 @@ def test_an_extra_is_added_with_the_versions_that_oz_asks_for(monkeypatch):
 def test_in_a_checkout_an_extra_is_added_by_its_name(monkeypatch):
     monkeypatch.setattr(metadata, "version", lambda name: missing(name))
     monkeypatch.setattr(metadata, "requires", lambda name: missing(name))
-    assert by_name(packages.extras())["pyarrow"].add.endswith(" '.[journal]'")
-    assert by_name(packages.requirements())["msgpack"].state == "broken"
+    assert by_name(examination.extras())["pyarrow"].add.endswith(" '.[journal]'")
+    assert by_name(examination.requirements())["msgpack"].state == "broken"
 
 
 def missing(name):
@@ -111,7 +107,7 @@ def test_few_open_files_are_low_and_the_line_stays_within_what_the_system_allows
 
 def test_small_buffers_are_low(monkeypatch, tmp_path):
     (tmp_path / "rmem_max").write_text("212992\n", "ascii")
-    monkeypatch.setattr("oz.doctor.limits._CORE", tmp_path)
+    monkeypatch.setattr("oz.doctor.examination._CORE", tmp_path)
     found = by_name(limits())
     assert found["receive-buffer"].state == "low"
     assert found["receive-buffer"].add == "sudo sysctl -w net.core.rmem_max=4194304"
@@ -121,10 +117,10 @@ def test_small_buffers_are_low(monkeypatch, tmp_path):
 def test_only_what_oz_needs_or_somebody_requires_counts_as_missing():
     found = Examination(
         (
-            Finding("a", "x", "broken"),
-            Finding("b", "x", "no"),
-            Finding("c", "x", "no"),
-            Finding("d", "x", "low"),
+            Check("a", "x", "broken"),
+            Check("b", "x", "no"),
+            Check("c", "x", "no"),
+            Check("d", "x", "low"),
         )
     )
     assert [one.name for one in found.missing()] == ["a"]
