@@ -14,11 +14,11 @@ import zmq.asyncio
 
 from oz.asyncio.closing import in_thread
 from oz.asyncio.handlers import TaskPool
-from oz.asyncio.publisher import Publisher
+from oz.asyncio.publisher_engine import LoopPublisher
 from oz.asyncio.requesting import TaskRequester
 from oz.asyncio.waiting import TURN_SECONDS, Handler, Subscription
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
-from oz.message import Message
+from oz.message import Extras, Message
 from oz.protocol.node import subscription as node_subscription
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.requests import RequestClient
@@ -28,7 +28,6 @@ from oz.subjects.pattern import Patterns
 from oz.transport.node.handlers import HandlerRunner
 from oz.transport.node.mailbox import Mailbox
 from oz.transport.node.node import TICK, NodeBase
-from oz.transport.node.sockets import NodePublishing
 from oz.transport.node.subscriptions import OnDropped
 from oz.transport.option_checks import Overflow, Policy, check_count, closing_time
 from oz.wire.discovery import Announcement
@@ -37,10 +36,6 @@ _SLICE = 0.05
 
 _PATIENCE = 5.0
 """Seconds beyond its own time for which another loop waits for a node's own to close it."""
-
-
-class NodePublisher(NodePublishing, Publisher):  # type: ignore[misc]
-    """A node's publisher."""
 
 
 class NodeSubscription(node_subscription.NodeSubscription, Subscription):
@@ -91,7 +86,7 @@ class Node(NodeBase):
     Handlers are plain or async functions. They run in tasks, in order for each subscription.
     """
 
-    _publisher_class = NodePublisher
+    _engine_class = LoopPublisher
     _subscription_class = NodeSubscription
     _context_class = zmq.asyncio.Context
 
@@ -215,13 +210,16 @@ class Node(NodeBase):
     ) -> None:
         """Publish one message; see `oz.Node.publish`."""
         publisher: Any = self._publisher_for(subject)
-        await publisher.publish(subject, payload, headers=headers, key=key, message_id=message_id)
+        extras = None
+        if not (headers is None is key and message_id is None):
+            extras = Extras(headers=headers, key=key, message_id=message_id)
+        await publisher.engine.publish(subject, payload, extras)
 
     async def flush(self) -> None:
         """Send now what waits for others to make a batch."""
         self._check_open()
         for publisher in self._publishers():
-            await publisher.flush()
+            await publisher.engine.flush()
 
     def _answer(self, message: Message, payload: Any, headers: Any) -> Any:
         super()._answer(message, payload, headers)
@@ -392,7 +390,7 @@ class Node(NodeBase):
         Another loop may close it too. Once its own has ended nobody is there to handle what has come, and it
         leaves at once.
         """
-        if self._is_closing or not self._has_started or self._local._guard.is_foreign:
+        if self._is_closing or not self._has_started or self._local.engine.guard.is_foreign:
             return
         seconds = closing_time(timeout)
         ends = time.monotonic() + seconds
@@ -426,7 +424,7 @@ class Node(NodeBase):
             dealer.close(500)
         closed_at = time.monotonic()
         for publisher in self._publishers():
-            await publisher.close(timeout=max(0.0, ends - time.monotonic()))
+            await publisher.engine.close(timeout=max(0.0, ends - time.monotonic()))
         await in_thread(lambda: self._end_context(max(0.0, ends - closed_at), closed_at))
 
     async def _drain(self, ends: float) -> None:
@@ -438,7 +436,7 @@ class Node(NodeBase):
             await queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():
             with suppress(ClosedError):
-                await publisher.flush()
+                await publisher.engine.flush()
 
     async def __aenter__(self) -> Self:
         """Join."""

@@ -32,11 +32,11 @@ class BusPublisher:
 
     def interest(self, subject: bytes) -> bool:
         """Tell whether anybody on the bus has a subscription for it."""
-        return bool(self._node._publisher_for(subject).interest(subject))
+        return bool(self._node._publisher_for(subject).engine.interest(subject))
 
     def wait_for_subscribers(self, n: int, *, subject: bytes, timeout: float) -> None:
         """Wait for subscriptions; see `oz.Publisher`."""
-        self._node._publisher_for(subject).wait_for_subscribers(n, subject=subject, timeout=timeout)
+        self._node._publisher_for(subject).engine.wait_for_subscribers(n, subject=subject, timeout=timeout)
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def bus_publisher(
             # Whatever the reason, what was published before it still goes out.
             node.close(timeout=close_timeout if isinstance(error, (KeyboardInterrupt, SystemExit)) else _DAYS)
             raise
-        published = sum(one.stats.published for one in node._publishers())
+        published = sum(one.engine.stats.published for one in node._publishers())
         try:
             node.close(timeout=_DAYS)
         except KeyboardInterrupt:

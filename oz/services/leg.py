@@ -293,7 +293,7 @@ class Leg:
     # what comes from others ------------------------------------------------------------------------------
 
     def pass_on(self, subject: Any, content: Any, extras: Extras, group: str) -> bool:
-        """Publish on this bus what came from another; see `NodePublishing.pass_on`."""
+        """Publish on this bus what came from another; see `NodePublisher.pass_on`."""
         return self.node._main.pass_on(subject, content, extras, group)
 
     def report_loss(self, count: int | None) -> None:
@@ -305,7 +305,7 @@ class Leg:
         if count is None:
             self._reported_at, self._is_owed = now, False
         with suppress(ClosedError):
-            self.node._main.report_loss(count)
+            self.node._main.engine.report_loss(count)
 
     def tell_losses(self) -> None:
         """Report what was to be reported and came too soon after something else."""

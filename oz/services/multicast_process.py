@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from collections import deque
+from contextlib import closing
 from typing import Any
 
 import zmq
@@ -37,10 +38,11 @@ from oz.services.link import (
     unpack,
     unpack_message,
 )
-from oz.sync.publisher_engine import PublisherEngine
+from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.subscriber import Subscriber
 from oz.system import POLLHUP, POLLIN, make_poll
 from oz.transport.multicast.group import silence_libpgm
+from oz.transport.publisher.options import PublisherOptions
 
 FAILED = 3
 """The exit code of a process that says in its last line why it cannot do its work."""
@@ -146,13 +148,14 @@ def _is_to_close(link: GatewayLink) -> bool:
 
 def send(link: GatewayLink, task: dict[str, Any]) -> None:
     """Multicast what the gateway says, until it ends."""
-    with PublisherEngine(
+    options = PublisherOptions(
         dialect="zmq",
         multicast=Multicast(**task["multicast"]),
         on_full="block",
         full_timeout=_PATIENCE,
-    ) as publisher:
-        publisher._resume(bytes.fromhex(task["origin"]), task["epoch"], task["next"], task["age"])
+    )
+    with closing(ThreadedPublisher(options)) as publisher:
+        publisher.resume(bytes.fromhex(task["origin"]), task["epoch"], task["next"], task["age"])
         for endpoint in task["endpoints"]:
             publisher.bind(endpoint)
         link.send(READY, 0)
@@ -162,7 +165,7 @@ def send(link: GatewayLink, task: dict[str, Any]) -> None:
 class _Sending:
     """Publishes messages under the numbers that they were given."""
 
-    def __init__(self, link: GatewayLink, publisher: PublisherEngine, number: int) -> None:
+    def __init__(self, link: GatewayLink, publisher: ThreadedPublisher, number: int) -> None:
         self._link = link
         self._publisher = publisher
         self._number = number

@@ -22,13 +22,12 @@ from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
 from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
-from oz.sync.publisher_engine import PublisherEngine
+from oz.sync.publisher_engine import ThreadedPublisher
 from oz.sync.requesting import ThreadRequester
 from oz.sync.waiting import Handler, Subscription
 from oz.transport.node.handlers import HandlerRunner
 from oz.transport.node.mailbox import Mailbox
 from oz.transport.node.node import TICK, NodeBase
-from oz.transport.node.sockets import NodePublishing
 from oz.transport.node.subscriptions import OnDropped
 from oz.transport.option_checks import Overflow, Policy, check_count, closing_time
 from oz.transport.subscriber.socket import refuse_async
@@ -45,10 +44,6 @@ _TURN_SECONDS = 0.05
 
 _LAST_TURN = 5.0
 """Seconds that the I/O thread has at least to end its turn: nobody may close its sockets under it."""
-
-
-class NodePublisher(NodePublishing, PublisherEngine):
-    """A node's publisher."""
 
 
 class NodeSubscription(node_subscription.NodeSubscription, Subscription):
@@ -93,7 +88,7 @@ class Node(NodeBase):
     subscription. The node has one thread for what comes in, and one for each of its publishers.
     """
 
-    _publisher_class = NodePublisher
+    _engine_class = ThreadedPublisher
     _subscription_class = NodeSubscription
     _io: IOThread
 
@@ -209,7 +204,7 @@ class Node(NodeBase):
         extras = None
         if not (headers is None is key and message_id is None):
             extras = Extras(headers=headers, key=key, message_id=message_id)
-        self._publisher_for(subject).publish(subject, payload, extras)
+        self._publisher_for(subject).engine.publish(subject, payload, extras)
 
     def flush(self) -> None:
         """Send now what waits for others to make a batch.
@@ -219,7 +214,7 @@ class Node(NodeBase):
         """
         self._check_open()
         for publisher in self._publishers():
-            publisher.flush()
+            publisher.engine.flush()
 
     # asking ----------------------------------------------------------------------------------------------
 
@@ -458,9 +453,9 @@ class Node(NodeBase):
 
         In a signal handler that interrupts `publish` it returns at once, and a thread goes on with it.
         """
-        if self._local._guard.is_foreign:
+        if self._local.engine.guard.is_foreign:
             return
-        if any(publisher._guard.is_mine for publisher in self._publishers()):
+        if any(publisher.engine.guard.is_mine for publisher in self._publishers()):
             # The I/O thread, which has to help, may wait for what this thread has until the handler returns.
             threading.Thread(target=self.close, args=(drain, timeout), name="oz-closing").start()
             return
@@ -488,7 +483,7 @@ class Node(NodeBase):
             dealer.close()
         closed_at = time.monotonic()
         for publisher in self._publishers():
-            publisher.close(timeout=max(0.0, ends - time.monotonic()))
+            publisher.engine.close(timeout=max(0.0, ends - time.monotonic()))
         self._end_context(max(0.0, ends - closed_at), closed_at)
 
     def _drain(self, ends: float) -> None:
@@ -499,7 +494,7 @@ class Node(NodeBase):
             queue.drain(max(0.0, ends - time.monotonic()))
         for publisher in self._publishers():
             with suppress(ClosedError):
-                publisher.flush()
+                publisher.engine.flush()
 
     def _take_leave(self) -> None:
         for endpoint, frame in self._say_goodbye():

@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any
 
 import zmq
 
 from oz.message import Extras
-from oz.protocol.multicast.options import Multicast
-from oz.protocol.stats import PublisherStats
-from oz.subjects.pattern import DEFAULT_DIALECT
-from oz.sync.publisher_engine import PublisherEngine
-from oz.transport.endpoints import Endpoints
-from oz.transport.publisher.batches import MAX_BATCH
-from oz.transport.publisher.engine import MAX_DELAY, OnFull
-from oz.transport.socket import describe, refuse_to_copy
-from oz.wire.codec import Codec
-
-_OWN_OPTIONS = frozenset(int(one) for one in (zmq.TYPE, zmq.FD, zmq.EVENTS))
-"""What a publisher's own handle answers, as code that waits for it asks these of the handle too."""
-
-_open: set[PublisherEngine] = set()
-"""Those of publishers that nobody has closed. They keep contexts from becoming garbage together with these:
-Python may end such a context first, and wait for ever for the socket to be closed."""
+from oz.sync.publisher_engine import ThreadedPublisher
+from oz.transport.publisher.front import PublisherFront
+from oz.transport.publisher.options import PublisherOptions
 
 
 def _publish(
-    engine: PublisherEngine,
+    engine: ThreadedPublisher,
     subject: str | bytes,
     payload: Any = b"",
     *,
@@ -40,11 +27,11 @@ def _publish(
     extras = None
     if not (headers is None is key and message_id is None):
         extras = Extras(headers=headers, key=key, message_id=message_id)
-    # The method of the class: the engine's own `publish` is the short way, which leads here.
-    PublisherEngine.publish(engine, subject, payload, extras)
+    # Not by the engine's own `publish`, the short way, which leads here.
+    engine.publish_slowly(subject, payload, extras)
 
 
-class Publisher(zmq.Socket[Any]):
+class Publisher(PublisherFront):
     """Publishes messages by subject; in place of a `zmq.PUB` socket.
 
     Several threads may publish on one. Plain ZeroMQ subscribers get `[subject, payload]`; subscribers that
@@ -55,87 +42,20 @@ class Publisher(zmq.Socket[Any]):
     thread of oz's uses: it can be polled and sent into like any PUB. All else is done by the engine.
     """
 
-    # zmq.Socket takes attributes that are not declared here for socket options.
-    _engine: PublisherEngine
+    _engine: ThreadedPublisher
 
-    __copy__ = __deepcopy__ = __reduce__ = refuse_to_copy  # type: ignore[assignment]
-    shadow = classmethod(refuse_to_copy)  # type: ignore[assignment]
+    # Code that waits for the handle asks these of the handle too.
+    _own_options = frozenset(int(one) for one in (zmq.TYPE, zmq.FD, zmq.EVENTS))
 
-    def __init__(
-        self,
-        bind: Endpoints | zmq.Context[Any] | None = None,
-        connect: Endpoints | int | None = None,
-        *,
-        dialect: str = DEFAULT_DIALECT,
-        context: zmq.Context[Any] | None = None,
-        codec: str | Codec | None = None,
-        delimiter: bytes | None = None,
-        on_full: OnFull = "drop",
-        full_timeout: float | None = None,
-        high_water_mark: int | None = None,
-        last_value: bool = False,
-        max_batch: int = MAX_BATCH,
-        max_delay: float = MAX_DELAY,
-        multicast: Multicast | None = None,
-        plain: bool = False,
-    ) -> None:
-        r"""Make a publisher.
-
-        Args:
-            bind: an endpoint to bind to, or a list of them; `tcp://127.0.0.1:*` lets the system choose.
-            connect: an endpoint to connect to, or a list of them.
-            dialect: the dialect that subjects must be valid in; one of `oz.DIALECTS`.
-            context: the ZeroMQ context to share; without it the publisher has one of its own.
-            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`; without it payloads are
-                bytes.
-            delimiter: for messages of one frame: what stands between subject and payload, such as
-                `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
-            on_full: what to do when a subscriber is at its high-water mark: `"drop"` the message for
-                that subscriber, as ZeroMQ does; `"block"` until there is room for all; `"error"` raises.
-            full_timeout: seconds that `"block"` waits at most; None is for ever.
-            high_water_mark: messages, or batches of them, that may wait here for each subscriber; 0 is no
-                limit. Default 100,000, or what ZeroMQ has when the context is yours.
-            last_value: keep the newest message of each subject, up to 65,536 of them, for subscribers that
-                ask for it.
-            max_batch: messages in one batch at most, from 1 to 65,535.
-            max_delay: seconds for which a message waits for others at most; one that comes alone never
-                waits. Only subscribers that have the publisher filter get batches.
-            multicast: how to send to `epgm://interface;group:port`; docs/multicast.md.
-            plain: multicast ordinary ZeroMQ messages, for subscribers that are not oz: nobody can tell then
-                what was lost, nor what is corrupt.
-
-        Raises:
-            ValueError: no such dialect, codec, `on_full` or endpoint, an empty delimiter, a number that is
-                out of bounds, or an option that does not go with multicast.
-            TransportUnavailable: this libzmq lacks the transport of an endpoint.
-            zmq.ZMQError: an endpoint cannot be bound or connected to.
-        """
-        self._engine = engine = PublisherEngine(
-            bind,
-            connect,
-            dialect=dialect,
-            context=context,
-            codec=codec,
-            delimiter=delimiter,
-            on_full=on_full,
-            full_timeout=full_timeout,
-            high_water_mark=high_water_mark,
-            last_value=last_value,
-            max_batch=max_batch,
-            max_delay=max_delay,
-            multicast=multicast,
-            plain=plain,
-        )
+    def _begin(self, options: PublisherOptions) -> None:
+        self._engine = engine = ThreadedPublisher(options)
         try:
-            super().__init__(engine.context, zmq.PUB)
+            zmq.Socket.__init__(self, engine.context, zmq.PUB)
             engine.serve(self)
         except BaseException:
             self.close(0)
             raise
-        _open.add(engine)
-        # `Context.destroy` and its `repr` are to know of this one.
-        self.context._rm_socket(engine)
-        self.context._add_socket(self)
+        self._register()
         self._take_shortcuts()
 
     def _take_shortcuts(self) -> None:
@@ -145,7 +65,8 @@ class Publisher(zmq.Socket[Any]):
         """
         kind, engine, own = type(self), self._engine, self.__dict__
         send, send_multipart = engine.quick_sends()
-        if kind.publish is Publisher.publish and (publish := engine.quick_publish(_publish)) is not None:
+        publish = engine.quick_publish(partial(_publish, engine))
+        if kind.publish is Publisher.publish and publish is not None:
             own["publish"] = publish
         if kind.send is Publisher.send:
             own["send"] = send
@@ -200,13 +121,6 @@ class Publisher(zmq.Socket[Any]):
                 count += 1
         return count
 
-    def batch(self) -> AbstractContextManager[None]:
-        """Hold what is published until the end of a `with` block, or until a batch is full.
-
-        Only subscribers that have the publisher filter get batches; others get their messages at once.
-        """
-        return self._engine.batch()
-
     def flush(self) -> None:
         """Send now what waits for others to make a batch.
 
@@ -215,34 +129,6 @@ class Publisher(zmq.Socket[Any]):
             OwnershipError: it was made before a fork.
         """
         self._engine.flush()
-
-    def report_loss(self, count: int | None) -> None:
-        """Report messages as lost here: subscribers that count their messages find them missing.
-
-        This is for programs that pass on what others publish, such as a gateway: what was lost on the way to
-        them is neither published nor kept quiet about.
-
-        Args:
-            count: how many messages; None when nobody knows.
-
-        Raises:
-            TypeError, ValueError: the count is no number, or negative.
-            ClosedError: the publisher is closed.
-            OwnershipError: it was made before a fork.
-        """
-        self._engine.report_loss(count)
-
-    def interest(self, subject: str | bytes) -> bool:
-        """Tell whether any subscriber has asked for what a subject begins with.
-
-        Args:
-            subject: a valid subject of the dialect.
-
-        Raises:
-            SubjectError: it is not.
-            ClosedError: the publisher is closed.
-        """
-        return self._engine.interest(subject)
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
@@ -262,149 +148,6 @@ class Publisher(zmq.Socket[Any]):
         """
         self._engine.wait_for_subscribers(n, subject, timeout)
 
-    @property
-    def stats(self) -> PublisherStats:
-        """The counts of this publisher so far; see `PublisherStats`."""
-        return self._engine.stats
-
-    @property
-    def dialect(self) -> str:
-        """The dialect that subjects must be valid in."""
-        return self._engine.dialect
-
-    @property
-    def endpoint(self) -> str | None:
-        """The address last bound, or else connected to; with the port that a `*` became.
-
-        None when there is none: it is neither bound nor connected yet, or closed.
-        """
-        return self._engine.endpoint
-
-    def __repr__(self) -> str:
-        """Show where it is bound or connected to, and whether it is closed."""
-        return describe(self, self._engine.described() if "_engine" in self.__dict__ else [])
-
-    # what pyzmq's sockets have ---------------------------------------------------------------------------
-
-    def bind(self, addr: str | bytes) -> Any:
-        """Bind to an endpoint, as `zmq.Socket.bind` does.
-
-        Args:
-            addr: such as `tcp://127.0.0.1:*`, where the system chooses the port, or `tcp://[::1]:*`.
-
-        Raises:
-            TransportUnavailable: this libzmq lacks the transport.
-            EndpointError: see `connect`.
-            zmq.ZMQError: the address is in use, or not one of this host.
-        """
-        return self._as_own(self._engine.bind(addr))
-
-    def connect(self, addr: str | bytes) -> Any:
-        """Connect to an endpoint, as `zmq.Socket.connect` does; the peer may come later.
-
-        Args:
-            addr: such as `tcp://127.0.0.1:5555`.
-
-        Raises:
-            TransportUnavailable: this libzmq lacks the transport.
-            EndpointError: it is no endpoint; or a multicast one, and cannot be used here.
-            zmq.ZMQError: the endpoint is not well formed.
-        """
-        return self._as_own(self._engine.connect(addr))
-
-    def _as_own(self, manager: Any) -> Any:
-        """Have the end of a `with` block undo what was done, and give this object in it."""
-        manager.socket = self
-        self._engine.serve(self)
-        return manager
-
-    def unbind(self, addr: Any) -> None:
-        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        self._engine.unbind(addr)
-
-    def disconnect(self, addr: Any) -> None:
-        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
-        self._engine.disconnect(addr)
-
-    def set(self, option: int, optval: Any) -> None:
-        """Set a socket option, as `zmq.Socket.set` does.
-
-        Raises:
-            zmq.ZMQError: it is not one that a PUB socket has, such as SUBSCRIBE.
-            ValueError: multicast does not know it, or would end the process.
-            OwnershipError: the publisher was made before a fork.
-        """
-        self._engine.set(option, optval)
-
-    setsockopt = set
-
-    def get(self, option: int) -> Any:
-        """Get a socket option, as `zmq.Socket.get` does; TYPE is PUB.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork.
-        """
-        if option in _OWN_OPTIONS:
-            self.check_owner()
-            return super().get(option)
-        return self._engine.get(option)
-
-    getsockopt = get
-
-    def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
-        """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does."""
-        self._engine.monitor(addr, events)
-
-    def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
-        """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does."""
-        return self._engine.get_monitor_socket(events, addr)
-
-    def disable_monitor(self) -> None:
-        """End what `get_monitor_socket` began."""
-        self._engine.disable_monitor()
-
-    def send(  # type: ignore[override]
-        self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
-    ) -> Any:
-        """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
-        return self._engine.send(data, flags, copy, track, **kwargs)
-
-    def send_multipart(
-        self, msg_parts: Iterable[Any], flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
-    ) -> Any:
-        """Send the frames of one message, as `zmq.Socket.send_multipart` does, unchecked."""
-        return self._engine.send_multipart(msg_parts, flags, copy, track, **kwargs)
-
-    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
-        """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
-        raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.ENOTSUP)
-
-    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> int:
-        """Wait for events, as `zmq.Socket.poll` does on a PUB: milliseconds.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork.
-        """
-        self.check_owner()
-        return super().poll(timeout, flags)
-
-    @property
-    def copy_threshold(self) -> int:
-        """Bytes from which on `send(…, copy=False)` does not copy, as on `zmq.Socket`."""
-        return self._engine.copy_threshold
-
-    @copy_threshold.setter
-    def copy_threshold(self, size: int) -> None:
-        self._engine.copy_threshold = size
-
-    def check_owner(self) -> None:
-        """Refuse the child of a fork.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork, in the parent process.
-        """
-        self._engine.check_owner()
-
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
         """Close, and send what is still to be sent. A second call does nothing.
 
@@ -421,8 +164,5 @@ class Publisher(zmq.Socket[Any]):
         if self._engine.is_foreign:
             return
         # First, so that nothing more comes from it; what has come goes on to subscribers.
-        super().close()
-        try:
-            self._engine.close(linger, timeout=timeout)
-        finally:
-            _open.discard(self._engine)
+        zmq.Socket.close(self)
+        self._engine.close(linger, timeout=timeout)

@@ -7,7 +7,6 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -18,8 +17,9 @@ from oz.message import Extras
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
 from oz.system import POLLIN, make_poll
-from oz.transport.publisher.closing import pauses
-from oz.transport.publisher.engine import PublisherBase
+from oz.transport.publisher.closing import pauses, seconds_to_close
+from oz.transport.publisher.engine import PublisherEngine, Role, Shell
+from oz.transport.publisher.options import PublisherOptions
 
 _log = logging.getLogger("oz.publisher")
 
@@ -29,85 +29,121 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _SHARE = 200
 """Messages that are passed on for code in C before the publisher's thread looks at all else again."""
 
-_engines: weakref.WeakSet[PublisherEngine] = weakref.WeakSet()
+_open: set[ThreadedPublisher] = set()
+"""Those that nobody has closed. They keep contexts from becoming garbage together with these: Python may end
+such a context first, and wait for ever for the socket to be closed."""
 
 
 @atexit.register
 def _close_all() -> None:
     """Send what is still in the accumulators of publishers that nobody closed."""
-    for engine in list(_engines):
-        if not engine.closed:
-            engine.close()
+    for engine in list(_open):
+        engine.close()
 
 
-class PublisherEngine(PublisherBase):
-    """The socket that a blocking publisher publishes on, which a thread of oz's uses too.
+class ThreadedPublisher(PublisherEngine):
+    """A publisher's engine with a thread that looks after it, and calls that block.
 
-    It is not for users: what calls into libzmq with its handle and without its guard, `zmq_poll` or
+    Its socket is not for users: what calls into libzmq with its handle and without its guard, `zmq_poll` or
     `zmq_proxy`, would use it at the same time as that thread, and no ZeroMQ socket stands that.
+
+    Attributes:
+        publish: publishes one message of a subject, a payload and extras; see `oz.Publisher.publish`.
     """
 
-    _public_name = "Publisher"
-    _ticker: Ticker | None = None
-    _relay: Relay | None = None
+    publish: Callable[..., None]
 
-    def _set_options(self, high_water_mark: int | None) -> None:
-        super()._set_options(high_water_mark)
-        if self._on_full != "drop":
-            self._sender.flags = int(zmq.NOBLOCK)
-        if self._on_full == "block" and self._full_timeout is not None:
-            self.set(zmq.SNDTIMEO, round(self._full_timeout * 1000))
+    def __init__(self, options: PublisherOptions, role: Role | None = None) -> None:
+        """Make one, bound and connected to the endpoints of its options.
 
-    def _endpoints_changed(self) -> None:
-        super()._endpoints_changed()
+        Args:
+            options: as `oz.Publisher` is given them.
+            role: what the publisher knows beyond others, if it does.
+        """
+        self._ticker: Ticker | None = None
+        self._relay: Relay | None = None
+        self._front: weakref.ref[zmq.Socket[Any]] | None = None
+        self._max_delay = options.max_delay
+        shell = Shell(
+            context_class=zmq.Context,
+            expect_more=self._expect_more,
+            attached=self._start,
+            send_whole=None if options.on_full == "drop" else self._send_whole,
+            take_more=self._pass_on_all,
+        )
+        super().__init__(options, shell, role)
+        _open.add(self)
+        try:
+            if options.on_full != "drop":
+                self.sender.flags = _NOBLOCK
+            if options.on_full == "block" and options.full_timeout is not None:
+                self.set(zmq.SNDTIMEO, round(options.full_timeout * 1000))
+            self.publish = self.quick_publish(self.publish_slowly) or self.publish_slowly
+            self.attach(options.bind, options.connect)
+        except BaseException:
+            self.close(0)
+            raise
+
+    def _start(self) -> None:
+        """Have a thread look after the socket, from its first endpoint on."""
         if self._ticker is None:
             self._ticker = Ticker(self, self._max_delay)
-            _engines.add(self)
+        front = self._front() if self._front is not None else None
+        if self._relay is None and front is not None:
+            self._relay = Relay(front)
+            self._ticker.watch(self._relay.descriptor)
 
     def serve(self, front: zmq.Socket[Any]) -> None:
-        """Pass on to subscribers, from now on, what code in C sends into another socket.
+        """Pass on to subscribers, from the first endpoint on, what code in C sends into another socket.
 
         Args:
             front: a PUB of the same context, which this thread may use now.
         """
-        if self._relay is None and self._ticker is not None:
-            self._relay = Relay(front)
-            self._ticker.watch(self._relay.descriptor)
+        self._front = weakref.ref(front)
+        if self._ticker is not None:
+            self._start()
 
-    def _attend(self) -> bool:
-        had_work = super()._attend()
+    def look_after(self) -> bool:
+        """Do what is due, and pass on what code in C sent; see `attend`."""
+        had_work = self.attend()
         return self._pass_on(_SHARE) or had_work
 
     def _pass_on(self, most: int) -> bool:
         """Send what code in C sent into the front, so many messages at most; tell whether there was any."""
-        with self._guard:
+        with self.guard:
             relay, count = self._relay, 0
-            if relay is None or self.closed or self._said_goodbye:
+            if relay is None or self.closed or self.closing.said_goodbye:
                 return False
             # Not past what waits for room already.
-            while count < most and not self._dispatch.is_blocked and relay.has_some():
+            while count < most and not self.dispatch.is_blocked and relay.has_some():
                 try:
                     # Never waiting: this thread answers subscribers. What has no room stays first.
-                    super()._send_message(relay.first, _NOBLOCK, None)
+                    self.raw.send_message(relay.first, _NOBLOCK, None)
                 except zmq.Again:
                     break
                 except ProtocolError as error:
-                    self._sender.stats.dropped += 1
+                    self.sender.stats.dropped += 1
                     _log.warning("refused a message that was sent into a publisher by its handle: %s", error)
                 relay.done()
                 count += 1
             return bool(count)
 
-    def _send_message(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
-        if self._on_full == "drop" or flags & _NOBLOCK:
-            return super()._send_message(frames, flags, tracker)
+    def _pass_on_all(self) -> bool:
+        """Send what code in C sent, with an end should it go on sending; tell whether that was all."""
+        self._pass_on(MOST_HELD)
+        relay = self._relay
+        return relay is None or self.closed or self.closing.said_goodbye or not relay.has_some()
+
+    def _send_whole(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+        if flags & _NOBLOCK:
+            return self.raw.send_message(frames, flags, tracker)
         # Not in libzmq: whoever waits there has the guard, which the answers to subscribers wait for.
         limit = int(self.get(zmq.SNDTIMEO))
         deadline = inf if limit < 0 else time.monotonic() + limit / 1000
         for pause in pauses():
             is_over = time.monotonic() >= deadline
             try:
-                return super()._send_message(frames, flags | _NOBLOCK, tracker)
+                return self.raw.send_message(frames, flags | _NOBLOCK, tracker)
             except zmq.Again:
                 if is_over:
                     raise
@@ -115,94 +151,78 @@ class PublisherEngine(PublisherBase):
 
     def quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Return the quickest `send` and `send_multipart` that this publisher can have."""
-        if self._is_framed or self._on_full != "drop":
-            return self.send, self.send_multipart
-        return self._make_quick_sends()
-
-    def _send_what_fits(self) -> bool:
-        relay = self._relay
-        if relay is None:
-            return super()._send_what_fits()
-        # With an end, should code in C still be sending.
-        with self._guard, suppress(zmq.ZMQError):
-            self._pass_on(MOST_HELD)
-            return super()._send_what_fits() and (self.closed or self._said_goodbye or not relay.has_some())
-        return True
-
-    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
-        is_own = super()._close_socket(linger, timeout)
-        if self._relay is not None and not self._guard.is_foreign:
-            with self._guard:
-                unsent = self._relay.close()
-                self._sender.stats.dropped += unsent
-            if unsent:
-                _log.warning("closed with %d messages unsent that were sent into it by its handle", unsent)
-        return is_own
+        if self.raw.is_framed or self.on_full != "drop":
+            return self.raw.send, self.raw.send_multipart
+        return self.raw.quick_sends()
 
     def _expect_more(self) -> None:
         ticker = self._ticker
         if ticker is not None and not ticker.is_awake:
             ticker.wake()
 
-    def _take_shortcut(self) -> None:
-        shortcut = self.quick_publish(PublisherEngine.publish)
-        if shortcut is not None:
-            # An attribute of this object: looking up those of a ZeroMQ socket costs 0.07 µs each.
-            self.__dict__["publish"] = shortcut
-
     def quick_publish(self, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
         """Return the quickest `publish` that this publisher can have, if any; see `Sender.shortcut`."""
-        return self._sender.shortcut(self, long_way, looks=False)
+        return self.sender.shortcut(self.socket, long_way, looks=False)
 
-    @property
-    def is_foreign(self) -> bool:
-        """Whether it was made before a fork, in the parent process."""
-        return self._guard.is_foreign
-
-    def publish(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
-        """Publish one message; see `oz.Publisher.publish`."""
-        refused = self._sender.publish(self, subject, payload, extras)
+    def publish_slowly(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
+        """Publish one message of any kind; see `oz.Publisher.publish`."""
+        refused = self.sender.publish(self.socket, subject, payload, extras)
         if refused is not None:
             # Other threads have the socket meanwhile, and may close it; a lock alone would not be fair.
-            for pause in self._try_again(subject, refused):
+            for pause in self.try_again(subject, refused):
                 time.sleep(pause)
 
     def flush(self) -> None:
         """Send now what waits for others to make a batch; see `oz.Publisher.flush`."""
-        self._check_open()
-        self._flush_accumulator()
+        self.check_open()
+        self.flush_now()
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
     ) -> None:
         """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`."""
-        self._check_open()
+        self.check_open()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not self._enough(n, subject):
+        while not self.enough(n, subject):
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
-                raise Timeout(self._too_few(n, subject, timeout))
+                raise Timeout(self.too_few(n, subject, timeout))
             self._await_news(_SLICE if left is None else min(_SLICE, left))
-            self._check_open()
+            self.check_open()
 
     def _await_news(self, seconds: float) -> None:
         """Wait for the socket's file descriptor, without the guard, so that others can publish meanwhile.
 
         It is edge-triggered: a thread that publishes may take the edge, hence only a slice of time.
         """
-        with self._guard:
+        with self.guard:
             if self.closed:
                 # By another thread, just now.
                 return
-            descriptor = self.fileno()
+            descriptor = self.socket.fileno()
         poller = make_poll()
         poller.register(descriptor, POLLIN)
         poller.poll(seconds * 1000)
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
         """Close, and send what is still to be sent; see `oz.Publisher.close`."""
-        if self._ticker is not None and not self._guard.is_foreign:
-            self._ticker.stop(waits=not self._guard.is_mine)
+        if self.is_foreign:
+            return
+        try:
+            self._close(linger, timeout)
+        finally:
+            _open.discard(self)
+
+    def _close(self, linger: int | None, timeout: float | None) -> None:
+        if self._ticker is not None:
+            self._ticker.stop(waits=not self.guard.is_mine)
         closed_at = time.monotonic()
-        if self._close_socket(linger, timeout):
-            self._end_context(self._seconds_to_close(linger, timeout), closed_at)
+        is_own = self.closing.close_socket(linger, timeout)
+        if self._relay is not None:
+            with self.guard:
+                unsent = self._relay.close()
+                self.sender.stats.dropped += unsent
+            if unsent:
+                _log.warning("closed with %d messages unsent that were sent into it by its handle", unsent)
+        if is_own:
+            self.closing.end_context(seconds_to_close(linger, timeout), closed_at)

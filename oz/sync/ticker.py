@@ -12,11 +12,14 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import zmq
 
 from oz.system import POLLIN, make_poll
-from oz.transport.publisher.engine import PublisherBase
+
+if TYPE_CHECKING:
+    from oz.sync.publisher_engine import ThreadedPublisher
 
 _log = logging.getLogger("oz.publisher")
 
@@ -48,7 +51,7 @@ class Ticker:
         "is_awake",
     )
 
-    def __init__(self, publisher: PublisherBase, delay: float) -> None:
+    def __init__(self, publisher: ThreadedPublisher, delay: float) -> None:
         """Start the thread. It does not keep the publisher.
 
         Args:
@@ -64,7 +67,7 @@ class Ticker:
         self._bell, self._ringer = socket.socketpair()
         self._ringer.setblocking(False)
         self._thread = threading.Thread(
-            target=self._run, args=(int(publisher.fileno()),), name="oz-publisher", daemon=True
+            target=self._run, args=(int(publisher.socket.fileno()),), name="oz-publisher", daemon=True
         )
         self._thread.start()
 
@@ -116,7 +119,7 @@ class Ticker:
             if publisher is None or publisher.closed:
                 return False
             try:
-                had_work = publisher._attend()
+                had_work = publisher.look_after()
             except zmq.ContextTerminated:
                 # Nothing can be sent any more; its owner has still to close it.
                 return False
@@ -130,7 +133,7 @@ class Ticker:
             if idle >= patience:
                 self.is_awake = False
                 # What was published until now relied on this thread being awake.
-                if not publisher._sender.accumulator:
+                if not publisher.sender.accumulator:
                     return True
             del publisher
             self._stop.wait(self._delay)

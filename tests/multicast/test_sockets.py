@@ -233,12 +233,12 @@ def test_a_number_that_never_came_is_reported(endpoint):
         subscriber.subscribe("md.>")
         joined(subscriber, 1)
         publisher.publish("md.x", b"before")
-        publisher._engine._dispatch._sequence += 3
+        publisher._engine.dispatch._sequence += 3
         publisher.publish("md.x", b"behind")
         before, behind = (subscriber.receive(timeout=DEADLINE) for _ in range(2))
         assert (before.gap, behind.gap) == (0, 3)
         assert [(gap.origin, gap.sequence, gap.count) for gap in gaps] == [(before.origin, 1, 3)]
-        publisher._engine._dispatch._sequence += 2
+        publisher._engine.dispatch._sequence += 2
         until(lambda: receive_nothing(subscriber) and len(gaps) == 2)
         assert subscriber.stats.lost == 5
         publisher.close(0)
@@ -257,10 +257,10 @@ def test_silence_reconnects_and_is_said_and_counted(endpoint):
     ):
         subscriber.subscribe("md.>")
         joined(subscriber, 1)
-        publisher._engine._dispatch.to, to = "", publisher._engine._dispatch.to
+        publisher._engine.dispatch.to, to = "", publisher._engine.dispatch.to
         until(lambda: says("silent") and subscriber.stats.reconnects)
         assert advisories[-1].endpoint == subscriber.endpoint
-        publisher._engine._dispatch.to = to
+        publisher._engine.dispatch.to = to
         until(lambda: says("heard"))
         publisher.publish("md.x", b"after")
         assert payloads(subscriber, 1) == [b"after"]

@@ -72,7 +72,7 @@ def test_no_responders_once_somebody_has_unsubscribed(pair):
     ends = serve(answers, "svc.*")
     assert asks.request("svc.a", 1, timeout=DEADLINE).payload == 1
     ends.unsubscribe()
-    until(lambda: not asks._main.interest("svc.a"))
+    until(lambda: not asks._main.engine.interest("svc.a"))
     with pytest.raises(oz.NoResponders):
         asks.request("svc.a", timeout=DEADLINE)
     # What others ask for still stands.

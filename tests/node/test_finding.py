@@ -223,8 +223,8 @@ def test_a_node_on_a_fixed_port_that_restarts_is_found_again(make, spawn, free_p
 def test_a_node_holds_as_much_for_its_peers_as_a_socket_with_a_context_of_its_own(make):
     """Answers to what one loop asks at once are that many lone frames."""
     node, other = make("node", bind="tcp://127.0.0.1:*"), make("other", high_water_mark=10)
-    assert {one.get(zmq.SNDHWM) for one in (node._local, node._network)} == {100_000}
-    assert other._local.get(zmq.SNDHWM) == 10
+    assert {one.engine.get(zmq.SNDHWM) for one in (node._local, node._network)} == {100_000}
+    assert other._local.engine.get(zmq.SNDHWM) == 10
 
 
 def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_end(make, met, collected):
@@ -244,7 +244,7 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
 def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, place, monkeypatch):
     hub = make("hub", bind=f"ipc://{place}.hub")
     refused = []
-    publish = hub._main._sender.publish
+    publish = hub._main.engine.sender.publish
 
     class Full:
         """The outlet of a publisher with `on_full="raise"`, one of whose peers is full for a while."""
@@ -258,8 +258,8 @@ def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, pl
                 return (object(), payload, None)
             return publish(socket, subject, payload, *rest)
 
-    sender = hub._main._sender
-    monkeypatch.setattr(hub._main, "_sender", Full())
+    sender = hub._main.engine.sender
+    monkeypatch.setattr(hub._main.engine, "sender", Full())
     nodes = [make(name, peers=[hub.endpoint]) for name in "ab"]
     until(lambda: [names(node) for node in nodes] == [["b", "hub"], ["a", "hub"]])
     assert len(refused) == 4

@@ -247,7 +247,9 @@ def test_a_node_of_an_older_oz_is_sent_no_error(pair, monkeypatch):
     sent = []
     monkeypatch.setattr(answers, "_send_reply", lambda *message: sent.append(message))
     handled = serve(answers, "bad", refuse)
-    with oz.Subscriber(answers._local._endpoints[-1], filtering="publisher", codec="msgpack") as old:
+    with oz.Subscriber(
+        answers._local.engine.attachments.endpoints[-1], filtering="publisher", codec="msgpack"
+    ) as old:
         uuid = bytes(15) + b"\2"
         old.subscribe(f"_INBOX.{uuid.hex()}.*")
         old.wait_ready(DEADLINE)

@@ -240,7 +240,7 @@ def test_a_gap_is_told_of(make, spawn, met, advised):
     seen = advised(node)
     node.subscribe("a", handler=print)
     met(node, other)
-    other._main.report_loss(7)
+    other._main.engine.report_loss(7)
     advisory = only(seen, "gap")
     assert (advisory.about, advisory.count, advisory.origin) == ("other", 7, advisory.origin)
     assert node.stats.lost == 7

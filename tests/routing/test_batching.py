@@ -47,7 +47,7 @@ def left_alone(pub):
 def quiet(pub):
     """Wait until a message counts as one that comes alone."""
     pub.flush()
-    until(lambda: time.monotonic() - pub._engine._sender.accumulator._sent_at > 0.01)
+    until(lambda: time.monotonic() - pub._engine.sender.accumulator._sent_at > 0.01)
 
 
 @pytest.mark.parametrize("options", [{}, {"last_value": True}, {"codec": "msgpack"}], ids=str)

@@ -140,7 +140,7 @@ def test_draining_ends_in_time_and_says_so_when_a_publisher_does_not_answer(stag
     first = sub.receive(timeout=DEADLINE)
     until(lambda: sub._receive_path.unpack(sub) or sub.stats.received == 3)
     # Nobody takes its subscriptions in any more, nor answers them.
-    with pub._engine._guard:
+    with pub._engine.guard:
         assert not subscription.drain(timeout=0.2)
     assert not subscription.active
     assert numbers([first, *rest_of(sub)]) == [0, 1, 2]

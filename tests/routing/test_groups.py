@@ -170,9 +170,7 @@ def test_the_senior_member_gets_all_until_it_leaves(stage):
 
 
 def _members(pub):
-    return sum(
-        bool(one.delivery.group) and bool(one.patterns) for one in pub._engine._router.streams.values()
-    )
+    return sum(bool(one.delivery.group) and bool(one.patterns) for one in pub._engine.router.streams.values())
 
 
 def test_the_senior_members_policy_counts(stage):
@@ -291,7 +289,7 @@ def test_members_behind_a_proxy_share_too(stage, proxy):
         sub.subscribe(END)
     for pub in pubs:
         until(
-            lambda pub=pub: _members(pub) == 3 and pub._engine._router.count(END.encode(), END.encode()) == 4
+            lambda pub=pub: _members(pub) == 3 and pub._engine.router.count(END.encode(), END.encode()) == 4
         )
     publish(pubs[0], 150)
     publish(pubs[1], 150, first=150)

@@ -193,17 +193,17 @@ def test_after_a_reconnect_nothing_comes_twice(stage, pub):
     pub.unbind(endpoint)
     until(
         lambda: (
-            not pub._engine._router.streams
-            or all(one.vanished_at for one in pub._engine._router.streams.values())
+            not pub._engine.router.streams
+            or all(one.vanished_at for one in pub._engine.router.streams.values())
         )
     )
     publish(pub, 3)
     pub.bind(endpoint)
-    until(lambda: not any(one.vanished_at for one in pub._engine._router.streams.values()) or sub.poll(10))
+    until(lambda: not any(one.vanished_at for one in pub._engine.router.streams.values()) or sub.poll(10))
     until(
         lambda: (
             rest_of(sub, 0.1) == []
-            and not any(one.vanished_at for one in pub._engine._router.streams.values())
+            and not any(one.vanished_at for one in pub._engine.router.streams.values())
         )
     )
     pub.publish("a.1", b"99")
@@ -273,7 +273,7 @@ def test_last_values_that_find_no_room_hold_nobody_up(tight, overflow):
     pub, sub = tight
     publish(pub, 3_000, subjects=3_000)
     sub.subscribe("a.*", last_value=True, overflow=overflow)
-    until(lambda: pub._engine._dispatch.full)
+    until(lambda: pub._engine.dispatch.full)
     for number in range(100):
         pub.publish("a.5", b"%d" % number)
     subjects = {f"a.{number}" for number in range(3_000)}
@@ -294,12 +294,12 @@ def test_one_that_asks_while_others_are_held_back_takes_nothing_from_them(tight)
     sub.subscribe("a.*", overflow="drop_oldest", max_pending=50, handler=old.append)
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 200, subjects=10)
-    assert pub._engine._dispatch.full
+    assert pub._engine.dispatch.full
     sub.subscribe("a.*", overflow="drop_oldest", max_pending=50, handler=new.append, last_value=True)
     until(
         lambda: (
-            len(pub._engine._router.to_serve)
-            or any(len(one.chunks) == 2 for one in pub._engine._router.streams.values())
+            len(pub._engine.router.to_serve)
+            or any(len(one.chunks) == 2 for one in pub._engine.router.streams.values())
         )
     )
 

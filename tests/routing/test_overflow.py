@@ -129,7 +129,7 @@ def test_an_error_means_that_nobody_got_it_and_nothing_comes_twice(tight):
             sent.append(number)
         if number % 50 == 49:
             until(have_all)
-            until(lambda: not pub._engine._dispatch.is_blocked)
+            until(lambda: not pub._engine.dispatch.is_blocked)
         while plain.poll(0):
             plain.recv_multipart()
     plain.close(0)
@@ -173,7 +173,7 @@ def test_a_blocked_publisher_makes_everybody_wait_whom_it_filters_for(tight):
     pub.publish("nobody.asked", b"")
     assert rest_of(other, 0.05) == []
     rest_of(stalled, 0.05)
-    until(lambda: not pub._engine._dispatch.is_blocked)
+    until(lambda: not pub._engine.dispatch.is_blocked)
     pub.publish("b.x", b"1")
     assert other.receive(timeout=DEADLINE).payload == b"1"
 
@@ -196,7 +196,7 @@ def test_blocked_threads_go_on_when_there_is_room_and_lose_nothing(tight, max_ba
     pub, slow, quick = tight("a.*", "a.*", on_full="block", max_batch=max_batch)
     threads = [Thread(lambda at=at: fill(pub, f"a.{at}")) for at in range(3)]
     quick_one = Thread(lambda: [quick.receive(timeout=DEADLINE) for _ in range(3_000)])
-    until(lambda: pub._engine._dispatch.is_blocked)
+    until(lambda: pub._engine.dispatch.is_blocked)
     got = [slow.receive(timeout=DEADLINE) for _ in range(3_000)]
     for thread in threads:
         assert thread.outcome() == 1_000
@@ -210,7 +210,7 @@ def test_blocked_threads_go_on_when_there_is_room_and_lose_nothing(tight, max_ba
 def test_a_stalled_subscriber_that_goes_away_lets_the_publisher_go_on(tight):
     pub, stalled, other = tight("a.*", "b.*", on_full="block")
     filling = Thread(lambda: fill(pub))
-    until(lambda: pub._engine._dispatch.is_blocked)
+    until(lambda: pub._engine.dispatch.is_blocked)
     stalled.close()
     assert filling.outcome() == 1_000
     pub.publish("b.x", b"1")
@@ -220,7 +220,7 @@ def test_a_stalled_subscriber_that_goes_away_lets_the_publisher_go_on(tight):
 def test_whoever_joins_while_the_publisher_is_blocked_gets_the_message_that_waited(tight, stage):
     pub, stalled = tight("a.*", on_full="block")
     filling = Thread(lambda: fill(pub))
-    until(lambda: pub._engine._dispatch.is_blocked)
+    until(lambda: pub._engine.dispatch.is_blocked)
     joins = stage.sub(pub, context=pub.context)
     joins.subscribe("a.*")
     joins.wait_ready(timeout=DEADLINE)

@@ -81,8 +81,8 @@ def test_a_subscriber_of_whom_nothing_reached_a_late_publisher_is_found(proxy, o
     for sub in subs:
         sub.wait_ready(timeout=LONG)
     late = opened(oz.Publisher, connect=proxy.publishers)
-    until(lambda: len(late._engine._router.streams) > 0)
-    until(lambda: list(receive_all(subs)) or len(late._engine._router.streams) == len(subs), LONG)
+    until(lambda: len(late._engine.router.streams) > 0)
+    until(lambda: list(receive_all(subs)) or len(late._engine.router.streams) == len(subs), LONG)
     for sub in subs:
         sub.wait_ready(timeout=LONG)
     for number in range(3_000):

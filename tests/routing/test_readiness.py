@@ -237,7 +237,7 @@ def test_unsubscribing_leaves_nothing_to_wait_for():
             subscription = sub.subscribe(["n.*", "*.n"])
             check_at_once(pub, sub, number)
             subscription.unsubscribe()
-        until(lambda: pub.interest("n.1") or not pub._engine._router.streams)
+        until(lambda: pub.interest("n.1") or not pub._engine.router.streams)
 
 
 def test_nothing_is_lost_between_asyncio_sockets():

@@ -233,13 +233,13 @@ def test_asyncio_keeps_the_same(stage, overflow, first):
 def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, overflow):
     pub, sub = tight(overflow=overflow)
     publish(pub, 200)
-    with pub._engine._guard:
+    with pub._engine.guard:
         sub._engine.declarer.begin_drain()
-        (stream,) = pub._engine._router.streams.values()
-        until(lambda: sub._receive_path.unpack(sub) or pub._engine._listen() or stream.is_closing)
+        (stream,) = pub._engine.router.streams.values()
+        until(lambda: sub._receive_path.unpack(sub) or pub._engine.listen() or stream.is_closing)
         for _ in range(20):
             sub._receive_path.unpack(sub)
-            pub._engine._listen()
+            pub._engine.listen()
         assert stream.send_buffer
         assert not sub._engine.declarer.has_left()
     until(lambda: sub._receive_path.unpack(sub) or sub._engine.declarer.has_left())

@@ -150,7 +150,7 @@ def test_several_replies_cross(joined, buses):
     until(lambda: forwarder.legs[1].ledger.interests.get((oz.compile("who"), "")) == 3)
     wait_for_interest(near, "who")
     near.subscribe("who", handler=lambda message: message.reply(b"near"))
-    until(lambda: near._main._count("who") == 2)
+    until(lambda: near._main.engine._count("who") == 2)
     replies = near.request_many("who", timeout=DEADLINE, limit=4)
     assert {reply.payload for reply in replies} == {b"one", b"two", b"far", b"near"}
 
@@ -231,12 +231,12 @@ def test_losses_on_one_bus_are_told_on_the_other(joined):
     near.publish("a.b", b"one")
     assert payloads(wanted, 1) == [b"one"]
     # What is lost on its way to the forwarder.
-    near._main.report_loss(7)
+    near._main.engine.report_loss(7)
     assert gaps.receive(DEADLINE).payload.count == 7
     near.publish("a.b", b"two")
     assert payloads(wanted, 1) == [b"two"]
     # Every stream has told where it stands by then, before what follows on it.
-    near._main.report_loss(0)
+    near._main.engine.report_loss(0)
     near.publish("a.b", b"three")
     assert payloads(wanted, 1) == [b"three"]
     assert forwarder.stats.lost == 7

@@ -341,7 +341,7 @@ def test_forwarders_side_by_side_do_not_tell_each_other_of_losses_without_end(bu
     forwarder = buses.forwarder("lan", "wan")
     leg = forwarder.legs[0]
     told = []
-    leg.node._main.report_loss = told.append
+    leg.node._main.engine.report_loss = told.append
     until(lambda: time.monotonic() - leg._reported_at >= 1.0)
     for _ in range(100):
         leg.report_loss(None)

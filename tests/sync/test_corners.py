@@ -19,7 +19,8 @@ import zmq
 
 import oz
 import scripts
-from oz.sync.publisher_engine import PublisherEngine
+from oz.sync.publisher_engine import ThreadedPublisher
+from oz.transport.publisher.options import PublisherOptions
 from routed import Stage
 from waiting import DEADLINE, Thread, until
 
@@ -90,7 +91,7 @@ def test_closing_in_the_middle_of_publishing_does_not_wait_for_the_publishers_th
     pub = oz.Publisher(LOOPBACK)
 
     def close():
-        with pub._engine._guard:
+        with pub._engine.guard:
             pub._engine._ticker.wake()
             until(lambda: pub._engine._ticker.is_awake)
             pub.close(0)
@@ -98,18 +99,18 @@ def test_closing_in_the_middle_of_publishing_does_not_wait_for_the_publishers_th
     Thread(close).outcome()
 
 
-class ClosesMeanwhile(PublisherEngine):
+class ClosesMeanwhile(ThreadedPublisher):
     """A publisher that another thread closes between a look for subscribers and the wait for more."""
 
-    def _enough(self, wanted, subject):
-        enough = super()._enough(wanted, subject)
+    def enough(self, wanted, subject):
+        enough = super().enough(wanted, subject)
         Thread(self.close).outcome()
         return enough
 
 
 def test_who_waits_for_subscribers_while_another_thread_closes_is_told_so():
     with pytest.raises(oz.ClosedError):
-        ClosesMeanwhile(LOOPBACK).wait_for_subscribers(timeout=DEADLINE)
+        ClosesMeanwhile(PublisherOptions(bind=LOOPBACK)).wait_for_subscribers(timeout=DEADLINE)
 
 
 @pytest.mark.parametrize("kind", [oz.Subscriber, oz.Publisher, oz.asyncio.Subscriber, oz.asyncio.Publisher])

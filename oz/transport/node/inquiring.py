@@ -15,7 +15,7 @@ from weakref import WeakSet
 from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.node.inquiry import Inquiry
-from oz.transport.node.sockets import NodePublishing, NodeSubscriber, uuid_of
+from oz.transport.node.sockets import NodePublisher, NodeSubscriber, uuid_of
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Asked, Question
 
@@ -45,7 +45,7 @@ class Inquiries:
         self._open: WeakSet[Inquiry] = WeakSet()
 
     def unknown(
-        self, inquiry: Inquiry, peers: Iterable[tuple[Announcement, list[NodePublishing]]], now: float
+        self, inquiry: Inquiry, peers: Iterable[tuple[Announcement, list[NodePublisher]]], now: float
     ) -> list[str]:
         """Ask the peers that are due; name those whose subscriptions may not all have arrived.
 
@@ -65,7 +65,7 @@ class Inquiries:
         ]
 
     def _is_known(
-        self, inquiry: Inquiry, peer: Announcement, publishers: list[NodePublishing], now: float
+        self, inquiry: Inquiry, peer: Announcement, publishers: list[NodePublisher], now: float
     ) -> bool:
         chunks = inquiry.statement(peer.uuid)
         if chunks is not None and all(one.has_learned(chunks) for one in publishers):

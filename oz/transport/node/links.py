@@ -21,7 +21,7 @@ from oz.transport.node.local_directory import LocalDirectory
 from oz.transport.node.sockets import (
     FOR_EVER,
     ONCE,
-    NodePublishing,
+    NodePublisher,
     NodeSubscriber,
     local_origin,
     network_origin,
@@ -106,7 +106,7 @@ class Mesh:
         self,
         membership: Membership,
         own: Announcement,
-        sockets: tuple[NodeSubscriber, NodePublishing, NodePublishing | None],
+        sockets: tuple[NodeSubscriber, NodePublisher, NodePublisher | None],
         listener: BusListener,
         *,
         servers: Sequence[str] = (),
@@ -233,7 +233,7 @@ class Mesh:
         self._look_at_forwarders(publishers, before, cut)
 
     def _look_at_forwarders(
-        self, publishers: Iterable[NodePublishing], before: set[bytes], cut: set[bytes]
+        self, publishers: Iterable[NodePublisher], before: set[bytes], cut: set[bytes]
     ) -> None:
         """See which forwarders have come or gone: numbers do not tell what they did not pass on.
 
@@ -428,7 +428,7 @@ class Mesh:
         local = {peer.local_endpoint for peer in self.membership.known}
         return [one for one in self._probed if one not in local and one not in self._mute]
 
-    def there(self) -> list[tuple[Announcement, list[NodePublishing]]]:
+    def there(self) -> list[tuple[Announcement, list[NodePublisher]]]:
         """Return the peers whose links stand and who speak, with the publishers that each is connected to."""
         return [
             (peer, self._publishers_for(peer))
@@ -436,7 +436,7 @@ class Mesh:
             if self.membership.is_linked(peer.uuid) and not self._has_fallen_silent(peer)
         ]
 
-    def _publishers_for(self, peer: Announcement) -> list[NodePublishing]:
+    def _publishers_for(self, peer: Announcement) -> list[NodePublisher]:
         there = zip((self._local, self._network), self._due_at(peer), strict=True)
         return [publisher for publisher, is_due in there if publisher is not None and is_due]
 

@@ -65,7 +65,7 @@ class NodeBase(Interested):
             self._wake()
 
     def _tell_bus(self, subject: str, value: Any) -> bool:
-        has_room = self._main._sender.publish(self._main, subject, value) is None
+        has_room = self._main.engine.sender.publish(self._main.engine.socket, subject, value) is None
         self._said += has_room
         return has_room
 
@@ -90,8 +90,8 @@ class NodeBase(Interested):
 
     def _count_losses(self) -> None:
         publishers = self._publishers()
-        missed = sum(one.stats.missed for one in publishers)
-        timed_out = self._sub.stats.timed_out + sum(one.stats.timed_out for one in publishers)
+        missed = sum(one.engine.stats.missed for one in publishers)
+        timed_out = self._sub.stats.timed_out + sum(one.engine.stats.timed_out for one in publishers)
         dropped = self._sub.stats.dropped
         before, self._counted = self._counted, (missed, timed_out, dropped)
         if dropped > before[2] and self._sub.may_drop:
@@ -215,14 +215,14 @@ class NodeBase(Interested):
 
         Not in a signal handler that interrupts a publisher, for which the I/O side would wait in vain.
         """
-        if not any(one._guard.is_mine for one in self._publishers()):
+        if not any(one.engine.guard.is_mine for one in self._publishers()):
             self._call(self._take_in_own)
 
     def _take_in_own(self) -> None:
         self._sub.flush()
         for publisher in self._publishers():
             # What goes over inproc is there as soon as it is asked for.
-            publisher._listen()
+            publisher.engine.listen()
         self._is_unheard = False
 
     def _has_responders(self, subject: Any) -> bool | None:
@@ -231,7 +231,7 @@ class NodeBase(Interested):
         Raises:
             SubjectError, ClosedError: see `_publisher_for`.
         """
-        if self._publisher_for(subject).interest(subject):
+        if self._publisher_for(subject).engine.interest(subject):
             return True
         return None if self._mesh.unready() else False
 
@@ -292,12 +292,12 @@ class NodeBase(Interested):
     def _linked(self) -> list[Announcement]:
         """Return the peers whose link stands as far as is known now; on the I/O side."""
         for publisher in self._publishers():
-            publisher._listen()
+            publisher.engine.listen()
         self._mesh.look_at_links(time.monotonic())
         return [one for one in self._membership.up if self._membership.is_linked(one.uuid)]
 
     def _check_owner(self) -> None:
-        if self._local._guard.is_foreign:
+        if self._local.engine.guard.is_foreign:
             raise OwnershipError(
                 "this node was made before a fork, in the parent process; make one in the child"
             )
@@ -335,7 +335,7 @@ class NodeBase(Interested):
             # One for asyncio that has not joined yet.
             return replace(self._stats)
         stats, sub = self._stats, self._sub.stats
-        pubs = [one.stats for one in self._publishers()]
+        pubs = [one.engine.stats for one in self._publishers()]
         queues = self._queues()
         return replace(
             stats,

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,14 +33,15 @@ from oz.transport.node.links import BusListener, Mesh
 from oz.transport.node.local_directory import LocalDirectory, host_id
 from oz.transport.node.sockets import (
     FOR_EVER,
-    NodePublishing,
+    NodePublisher,
     NodeSubscriber,
     keep_alive,
     local_origin,
     make_uuid,
     network_origin,
 )
-from oz.transport.publisher.engine import OnFull
+from oz.transport.publisher.engine import PublisherEngine, Role
+from oz.transport.publisher.options import OnFull, PublisherOptions
 from oz.transport.socket import HIGH_WATER_MARK
 from oz.version import VERSION
 from oz.wire.codec import find_codec
@@ -54,7 +56,7 @@ OnPeer = Callable[[Announcement, str], Any]
 class NodeOpening(BusListener):
     """The part of a node that runs once."""
 
-    _publisher_class: type[NodePublishing]
+    _engine_class: Callable[[PublisherOptions, Role], PublisherEngine]
     _context_class: type[zmq.Context[Any]] = zmq.Context
 
     def __init__(
@@ -126,13 +128,13 @@ class NodeOpening(BusListener):
             name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, dialect=dialect, codec=codec,
             directory=directory, join_timeout=join_timeout, lost_after=lost_after, threads=threads,
         )  # fmt: skip
-        self._options = {
-            "on_full": on_full,
-            "full_timeout": full_timeout,
+        self._options = PublisherOptions(
+            on_full=on_full,
+            full_timeout=full_timeout,
             # The context is the node's own, as it is a socket's that makes one.
-            "high_water_mark": HIGH_WATER_MARK if high_water_mark is None else high_water_mark,
-            "last_value": last_value,
-        }
+            high_water_mark=HIGH_WATER_MARK if high_water_mark is None else high_water_mark,
+            last_value=last_value,
+        )
         self._tells_peer = on_peer
         self._error_replies = error_replies
         self._configure(self.configuration, echo=echo, advertise=advertise)
@@ -179,16 +181,12 @@ class NodeOpening(BusListener):
         self._context = self._context_class()
         local_directory = None
         try:
-            options: dict[str, Any] = self._options | {
-                "context": self._context,
-                "dialect": config.dialect,
-                "codec": codec,
-            }
+            options = replace(self._options, context=self._context, dialect=config.dialect, codec=codec)
             local_directory = self._meeting_place()
             self._local = self._make_publisher(local_origin(self.uuid), options)
-            self._local.bind(f"inproc://{self.uuid.hex()}.local")
+            self._local.engine.bind(f"inproc://{self.uuid.hex()}.local")
             if local_directory is not None:
-                self._local.bind(local_directory.endpoint)
+                self._local.engine.bind(local_directory.endpoint)
             self._network = self._make_network_publisher(options)
             self._main = self._network or self._local
             self._sub = NodeSubscriber(self._context, codec, self._on_gap)
@@ -200,8 +198,10 @@ class NodeOpening(BusListener):
                 local_directory.remove()
             raise
 
-    def _make_publisher(self, origin: bytes, options: dict[str, Any]) -> NodePublishing:
-        return self._publisher_class(origin=origin, bus=self.bus, on_interest=self._on_interest, **options)
+    def _make_publisher(self, origin: bytes, options: PublisherOptions) -> NodePublisher:
+        return NodePublisher(
+            type(self)._engine_class, options, origin=origin, bus=self.bus, on_interest=self._on_interest
+        )
 
     def _meeting_place(self) -> LocalDirectory | None:
         """Make the place where nodes of this host meet; one that does not need it goes without."""
@@ -219,7 +219,7 @@ class NodeOpening(BusListener):
         self._host = host
         return local_directory
 
-    def _make_network_publisher(self, options: dict[str, Any]) -> NodePublishing | None:
+    def _make_network_publisher(self, options: PublisherOptions) -> NodePublisher | None:
         config = self.configuration
         others = [*config.nameserver, *config.peers]
         is_local = all(one.startswith(("ipc://", "inproc://")) for one in others)
@@ -227,15 +227,15 @@ class NodeOpening(BusListener):
         for endpoint in config.bind:
             if endpoint not in bound_elsewhere:
                 # Nobody but processes of this host can come there.
-                self._local.bind(endpoint)
-                self._endpoint = self._endpoint or self._local._endpoints[-1]
+                self._local.engine.bind(endpoint)
+                self._endpoint = self._endpoint or self._local.engine.attachments.endpoints[-1]
         if not bound_elsewhere and is_local:
             return None
         network = self._make_publisher(network_origin(self.uuid), options)
         for endpoint in bound_elsewhere or (f"tcp://{address_towards(others)}:*",):
-            network.bind(endpoint)
-        self._bound = tuple(network._endpoints)
-        network.bind(f"inproc://{self.uuid.hex()}.network")
+            network.engine.bind(endpoint)
+        self._bound = tuple(network.engine.attachments.endpoints)
+        network.engine.bind(f"inproc://{self.uuid.hex()}.network")
         return network
 
     def _introduce_self(self, local_directory: LocalDirectory | None) -> None:
@@ -278,7 +278,9 @@ class NodeOpening(BusListener):
         )
         if self._echo:
             for publisher in filter(None, (self._local, self._network)):
-                one = next(one for one in publisher._endpoints if one.startswith("inproc://"))
+                one = next(
+                    one for one in publisher.engine.attachments.endpoints if one.startswith("inproc://")
+                )
                 self._sub.dial(one, stop=FOR_EVER)
         self._mesh.start(time.monotonic())
 

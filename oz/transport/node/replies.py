@@ -61,7 +61,7 @@ class Replying(NodeOpening):
 
     def _send_reply(self, publisher: Any, inbox: str, payload: Any, headers: Any) -> None:
         extras = None if headers is None else Extras(headers=headers)
-        if publisher._sender.publish(publisher, inbox, payload, extras) is not None:
+        if publisher.engine.sender.publish(publisher.engine.socket, inbox, payload, extras) is not None:
             self._stats.replies_dropped += 1
 
     def _send_parked(self, now: float) -> None:

@@ -15,9 +15,8 @@ from oz.protocol.bridge.bridge import Ledger
 from oz.protocol.node.presence import NodeRouter
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.publisher.batching import Rich
-from oz.protocol.publisher.last_value_cache import LastValueCache, NodeLastValueCache
+from oz.protocol.publisher.last_value_cache import NodeLastValueCache
 from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
-from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
@@ -29,7 +28,8 @@ from oz.transport.attachments import Attachments
 from oz.transport.guard import StrictGuard
 from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.payloads import as_item, as_sendable
-from oz.transport.publisher.engine import PublisherBase
+from oz.transport.publisher.engine import PublisherEngine, Role
+from oz.transport.publisher.options import PublisherOptions
 from oz.transport.subscriber.engine import make_routed_engine
 from oz.transport.subscriber.socket import GOODBYE_SECONDS
 from oz.wire.codec import Codec
@@ -91,60 +91,62 @@ def keep_alive(socket: Any) -> None:
     socket.set(zmq.RECONNECT_IVL_MAX, LONGEST_RECONNECT_MS)
 
 
-class NodePublishing(PublisherBase):
-    """The part of a node's publisher that knows who is connected to it."""
+class NodePublisher:
+    """A publisher of a node: an engine, and what the node has to know of who is connected to it.
 
-    _origin: bytes
-    _bus: str
-    _scoped: dict[tuple[Recipients, str], Recipients]
-    _on_interest: Callable[[], None] | None = None
+    Attributes:
+        engine: the engine.
+    """
 
-    def __init__(self, *, origin: bytes, bus: str, on_interest: Callable[[], None], **options: Any) -> None:
+    __slots__ = ("_on_interest", "_router", "_scoped", "engine")
+
+    def __init__(
+        self,
+        make_engine: Callable[[PublisherOptions, Role], PublisherEngine],
+        options: PublisherOptions,
+        *,
+        origin: bytes,
+        bus: str,
+        on_interest: Callable[[], None],
+    ) -> None:
         """Make one that is not bound yet.
 
         Args:
+            make_engine: makes the engine; one for threads, or for a loop.
+            options: as `oz.Publisher` has them, without endpoints.
             origin: its name.
             bus: that of the node.
             on_interest: called, by any thread, when an interest has come or gone.
-            options: of `oz.Publisher`.
         """
-        self._origin = origin
-        self._bus = bus
-        self._scoped = {}
-        super().__init__(**options)
+        self._scoped: dict[tuple[Recipients, str], Recipients] = {}
         self._on_interest = on_interest
-        keep_alive(self)
-
-    def _make_origin(self) -> bytes:
-        return self._origin
-
-    @staticmethod
-    def _make_last_values() -> LastValueCache:
-        return NodeLastValueCache()
-
-    def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
-        return NodeRouter(origin, stats, self._bus)
+        self._router = router = NodeRouter(origin, PublisherStats(), bus)
+        last_values = NodeLastValueCache() if options.last_value else None
+        role = Role(router=router, last_values=last_values, interest_changed=self._interest_changed)
+        self.engine = make_engine(options, role)
+        keep_alive(self.engine)
 
     def _interest_changed(self) -> None:
         self._scoped.clear()
-        if self._on_interest is not None:
-            self._on_interest()
+        self._on_interest()
+
+    def interest(self, subject: str | bytes) -> bool:
+        """Tell whether anybody has asked for what a subject begins with; see `oz.Publisher.interest`."""
+        return self.engine.interest(subject)
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
         """Return the nodes that are connected, and those whose connection was cut; see `NodeRouter`."""
-        with self._guard:
-            assert isinstance(self._router, NodeRouter)
+        with self.engine.guard:
             return self._router.standing()
 
     def streams(self) -> list[OutStream]:
         """Return the streams that there are."""
-        with self._guard:
+        with self.engine.guard:
             return list(self._router.streams.values())
 
     def forwarders(self) -> set[bytes]:
         """Return the uuids of the nodes that are connected and pass messages on from other buses."""
-        with self._guard:
-            assert isinstance(self._router, NodeRouter)
+        with self.engine.guard:
             return self._router.forwarders()
 
     def enter_into(self, ledger: Ledger, silent: Container[bytes]) -> None:
@@ -154,25 +156,24 @@ class NodePublishing(PublisherBase):
             ledger: what is asked for here.
             silent: the uuids of nodes that say nothing any more.
         """
-        with self._guard:
-            assert isinstance(self._router, NodeRouter)
+        with self.engine.guard:
             names = self._router.names_of(silent) if silent else ()
             ledger.update(self._router.streams.values(), self._router.take_changes(), names)
 
     def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
         """Tell whether all that a subscriber asks for has arrived; see `Router.has_learned`."""
-        self._listen()
-        with self._guard:
+        self.engine.listen()
+        with self.engine.guard:
             return self._router.has_learned(chunks)
 
     def own_up(self, streams: Iterable[OutStream]) -> None:
         """Tell streams that they may have missed something, as nobody counted for them meanwhile."""
-        with self._guard:
-            self._sender.accumulator.flush(self)
+        with self.engine.guard:
+            self.engine.sender.accumulator.flush(self.engine.socket)
             for stream in streams:
                 if not stream.is_gone:
                     self._router.renumber(stream)
-            self._dispatch.answer(self)
+            self.engine.dispatch.answer(self.engine.socket)
 
     def pass_on(self, subject: Any, content: Any, extras: Extras, group: str) -> bool:
         """Publish what came from another bus.
@@ -190,17 +191,17 @@ class NodePublishing(PublisherBase):
             SubjectError, ProtocolError: it may not be published.
             ClosedError: the publisher is closed.
         """
-        sender = self._sender
-        with self._guard:
-            sender.look(self)
-            recipients, wire, raw = sender.routes.find(self, subject)
+        sender, socket = self.engine.sender, self.engine.socket
+        with self.engine.guard:
+            sender.look(socket)
+            recipients, wire, raw = sender.routes.find(subject)
             scoped = self._scope(recipients, group)
             payload = as_sendable(content)
             if scoped.kind & PLAIN:
                 # Dropped for whoever has no room: a node that passes on does not wait.
-                sender.hand_over(self, wire, payload, zmq.NOBLOCK)
+                sender.hand_over(socket, wire, payload, zmq.NOBLOCK)
             if scoped.kind & ROUTED:
-                sender.accumulator.begin_rare(self, scoped, raw, Rich(as_item(payload), extras))
+                sender.accumulator.begin_rare(socket, scoped, raw, Rich(as_item(payload), extras))
             elif scoped.kind:
                 sender.stats.sent += 1
             else:
@@ -227,9 +228,9 @@ class NodePublishing(PublisherBase):
     ) -> Iterator[float]:
         """Publish a message that is to be answered; yields the seconds to pause before it is tried again."""
         extras = Extras(headers=headers, key=key, reply_to=reply_to)
-        refused = self._sender.publish(self, subject, payload, extras)
+        refused = self.engine.sender.publish(self.engine.socket, subject, payload, extras)
         if refused is not None:
-            yield from self._try_again(subject, refused)
+            yield from self.engine.try_again(subject, refused)
 
 
 class NodeSubscriber:

@@ -44,6 +44,7 @@ class Accumulator:
     __slots__ = (
         "_counted",
         "_dispatch",
+        "_expect_more",
         "_guard",
         "_is_rich",
         "_look",
@@ -65,6 +66,7 @@ class Accumulator:
         stats: PublisherStats,
         max_batch: int,
         look: Callable[[Any], object],
+        expect_more: Callable[[], object],
     ) -> None:
         """Start empty.
 
@@ -73,12 +75,14 @@ class Accumulator:
             dispatch: what sends batches.
             stats: where to count.
             max_batch: messages in a batch at most.
-            look: called with the publisher after something was sent.
+            look: called with the socket after something was sent.
+            expect_more: called when a message waits for others: sees to it that they go out in time.
         """
         self._guard = guard
         self._dispatch = dispatch
         self._stats = stats
         self._look = look
+        self._expect_more = expect_more
         self.messages: list[Any] = []
         self.limit = self._whole_limit = STEP * max_batch
         self.is_held = 0
@@ -126,7 +130,7 @@ class Accumulator:
         if len(self.messages) >= self.limit:
             self.flush(socket)
         elif not self.is_held:
-            socket._expect_more()
+            self._expect_more()
 
     def begin_rare(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
@@ -144,7 +148,7 @@ class Accumulator:
         if is_alone or len(self.messages) >= self.limit:
             self._send(socket)
         elif not self.is_held:
-            socket._expect_more()
+            self._expect_more()
 
     def count(self) -> None:
         """Count what waits as sent."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import inf
+from typing import Any
 
 import zmq
 
 from oz.protocol.publisher.router import Router
-from oz.transport.ending import CLOSE_TIMEOUT
+from oz.transport.attachments import Attachments
+from oz.transport.ending import CLOSE_TIMEOUT, end_context
+from oz.transport.guard import Guard
+from oz.transport.monitors import Monitor
 from oz.transport.multicast.sender import MulticastDispatch
 from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.untaken import Untaken
-from oz.transport.socket import BaseSocket
 
 _FAREWELL = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
@@ -36,58 +39,131 @@ def pauses() -> Iterator[float]:
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-class PublisherClosing(BaseSocket):
-    """The end of a publisher. A thread or a task waits for the time that `_leave` returns."""
+def seconds_to_close(linger: int | None, timeout: float | None) -> float:
+    """Say how long closing may take: linger is in milliseconds, and has no end below 0."""
+    if linger is not None:
+        return inf if linger < 0 else linger / 1000
+    return CLOSE_TIMEOUT if timeout is None else timeout
 
-    _sender: Sender
-    _router: Router
-    _dispatch: Dispatch
-    _said_goodbye: bool = False
-    _untaken: Untaken | None = None
 
-    def _listen(self) -> bool:
-        """Take in the subscriptions that have arrived."""
-        raise NotImplementedError
+class PublisherClosing:
+    """The end of a publisher. A thread or a task waits for the time that `leave` returns.
 
-    @staticmethod
-    def _seconds_to_close(linger: int | None, timeout: float | None) -> float:
-        """Say how long closing may take: linger is in milliseconds, and has no end below 0."""
-        if linger is not None:
-            return inf if linger < 0 else linger / 1000
-        return CLOSE_TIMEOUT if timeout is None else timeout
+    Attributes:
+        said_goodbye: subscribers were told that nothing more comes, or are being told.
+    """
 
-    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
-        if self.closed or self._guard.is_foreign:
-            return super()._close_socket(linger, timeout)
-        seconds = self._seconds_to_close(linger, timeout)
+    __slots__ = (
+        "_attachments",
+        "_dispatch",
+        "_guard",
+        "_listen",
+        "_monitor",
+        "_router",
+        "_sender",
+        "_socket",
+        "_take_more",
+        "_untaken",
+        "said_goodbye",
+    )
+
+    def __init__(
+        self,
+        socket: zmq.Socket[Any],
+        guard: Guard,
+        attachments: Attachments,
+        monitor: Monitor,
+        router: Router,
+        dispatch: Dispatch,
+        sender: Sender,
+        *,
+        listen: Callable[[], object],
+        take_more: Callable[[], bool] | None,
+    ) -> None:
+        """Put together what a publisher has.
+
+        Args:
+            socket: of the publisher.
+            guard: of the publisher.
+            attachments: where it is bound and connected to.
+            monitor: of the socket.
+            router: knows who wants what.
+            dispatch: sends batches.
+            sender: what is published passes through.
+            listen: takes in the subscriptions that have arrived.
+            take_more: takes in what is still to be sent from elsewhere; tells whether that was all.
+                None where nothing comes from elsewhere.
+        """
+        self._socket = socket
+        self._guard = guard
+        self._attachments = attachments
+        self._monitor = monitor
+        self._router = router
+        self._dispatch = dispatch
+        self._sender = sender
+        self._listen = listen
+        self._take_more = take_more
+        self._untaken: Untaken | None = None
+        self.said_goodbye = False
+
+    def close_socket(self, linger: int | None, timeout: float | None, *, waits: bool = True) -> bool:
+        """Close the socket but not its context; tell whether the context is still to be ended.
+
+        Args:
+            linger: milliseconds; below 0 is for ever.
+            timeout: the same in seconds.
+            waits: whether what finds no room is waited for. What there is room for goes in any case.
+        """
+        if self._socket.closed or self._guard.is_foreign:
+            # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
+            return False
+        seconds = seconds_to_close(linger, timeout)
         started = time.monotonic()
+        attachments, is_own = self._attachments, self._attachments.own_context
         # In one go: what others publish behind the goodbye would never come, and look like a loss.
         with self._guard:
             self._sender.accumulator.cut_short()
-            self._send_rest(seconds)
+            self._send_rest(seconds if waits else 0.0)
             self._sender.accumulator.end()
             if (linger is not None or timeout is not None) and seconds < inf:
                 # One time for both: what oz holds, and what ZeroMQ does.
                 linger, timeout = None, max(0.0, seconds - (time.monotonic() - started))
             # Connections that others may share a context with cannot be told from theirs.
-            joined = self._endpoints[: self._connections] if self._own_context else ()
-            untaken = Untaken(self._endpoints[self._connections :], joined) if seconds > 0 else None
-            is_own = super()._close_socket(linger, timeout)
+            joined = attachments.endpoints[: attachments.connections] if is_own else ()
+            bound = attachments.endpoints[attachments.connections :]
+            untaken = Untaken(bound, joined) if seconds > 0 else None
+            has_closed = self._close(linger, timeout)
             # A message that nobody wants would not touch the socket, and so not find it closed.
             self._sender.routes.forget()
-        if is_own:
+        if has_closed and is_own:
             self._untaken = untaken
         elif untaken is not None:
             untaken.wait_aside(min(seconds, CLOSE_TIMEOUT))
-        return is_own
+        return has_closed and is_own
 
-    def _end_context(
+    def _close(self, linger: int | None, timeout: float | None) -> bool:
+        """Close the socket; tell whether it was still open. A signal handler may have closed it meanwhile."""
+        if linger is None and timeout is not None:
+            linger = round(timeout * 1000)
+        elif linger is None and self._attachments.own_context:
+            linger = round(CLOSE_TIMEOUT * 1000)
+        if self._socket.closed:
+            return False
+        # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
+        self._monitor.end()
+        self._socket.close(linger)
+        if self._attachments.group is not None:
+            self._attachments.group.release()
+        return True
+
+    def end_context(
         self, timeout: float, closed_at: float | None = None, given_up: threading.Event | None = None
     ) -> None:
+        """End the context, and wait until all is sent or the time is over; see `ending.end_context`."""
         started = time.monotonic() if closed_at is None else closed_at
         untaken, self._untaken = self._untaken, None
         try:
-            super()._end_context(timeout, closed_at, given_up)
+            end_context(self._socket.context, timeout, closed_at, given_up)
         except BaseException:
             # Whoever ends the wait, by a signal for one, wants to go.
             if untaken is not None:
@@ -100,41 +176,41 @@ class PublisherClosing(BaseSocket):
 
     def _send_rest(self, seconds: float) -> None:
         """Send what has not gone out yet, for so long at most, and say goodbye; with the guard held."""
-        for pause in self._leave(seconds):
+        for pause in self.leave(seconds):
             time.sleep(pause)
 
-    def _leave(self, seconds: float) -> Iterator[float]:
+    def leave(self, seconds: float) -> Iterator[float]:
         """Send what has not gone out yet, for so long at most, and say goodbye; give the seconds to wait."""
         deadline, waits = time.monotonic() + seconds, pauses()
         self._sender.accumulator.begin_end()
-        while not self._send_what_fits() and time.monotonic() < deadline:
+        while not self.send_what_fits() and time.monotonic() < deadline:
             yield next(waits)
         if not self._begin_goodbye():
-            if self._said_goodbye:
+            if self.said_goodbye:
                 # It was cut short.
                 self._say_goodbye()
             return
         if isinstance(self._dispatch, MulticastDispatch):
             self._say_goodbye()
-            yield from self._dispatch.farewell(self, deadline)
+            yield from self._dispatch.farewell(self._socket, deadline)
             return
         yield from self._part(deadline)
         if time.monotonic() - self._dispatch.left_out_at <= _REMEMBERED:
             yield from self._insist(min(deadline, time.monotonic() + CLOSE_TIMEOUT))
         with self._guard, suppress(zmq.ZMQError):
-            if not self.closed:
-                self._dispatch.part_with_the_rest(self)
+            if not self._socket.closed:
+                self._dispatch.part_with_the_rest(self._socket)
         # A moment for ZeroMQ to see peers leave that are sent this. Without it 1 close in 16 took all its
-        # time, before listeners lingered for nobody; see BaseSocket.bind.
+        # time, before listeners lingered for nobody; see Attachments.bind.
         yield _FAREWELL
         self._hear()
 
     def _begin_goodbye(self) -> bool:
         """Tell whether there is anybody to take leave of, and it was not done already."""
         with self._guard:
-            if self.closed or self._said_goodbye or not self._router.streams:
+            if self._socket.closed or self.said_goodbye or not self._router.streams:
                 return False
-            self._said_goodbye = True
+            self.said_goodbye = True
             return True
 
     def _say_goodbye(self) -> bool:
@@ -143,8 +219,8 @@ class PublisherClosing(BaseSocket):
             self._hear()
             try:
                 # Behind what others have added since; a raw send is behind no check.
-                self._sender.accumulator.flush(self)
-                return self.closed or self._dispatch.say_goodbye(self)
+                self._sender.accumulator.flush(self._socket)
+                return self._socket.closed or self._dispatch.say_goodbye(self._socket)
             except zmq.ZMQError:
                 # The context was ended under the socket.
                 return True
@@ -161,7 +237,7 @@ class PublisherClosing(BaseSocket):
         libzmq gives no sign of whom it leaves out, nor for how long. Whoever was told already passes over it.
         """
         pause = _FAREWELL
-        while time.monotonic() < deadline and not self.closed and self._router.streams:
+        while time.monotonic() < deadline and not self._socket.closed and self._router.streams:
             yield min(pause, max(0.0, deadline - time.monotonic()))
             pause = min(2 * pause, _LONGEST_INSISTENCE)
             self._dispatch.part_again()
@@ -172,15 +248,16 @@ class PublisherClosing(BaseSocket):
         with suppress(zmq.ZMQError):
             self._listen()
 
-    def _send_what_fits(self) -> bool:
+    def send_what_fits(self) -> bool:
         """Send what has not gone out yet, as far as there is room; tell whether that was all."""
         with self._guard:
-            if self.closed:
+            if self._socket.closed:
                 return True
             try:
-                self._sender.accumulator.flush(self)
-                self._dispatch.retry(self)
+                had_all = self._take_more is None or self._take_more()
+                self._sender.accumulator.flush(self._socket)
+                self._dispatch.retry(self._socket)
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.
                 return True
-            return not self._dispatch.full
+            return had_all and not self._dispatch.full

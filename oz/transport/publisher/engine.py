@@ -4,48 +4,49 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
 from math import inf
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import zmq
 
-from oz.errors import WouldBlock
-from oz.protocol.multicast.options import Multicast
+from oz.errors import ClosedError, WouldBlock
 from oz.protocol.multicast.router import MulticastRouter
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.subjects.pattern import DEFAULT_DIALECT
+from oz.transport import descriptors
 from oz.transport.admission import check_subject
-from oz.transport.endpoints import Endpoints
+from oz.transport.attachments import Attachments
+from oz.transport.ending import CLOSE_TIMEOUT
+from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
-from oz.transport.multicast.group import Group, group_for
+from oz.transport.monitors import Monitor
+from oz.transport.multicast.group import Group
 from oz.transport.multicast.sender import MulticastDispatch, high_water_mark_for
-from oz.transport.option_checks import check_count, check_seconds
-from oz.transport.publisher.batches import MAX_BATCH
+from oz.transport.option_checks import check_count
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.one_frame import JoiningSender
-from oz.transport.publisher.raw_sends import RawSends
+from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.raw_sends import RawSends, as_it_is
 from oz.transport.publisher.sender import Refused, Sender
-from oz.transport.publisher.subjects import Route
-from oz.transport.socket import backend_get, backend_recv, backend_set, check_delimiter
-from oz.wire.batch import MAX_COUNT
-from oz.wire.codec import Codec, find_codec
+from oz.transport.publisher.subjects import Routes
+from oz.transport.socket import (
+    backend_get,
+    backend_recv,
+    backend_set,
+    keep_tcp_alive,
+    set_high_water_mark,
+    some,
+)
 from oz.wire.keys import ID_SIZE
-
-OnFull = Literal["drop", "block", "error"]
-
-LONGEST_TIMEOUT = 2_000_000.0
-"""Seconds; ZeroMQ counts milliseconds in 32 bits."""
 
 MAX_SUBSCRIPTION = 131_072
 """Bytes of a subscription; a peer that sends a longer one is cut off."""
-
-MAX_DELAY = 0.0005
-"""Seconds for which a message waits for others at most, unless said otherwise."""
 
 _EVENTS = int(zmq.EVENTS)
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -56,149 +57,256 @@ _REFUSED_OPTIONS = (_SUBSCRIBE, _UNSUBSCRIBE, int(zmq.XPUB_MANUAL), int(zmq.INVE
 """What a PUB has not, or what would change who gets what behind this publisher's back."""
 
 
-class PublisherBase(RawSends, PublisherClosing):
-    """An XPUB socket that checks subjects. `oz.Publisher` and `oz.asyncio.Publisher` add the waiting."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """What an engine asks of the thread or the loop that it is for.
 
-    _public_name = "Publisher"
-    _kind = zmq.XPUB
-    _accepted_kinds = (zmq.PUB, zmq.XPUB)
-    _on_full: OnFull
-    _full_timeout: float | None
-    _max_delay: float
+    Attributes:
+        context_class: of which a publisher makes a context of its own.
+        expect_more: a message waits for others: see to it that `attend` is called in time.
+        attached: the socket was bound or connected anew.
+        deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
+        take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
+    """
 
-    def __init__(
-        self,
-        bind: Endpoints | zmq.Context[Any] | None = None,
-        connect: Endpoints | int | None = None,
-        *,
-        dialect: str = DEFAULT_DIALECT,
-        context: zmq.Context[Any] | None = None,
-        codec: str | Codec | None = None,
-        delimiter: bytes | None = None,
-        on_full: OnFull = "drop",
-        full_timeout: float | None = None,
-        high_water_mark: int | None = None,
-        last_value: bool = False,
-        max_batch: int = MAX_BATCH,
-        max_delay: float = MAX_DELAY,
-        multicast: Multicast | None = None,
-        plain: bool = False,
-    ) -> None:
-        r"""Make a publisher.
+    context_class: type[zmq.Context[Any]]
+    expect_more: Callable[[], object]
+    attached: Callable[[], object]
+    deliver: Callable[[Sequence[Any], int, Any], Any] | None = None
+    as_result: Callable[[Any], Any] = as_it_is
+    send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
+    take_more: Callable[[], bool] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """What one kind of publisher knows of its subscribers beyond what all do, such as a node's.
+
+    Attributes:
+        router: who wants what.
+        last_values: what keeps the last values, if they are kept.
+        interest_changed: called when an interest has come or gone, by whichever thread took it in, under the
+            guard.
+    """
+
+    router: Router
+    last_values: LastValueCache | None
+    interest_changed: Callable[[], object] | None = None
+
+
+class PublisherEngine:
+    """An XPUB socket of its own, and all that is done on it. What has it adds the waiting.
+
+    Attributes:
+        socket: the socket; only who has the guard uses it.
+        guard: lets one thread after the other use it.
+        attachments: where it is bound and connected to.
+        router: who wants what.
+        dispatch: sends batches.
+        sender: what every message passes through.
+        raw: the sends of `zmq.Socket`.
+        closing: the end of it all.
+        dialect: the dialect that subjects must be valid in.
+        on_full: what to do when a subscriber is at its high-water mark.
+        is_closing: it has begun to close, and publishes nothing more.
+    """
+
+    def __init__(self, options: PublisherOptions, shell: Shell, role: Role | None = None) -> None:
+        """Make one that is neither bound nor connected; see `attach`.
 
         Args:
-            bind: an endpoint to bind to, or a list of them; `tcp://127.0.0.1:*` lets the system choose.
-            connect: an endpoint to connect to, or a list of them.
-            dialect: the dialect that subjects must be valid in; one of `oz.DIALECTS`.
-            context: the ZeroMQ context to share; without it the publisher has one of its own.
-            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`; without it payloads are
-                bytes.
-            delimiter: for messages of one frame: what stands between subject and payload, such as
-                `b" "` or `b"\\0"`. Without it the subject is a frame of its own.
-            on_full: what to do when a subscriber is at its high-water mark: `"drop"` the message for
-                that subscriber, as ZeroMQ does; `"block"` until there is room for all; `"error"` raises.
-            full_timeout: seconds that `"block"` waits at most; None is for ever.
-            high_water_mark: messages, or batches of them, that may wait here for each subscriber; 0 is no
-                limit. Default 100,000, or what ZeroMQ has when the context is yours.
-            last_value: keep the newest message of each subject, up to 65,536 of them, for subscribers that
-                ask for it.
-            max_batch: messages in one batch at most, from 1 to 65,535.
-            max_delay: seconds for which a message waits for others at most; one that comes alone never
-                waits. Only subscribers that have the publisher filter get batches.
-            multicast: how to send to `epgm://interface;group:port`; docs/multicast.md.
-            plain: multicast ordinary ZeroMQ messages, for subscribers that are not oz: nobody can tell then
-                what was lost, nor what is corrupt.
+            options: as `oz.Publisher` is given them.
+            shell: the thread or the loop.
+            role: what the publisher knows beyond others, if it does.
 
         Raises:
-            ValueError: no such dialect, codec, `on_full` or endpoint, an empty delimiter, a number that is
-                out of bounds, or an option that does not go with multicast.
-            TransportUnavailable: this libzmq lacks the transport of an endpoint.
-            zmq.ZMQError: an endpoint cannot be bound or connected to.
+            ValueError, TypeError, zmq.ZMQError: see `oz.Publisher`.
         """
-        if isinstance(bind, zmq.Context):
-            # pyzmq's own way to make a socket: (context, type).
-            context, kind, bind, connect = bind, connect, None, None
-        else:
-            kind = None
-        if on_full not in ("drop", "block", "error"):
-            raise ValueError(f'on_full is "drop", "block" or "error", not {on_full!r}')
-        check_count("max_batch", max_batch, 1, MAX_COUNT)
-        check_seconds("max_delay", max_delay, 1.0)
-        if full_timeout is not None:
-            check_seconds("full_timeout", full_timeout, LONGEST_TIMEOUT)
-        found, ends = find_codec(codec), check_delimiter(delimiter)
-        group = group_for((bind, connect), multicast, is_plain=plain, is_publisher=True)
-        if group is not None and (last_value or (ends and not plain)):
-            raise ValueError("multicast has no last_value, and a delimiter only with plain=True")
-        self._create(context, kind, dialect, Guard())
-        self._group = group
-        last_values = self._make_last_values() if last_value else None
-        self._send_to(group, last_values, drops=on_full == "drop")
-        kind_of_sender = Sender if ends is None else JoiningSender
-        self._sender = kind_of_sender(
-            self._guard, found, self._router, self._dispatch, last_values, max_batch
+        codec, delimiter, group = options.check()
+        self.dialect = options.dialect
+        self.on_full = options.on_full
+        self.is_closing = False
+        self._full_timeout = options.full_timeout
+        self._shell = shell
+        self._role = role
+        self.guard = guard = Guard()
+        # Also where the context is the user's: nobody can ask whether its threads run already.
+        descriptors.need(descriptors.CONTEXT, "a Publisher")
+        context = options.context
+        self.attachments = Attachments(guard, group, own_context=context is None)
+        self._monitor = Monitor(guard, is_shared=True)
+        self.socket = socket = zmq.Socket(shell.context_class() if context is None else context, zmq.XPUB)
+        last_values = LastValueCache() if options.last_value and role is None else None
+        last_values = role.last_values if role is not None else last_values
+        self._route_to(group, last_values, drops=options.on_full == "drop")
+        routes = Routes(
+            guard,
+            self.router,
+            partial(
+                check_subject,
+                dialect=options.dialect,
+                delimiter=delimiter or b"",
+                endpoints=self.attachments.endpoints,
+            ),
+            self.check_open,
         )
-        self._delimiter = ends or b""
-        self._on_full = on_full
-        self._full_timeout = full_timeout
-        self._max_delay = max_delay
-        self._raw = []
-        with self._closed_on_failure():
-            self._set_options(high_water_mark)
-            self._attach(bind, connect)
-        self._take_shortcut()
+        kind_of_sender = Sender if delimiter is None else JoiningSender
+        self.sender = kind_of_sender(
+            guard,
+            codec,
+            self.router,
+            self.dispatch,
+            last_values,
+            options.max_batch,
+            routes=routes,
+            listen=self.listen,
+            check_open=self.check_open,
+            expect_more=shell.expect_more,
+        )
+        self.raw = RawSends(
+            socket,
+            guard,
+            self.router,
+            self.dispatch,
+            self.sender,
+            delimiter=delimiter or b"",
+            is_framed=isinstance(self.dispatch, MulticastDispatch),
+            deliver=shell.deliver,
+            as_result=shell.as_result,
+            send_whole=shell.send_whole,
+        )
+        self.closing = PublisherClosing(
+            socket,
+            guard,
+            self.attachments,
+            self._monitor,
+            self.router,
+            self.dispatch,
+            self.sender,
+            listen=self.listen,
+            take_more=shell.take_more,
+        )
+        try:
+            self._set_options(options.high_water_mark, group)
+        except BaseException:
+            self.give_up()
+            raise
+        # `Context.destroy` is to know of it, as of what `Context.socket` makes.
+        socket.context._add_socket(self)
 
-    @staticmethod
-    def _make_last_values() -> LastValueCache:
-        return LastValueCache()
-
-    def _send_to(self, group: Group | None, last_values: LastValueCache | None, *, drops: bool) -> None:
+    def _route_to(self, group: Group | None, last_values: LastValueCache | None, *, drops: bool) -> None:
         """Send messages to the streams that ask for them, or to a multicast group."""
-        origin, stats = self._make_origin(), PublisherStats()
+        origin, stats = os.urandom(ID_SIZE), PublisherStats()
         if group is None or group.is_plain:
-            self._router = self._make_router(origin, stats)
-            self._dispatch = Dispatch(self._router, last_values, drops=drops)
+            self.router = Router(origin, stats) if self._role is None else self._role.router
+            self.dispatch = Dispatch(self.router, last_values, drops=drops)
             if group is not None:
                 # Nobody can ask, so that everybody gets everything.
-                self._router.plain.learn(b"\x01")
+                self.router.plain.learn(b"\x01")
         else:
-            self._router = router = MulticastRouter(origin, stats)
-            self._dispatch = MulticastDispatch(router, origin, group.options, drops=drops)
-            self._is_framed = True
+            self.router = router = MulticastRouter(origin, stats)
+            self.dispatch = MulticastDispatch(router, origin, group.options, drops=drops)
 
-    def _make_origin(self) -> bytes:
-        return os.urandom(ID_SIZE)
-
-    def _make_router(self, origin: bytes, stats: PublisherStats) -> Router:
-        return Router(origin, stats)
-
-    def _take_shortcut(self) -> None:
-        """Publish by the shortest way: see `Sender.shortcut`."""
-
-    def _set_options(self, high_water_mark: int | None) -> None:
-        group = self._group
+    def _set_options(self, high_water_mark: int | None, group: Group | None) -> None:
+        is_own = self.attachments.own_context
+        if is_own:
+            self.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
+        keep_tcp_alive(self.socket)
         if group is not None and high_water_mark is None:
             high_water_mark = high_water_mark_for(group.options)
-        self._set_high_water_mark(high_water_mark)
+        set_high_water_mark(self.socket, high_water_mark, own_context=is_own)
         if group is not None:
-            group.configure(self)
+            group.configure(self.socket)
         # Every subscription and unsubscription is reported, and counts only once it was accepted here.
-        backend_set(self, zmq.XPUB_MANUAL, 1)
+        backend_set(self.socket, zmq.XPUB_MANUAL, 1)
         # Nothing arrives but subscriptions, which libzmq walks by recursion: a huge one would crash it.
         self.set(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
-        if self._on_full != "drop":
+        if self.on_full != "drop":
             self.set(zmq.XPUB_NODROP, 1)
 
-    def connect(self, addr: str | bytes) -> Any:
-        """Connect to an endpoint, such as a proxy's; see `BaseSocket.connect`."""
-        # Without it the pipe to a peer that is gone stays, and with it interests that nobody has.
-        self.set(zmq.IMMEDIATE, 1)
-        return super().connect(addr)
+    def give_up(self) -> None:
+        """Leave nothing open behind when it was never bound nor connected."""
+        if self.closing.close_socket(0, None):
+            self.closing.end_context(0)
+
+    # the socket ------------------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self.socket.closed
+
+    @property
+    def context(self) -> zmq.Context[Any]:
+        """The context of its socket."""
+        return self.socket.context
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it was made before a fork, in the parent process."""
+        return self.guard.is_foreign
+
+    @property
+    def endpoint(self) -> str | None:
+        """The address last bound, or else connected to; None when there is none, or it is closed."""
+        return None if self.closed else self.attachments.last
 
     @property
     def stats(self) -> PublisherStats:
         """The counts of this publisher so far; see `PublisherStats`."""
-        return self._sender.stats if self._guard.is_foreign else self._sender.count()
+        return self.sender.stats if self.is_foreign else self.sender.count()
+
+    def described(self) -> list[str]:
+        """Say for `repr` where it is bound or connected to."""
+        return ["zmq.PUB", *some(self.attachments.endpoints)]
+
+    def check_open(self) -> None:
+        """Refuse what comes after the end.
+
+        Raises:
+            ClosedError: the publisher is closed, or closes.
+        """
+        if self.socket._closed:
+            raise ClosedError("this Publisher is closed")
+        if self.is_closing:
+            raise ClosedError("this Publisher is closing")
+
+    def attach(self, bind: Endpoints | None, connect: Endpoints | None) -> None:
+        """Bind and connect to endpoints; see `oz.Publisher`."""
+        for endpoint in as_list(bind):
+            self.bind(endpoint)
+        for endpoint in as_list(connect):
+            self.connect(endpoint)
+
+    def bind(self, addr: str | bytes) -> Any:
+        """Bind to an endpoint; see `Attachments.bind`."""
+        manager = self.attachments.bind(self.socket, addr)
+        self._attached()
+        return manager
+
+    def connect(self, addr: str | bytes) -> Any:
+        """Connect to an endpoint, such as a proxy's; see `Attachments.connect`."""
+        # Without it the pipe to a peer that is gone stays, and with it interests that nobody has.
+        self.set(zmq.IMMEDIATE, 1)
+        manager = self.attachments.connect(self.socket, addr)
+        self._attached()
+        return manager
+
+    def _attached(self) -> None:
+        group = self.attachments.group
+        if isinstance(self.dispatch, MulticastDispatch) and group is not None:
+            self.dispatch.greet(self.socket, group.endpoints.values())
+        # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
+        self.sender.routes.forget_valid()
+        self._shell.attached()
+
+    def unbind(self, addr: Any) -> None:
+        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
+        self.attachments.unbind(self.socket, addr)
+
+    def disconnect(self, addr: Any) -> None:
+        """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
+        self.attachments.disconnect(self.socket, addr)
 
     def set(self, option: int, optval: Any) -> None:
         """Set a socket option, as `zmq.Socket.set` does.
@@ -206,13 +314,16 @@ class PublisherBase(RawSends, PublisherClosing):
         Raises:
             zmq.ZMQError: it is not one that a PUB socket has, such as SUBSCRIBE.
             ValueError: multicast does not know it, or would end the process.
+            OwnershipError: the publisher was made before a fork.
         """
         if option in _REFUSED_OPTIONS:
             # An XPUB in manual mode would take it for a subscription of whoever subscribed last.
             raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.EINVAL)
         # A thread that looks after the publisher may be using the socket; no ZeroMQ socket stands two.
-        with self._guard:
-            super().set(option, optval)
+        with self.guard:
+            if self.attachments.group is not None:
+                self.attachments.group.check_option(option)
+            self.socket.set(option, optval)
 
     setsockopt = set
 
@@ -222,8 +333,8 @@ class PublisherBase(RawSends, PublisherClosing):
         Raises:
             OwnershipError: the publisher was made before a fork.
         """
-        with self._guard:
-            found = super().get(option)
+        with self.guard:
+            found = self.socket.get(option)
         # Programs that find an XPUB read subscriptions from it, which is done here already.
         return int(zmq.PUB) if option == zmq.TYPE else found
 
@@ -231,63 +342,31 @@ class PublisherBase(RawSends, PublisherClosing):
 
     def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
         """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does."""
-        with self._guard:
-            super().monitor(addr, events)
+        self._monitor.begin(self.socket, addr, events)
 
-    # subjects --------------------------------------------------------------------------------------------
-
-    def _admit(self, subject: Any) -> Route:
-        """Work out the route of a subject that is not remembered.
-
-        Raises:
-            SubjectError, ProtocolError, TypeError: it may not be published.
-            ClosedError: the publisher is closed.
-        """
-        self._check_open()
-        can_remember = isinstance(subject, (str, bytes))
-        routes = self._sender.routes
-        forms = routes.valid(subject) if can_remember else None
-        if forms is None:
-            forms = check_subject(subject, self.dialect, self._delimiter, self._endpoints)
-            if can_remember:
-                routes.remember_valid(subject, forms)
-        # At once, or an interest that another thread takes in between would stay unknown here.
-        with self._guard:
-            route = self._route(*forms)
-            if can_remember:
-                routes.remember(subject, route)
-        return route
-
-    def _route(self, wire: bytes, raw: bytes) -> Route:
-        """Find out who wants a subject that is valid."""
-        # Under the guard: another thread may be taking in an interest.
-        with self._guard:
-            return self._router.find(raw, wire), wire, raw
-
-    def _endpoints_changed(self) -> None:
-        if isinstance(self._dispatch, MulticastDispatch) and self._group is not None:
-            self._dispatch.greet(self, self._group.endpoints.values())
-        # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
-        self._sender.routes.forget_valid()
+    def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
+        """Make a socket that receives events of the connections; see `Monitor.socket_for`."""
+        return self._monitor.socket_for(self.socket, events, addr)
 
     # what is due -----------------------------------------------------------------------------------------
 
-    def _listen(self) -> bool:
+    def listen(self) -> bool:
         """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
-        with self._guard:
+        with self.guard:
             if self.closed:
                 return False
-            router = self._router
+            router = self.router
             self._take_in()
             has_changed, router.has_changed = router.has_changed, False
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
-                self._sender.routes.forget()
-                self._interest_changed()
-            if (router.to_answer or router.to_serve) and not self._said_goodbye:
+                self.sender.routes.forget()
+                if self._role is not None and self._role.interest_changed is not None:
+                    self._role.interest_changed()
+            if (router.to_answer or router.to_serve) and not self.closing.said_goodbye:
                 # What was published before goes out before.
-                self._sender.accumulator.flush(self)
-                self._dispatch.answer(self)
+                self.sender.accumulator.flush(self.socket)
+                self.dispatch.answer(self.socket)
             return has_changed
 
     def _take_in(self) -> None:
@@ -299,43 +378,36 @@ class PublisherBase(RawSends, PublisherClosing):
         """
         # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
         # drops what a signal handler raises while it raises that itself.
-        if not int(backend_get(self, _EVENTS)) & _POLLIN:
+        if not int(backend_get(self.socket, _EVENTS)) & _POLLIN:
             return
-        router, now = self._router, time.monotonic()
+        router, now = self.router, time.monotonic()
         with suppress(zmq.Again):
             while True:
-                wanted, dropped = router.learn(backend_recv(self, _NOBLOCK), now)
+                wanted, dropped = router.learn(backend_recv(self.socket, _NOBLOCK), now)
                 # ZeroMQ applies these to the connection that the frame came from.
                 for key in wanted:
-                    backend_set(self, _SUBSCRIBE, key)
+                    backend_set(self.socket, _SUBSCRIBE, key)
                 for key in dropped:
-                    backend_set(self, _UNSUBSCRIBE, key)
+                    backend_set(self.socket, _UNSUBSCRIBE, key)
 
-    def _interest_changed(self) -> None:
-        """Called when an interest has come or gone, by whichever thread took it in, under the guard."""
-
-    def _attend(self) -> bool:
+    def attend(self) -> bool:
         """Do what is due: send what waits, take in subscriptions, tell streams where they stand.
 
         Returns:
             Whether there was anything to send, or still is and may soon find room.
         """
-        with self._guard:
-            if self.closed or self._said_goodbye:
+        with self.guard:
+            if self.closed or self.closing.said_goodbye:
                 return False
-            accumulator, dispatch = self._sender.accumulator, self._dispatch
+            accumulator, dispatch = self.sender.accumulator, self.dispatch
             was_busy = bool(accumulator or dispatch.full)
             dispatch.is_halfway = False
             if not accumulator.is_held:
-                accumulator.flush(self)
-            self._listen()
-            dispatch.retry(self)
-            dispatch.beat(self, time.monotonic())
+                accumulator.flush(self.socket)
+            self.listen()
+            dispatch.retry(self.socket)
+            dispatch.beat(self.socket, time.monotonic())
             return was_busy or dispatch.is_halfway
-
-    def _expect_more(self) -> None:
-        """Called when a message waits for others in the accumulator: see to it that they go out in time."""
-        raise NotImplementedError
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -343,58 +415,61 @@ class PublisherBase(RawSends, PublisherClosing):
 
         Only subscribers that have the publisher filter get batches; others get their messages at once.
         """
-        accumulator = self._sender.accumulator
-        with self._guard:
+        accumulator = self.sender.accumulator
+        with self.guard:
             accumulator.is_held += 1
         try:
             yield
         finally:
             # Counted: two threads may each have one, and they end in any order.
-            with self._guard:
+            with self.guard:
                 accumulator.is_held -= 1
             if not accumulator.is_held and not self.closed:
-                self._flush_accumulator()
+                self.flush_now()
 
-    def _flush_accumulator(self) -> None:
+    def flush_now(self) -> None:
         """Send what waits in the accumulator.
 
         Raises:
             ClosedError: the publisher was closed meanwhile, by another thread or a signal handler.
         """
         try:
-            self._sender.accumulator.flush(self)
+            self.sender.accumulator.flush(self.socket)
         except zmq.ZMQError:
-            self._check_open()
+            self.check_open()
             raise
 
     # publishing ------------------------------------------------------------------------------------------
 
-    def _try_again(self, subject: Any, refused: Refused) -> Iterator[float]:
+    def try_again(self, subject: Any, refused: Refused) -> Iterator[float]:
         """Publish a message once there is room for it; give the seconds to wait between the attempts.
 
         Raises:
             WouldBlock: there was none in time, or it is not to be waited for.
             ClosedError: the publisher was closed meanwhile.
         """
-        if self._on_full != "block":
+        if self.on_full != "block":
             self._refuse(subject)
         deadline = inf if self._full_timeout is None else time.monotonic() + self._full_timeout
         (_, wire, raw), payload, item = refused
         for pause in pauses():
             # Looked at before the attempt: whoever was not scheduled until the end still has one.
             is_over = time.monotonic() >= deadline
-            with self._guard:
-                self._check_open()
+            with self.guard:
+                self.check_open()
                 # Its route is looked up again: interests may have changed meanwhile.
-                if self._sender.publish_any(self, self._route(wire, raw), payload, item) is None:
+                if (
+                    self.sender.publish_any(self.socket, self.sender.routes.look_up(wire, raw), payload, item)
+                    is None
+                ):
                     return
             if is_over:
                 self._refuse(subject)
             yield pause
 
     def _refuse(self, subject: str | bytes) -> NoReturn:
-        self._sender.stats.dropped += 1
-        has_waited = self._on_full == "block" and self._full_timeout is not None
+        self.sender.stats.dropped += 1
+        has_waited = self.on_full == "block" and self._full_timeout is not None
         waited = f" for {self._full_timeout:g} s" if has_waited else ""
         raise WouldBlock(
             f"a subscriber is at its high-water mark{waited}; {subject!r} was not sent to anybody"
@@ -416,18 +491,18 @@ class PublisherBase(RawSends, PublisherClosing):
         """
         if count is not None:
             check_count("count", count, 0, 2**62)
-        self._check_open()
-        with self._guard:
+        self.check_open()
+        with self.guard:
             # What was published before stays before.
-            self._sender.accumulator.flush(self)
-            self._dispatch.skip(count)
-            self._dispatch.beats_at = 0.0
-            self._dispatch.beat(self, time.monotonic())
+            self.sender.accumulator.flush(self.socket)
+            self.dispatch.skip(count)
+            self.dispatch.beats_at = 0.0
+            self.dispatch.beat(self.socket, time.monotonic())
 
-    def _resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:
+    def resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:
         """Go on for a multicast publisher that has ended; to be called before the first endpoint is given."""
-        assert isinstance(self._dispatch, MulticastDispatch)
-        self._dispatch.resume(origin, epoch, sequence, age)
+        assert isinstance(self.dispatch, MulticastDispatch)
+        self.dispatch.resume(origin, epoch, sequence, age)
 
     # who wants what --------------------------------------------------------------------------------------
 
@@ -441,26 +516,28 @@ class PublisherBase(RawSends, PublisherClosing):
             SubjectError: it is not.
             ClosedError: the publisher is closed.
         """
-        self._check_open()
+        self.check_open()
         if subject is None:
             raise TypeError("which subject? It is str or bytes, not None")
-        return self._enough(1, subject)
+        return self.enough(1, subject)
 
-    def _enough(self, wanted: int, subject: str | bytes | None) -> bool:
+    def enough(self, wanted: int, subject: str | bytes | None) -> bool:
+        """Tell whether there are so many subscriptions; for a subject, of those that let it through."""
         if not isinstance(wanted, int):
             raise TypeError(
                 f"n is how many subscriptions to wait for, not {wanted!r}; a subject is subject=…"
             )
-        self._listen()
+        self.listen()
         return self._count(subject) >= wanted
 
     def _count(self, subject: str | bytes | None) -> int:
-        with self._guard:
+        with self.guard:
             if subject is None:
-                return self._router.count(None, None)
-            _, wire, raw = self._sender.routes.find(self, subject)
-            return self._router.count(raw, wire)
+                return self.router.count(None, None)
+            _, wire, raw = self.sender.routes.find(subject)
+            return self.router.count(raw, wire)
 
-    def _too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
+    def too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
+        """Say that there were fewer in that time."""
         what = "" if subject is None else f" for {subject!r}"
         return f"{self._count(subject)} of {wanted} subscriptions{what} came within {timeout or 0:g} s"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any
 
 import zmq
 
@@ -12,9 +12,9 @@ from oz.errors import ProtocolError
 from oz.protocol.publisher.plain_interest import UNREACHABLE
 from oz.protocol.publisher.router import Router
 from oz.transport.frames import send_frames
+from oz.transport.guard import Guard
 from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.sender import LISTEN_EVERY, Sender
-from oz.transport.socket import BaseSocket
 from oz.wire.keys import OWN as OWN_KEYS
 
 _send = zmq.backend.Socket.send
@@ -24,23 +24,76 @@ _FIRST_FREE = OWN_KEYS[:-1] + bytes((OWN_KEYS[-1] + 1,))
 """Before it come frames that may not be sent: the empty one, a zero byte, and what begins as oz's keys do."""
 
 
-class RawSends(BaseSocket):
+def as_it_is(tracker: Any) -> Any:
+    """Give what a blocking `send` gives: the tracker itself."""
+    return tracker
+
+
+class RawSends:
     """The sends of `zmq.Socket`; such messages reach filtered subscriptions too.
 
     The frames of a message go to ZeroMQ when the last of them is there. Otherwise what oz itself sends in
     between, such as a heartbeat, would become a part of the message.
+
+    Attributes:
+        is_framed: every message is framed by oz, so that none goes to ZeroMQ as it is.
     """
 
-    _sender: Sender
-    _router: Router
-    _dispatch: Dispatch
-    _delimiter: bytes
-    _raw: list[Any]
-    _is_framed: bool = False
+    __slots__ = (
+        "_as_result",
+        "_delimiter",
+        "_deliver",
+        "_dispatch",
+        "_guard",
+        "_raw",
+        "_router",
+        "_send_whole",
+        "_sender",
+        "_socket",
+        "is_framed",
+    )
 
-    def send(  # type: ignore[override]
-        self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any
-    ) -> Any:
+    def __init__(
+        self,
+        socket: zmq.Socket[Any],
+        guard: Guard,
+        router: Router,
+        dispatch: Dispatch,
+        sender: Sender,
+        *,
+        delimiter: bytes,
+        is_framed: bool,
+        deliver: Callable[[Sequence[Any], int, Any], Any] | None = None,
+        as_result: Callable[[Any], Any] = as_it_is,
+        send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None,
+    ) -> None:
+        """Start without a message that was begun.
+
+        Args:
+            socket: of the publisher.
+            guard: of the publisher.
+            router: knows who wants what.
+            dispatch: sends batches.
+            sender: what is published passes through.
+            delimiter: what ends the subject in a message of one frame, or nothing.
+            is_framed: whether every message is framed by oz.
+            deliver: gives frames, with flags and a tracker, to ZeroMQ; default at once.
+            as_result: makes what `send` gives of a tracker.
+            send_whole: sends a whole message; default `send_message`, which does not wait for room.
+        """
+        self._socket = socket
+        self._guard = guard
+        self._router = router
+        self._dispatch = dispatch
+        self._sender = sender
+        self._delimiter = delimiter
+        self.is_framed = is_framed
+        self._deliver = self._deliver_now if deliver is None else deliver
+        self._as_result = as_result
+        self._send_whole = self.send_message if send_whole is None else send_whole
+        self._raw: list[Any] = []
+
+    def send(self, data: Any, flags: int = 0, copy: bool = True, track: bool = False, **kwargs: Any) -> Any:
         """Send one frame, as `zmq.Socket.send` does: subjects are not checked here."""
         frame, tracker = self._as_frame(data, copy=copy, track=track, **kwargs)
         return self._send_all([frame], int(flags), tracker)
@@ -56,14 +109,14 @@ class RawSends(BaseSocket):
         """Send the rest of a message, or keep it until there is more."""
         if flags & _SNDMORE:
             with self._guard:
-                if self.closed:
+                if self._socket.closed:
                     raise zmq.ZMQError(zmq.ENOTSOCK)
                 if not self._raw:
                     self._check_first(frames[0])
                 self._raw += [frame if isinstance(frame, zmq.Frame) else bytes(frame) for frame in frames]
             return self._as_result(tracker)
         try:
-            result = self._send_message([*self._raw, *frames], flags, tracker)
+            result = self._send_whole([*self._raw, *frames], flags, tracker)
         except zmq.ZMQError:
             # Whoever finds no room for the last frame tries again with that one.
             raise
@@ -73,7 +126,7 @@ class RawSends(BaseSocket):
         self._raw.clear()
         return result
 
-    def _send_message(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+    def send_message(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
         """Send a whole message to all who want it.
 
         Raises:
@@ -81,24 +134,20 @@ class RawSends(BaseSocket):
         """
         with self._guard:
             self._check_first(frames[0])
-            self._sender.look(self)
+            self._sender.look(self._socket)
             if self._dispatch.is_blocked:
-                self._dispatch.retry(self)
+                self._dispatch.retry(self._socket)
                 if self._dispatch.is_blocked:
                     raise zmq.Again
             # After it: what answers subscriptions is not to be dropped.
-            self._dispatch.make_lossy(self)
-            result = self._as_result(tracker) if self._is_framed else self._deliver(frames, flags, tracker)
+            self._dispatch.make_lossy(self._socket)
+            result = self._as_result(tracker) if self.is_framed else self._deliver(frames, flags, tracker)
             self._route_too(frames)
             return result
 
-    def _deliver(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+    def _deliver_now(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
         """Return a whole message to ZeroMQ."""
-        send_frames(self, frames, flags)
-        return tracker
-
-    def _as_result(self, tracker: Any) -> Any:
-        """Make what `send` gives for what is not given to ZeroMQ now."""
+        send_frames(self._socket, frames, flags)
         return tracker
 
     def _as_frame(
@@ -120,10 +169,10 @@ class RawSends(BaseSocket):
             view = memoryview(data)
             if copy and routing_id is None is group:
                 return data, None
-            if view.nbytes < self.copy_threshold:
+            if view.nbytes < self._socket.copy_threshold:
                 # As pyzmq does with what is small.
                 return bytes(data), zmq._FINISHED_TRACKER
-            data = zmq.Frame(data, track=track, copy_threshold=self.copy_threshold)
+            data = zmq.Frame(data, track=track, copy_threshold=self._socket.copy_threshold)
         elif track and not data.tracker:
             raise ValueError("Not a tracked message")
         if routing_id is not None:
@@ -139,7 +188,7 @@ class RawSends(BaseSocket):
             if self._delimiter:
                 first, _, start = first.partition(self._delimiter)
                 rest.insert(0, start)
-            self._sender.route_raw(self, first, rest)
+            self._sender.route_raw(self._socket, first, rest)
 
     def _check_first(self, frame: Any) -> None:
         """Refuse a first frame that would not arrive where it should.
@@ -154,13 +203,14 @@ class RawSends(BaseSocket):
         if first in UNREACHABLE and len(frame) < 2 and self._router.plain.matches(first):
             raise ProtocolError(f"a first frame of {first!r} does not reach subscribers to everything")
 
-    def _make_quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Make a `send` and a `send_multipart` that are quick with plain bytes; both keep this socket.
+    def quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """Make a `send` and a `send_multipart` that are quick with plain bytes; both keep the socket.
 
         They cost what a PUB's do, or twice that: for each message the lock, the clock, a look at its first
         two bytes, and no look-up of an attribute of a ZeroMQ socket.
         """
-        guard, raw, streams, sender = self._guard, self._raw, self._router.streams, self._sender
+        socket, guard, raw, sender = self._socket, self._guard, self._raw, self._sender
+        streams = self._router.streams
         look, make_lossy, route = sender.look, self._dispatch.make_lossy, self._route_too
         slow_send, slow_multipart, check = self.send, self.send_multipart, self._check_first
 
@@ -178,9 +228,9 @@ class RawSends(BaseSocket):
                 if data < _FIRST_FREE:
                     check(data)
                 if monotonic() - sender.listened_at >= LISTEN_EVERY:
-                    look(self)
-                make_lossy(self)
-                _send(self, data)
+                    look(socket)
+                make_lossy(socket)
+                _send(socket, data)
                 if streams:
                     route((data,))
             return None
@@ -198,24 +248,11 @@ class RawSends(BaseSocket):
                 if frames[0] < _FIRST_FREE:
                     check(frames[0])
                 if monotonic() - sender.listened_at >= LISTEN_EVERY:
-                    look(self)
-                make_lossy(self)
-                send_frames(self, frames, 0)
+                    look(socket)
+                make_lossy(socket)
+                send_frames(socket, frames, 0)
                 if streams:
                     route(frames)
             return None
 
         return send, send_multipart
-
-    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Any:
-        """Wait for events, as `zmq.Socket.poll`: milliseconds.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork.
-        """
-        self.check_owner()
-        return super().poll(timeout, flags)
-
-    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> NoReturn:
-        """Refuse, as a PUB socket does; see `interest` for what subscribers want."""
-        raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.ENOTSUP)

@@ -6,7 +6,6 @@ joins the window, which becomes a batch; see `accumulator`.
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
@@ -57,10 +56,12 @@ class Sender:
     """
 
     __slots__ = (
+        "_check_open",
         "_dispatch",
         "_encode",
         "_guard",
         "_last_values",
+        "_listen",
         "accumulator",
         "flags",
         "listened_at",
@@ -76,16 +77,36 @@ class Sender:
         dispatch: Dispatch,
         last_values: LastValueCache | None,
         max_batch: int,
+        *,
+        routes: Routes,
+        listen: Callable[[], bool],
+        check_open: Callable[[], None],
+        expect_more: Callable[[], object],
     ) -> None:
-        """Put together what a publisher has."""
+        """Put together what a publisher has.
+
+        Args:
+            guard: of the publisher.
+            codec: encodes payloads, if there is one.
+            router: knows who wants what.
+            dispatch: sends batches.
+            last_values: the last values, if they are kept.
+            max_batch: messages in a batch at most.
+            routes: what is known of subjects.
+            listen: takes in the subscriptions that have arrived, and tells whether any interest has changed.
+            check_open: raises when the publisher is closed.
+            expect_more: see `Accumulator`.
+        """
         self._guard = guard
         self._encode = codec.encode if codec is not None else None
         self._dispatch = dispatch
         self._last_values = last_values
-        self.routes = Routes()
+        self._listen = listen
+        self._check_open = check_open
+        self.routes = routes
         guard.when_disowned = self.routes.forget
         self.stats: PublisherStats = router.stats
-        self.accumulator = Accumulator(guard, dispatch, router.stats, max_batch, self.look)
+        self.accumulator = Accumulator(guard, dispatch, router.stats, max_batch, self.look, expect_more)
         self.flags = 0
         self.listened_at = 0.0
 
@@ -101,7 +122,7 @@ class Sender:
         Everything is checked and encoded before the first frame goes: half a message would join the next.
 
         Args:
-            socket: the publisher.
+            socket: of the publisher.
             subject: as it was given.
             payload: bytes, or what the codec encodes.
             extras: as they were given; they go with it to those who have the publisher filter.
@@ -121,12 +142,12 @@ class Sender:
         item = None if extras is None else Rich(as_item(payload), extras)
         try:
             if self._last_values is None:
-                return self.publish_any(socket, self.routes.find(socket, subject), payload, item)
+                return self.publish_any(socket, self.routes.find(subject), payload, item)
             # Whoever joins meanwhile is given either the last value or the message.
             with self._guard:
-                return self.publish_any(socket, self.routes.find(socket, subject), payload, item)
+                return self.publish_any(socket, self.routes.find(subject), payload, item)
         except zmq.ZMQError:
-            socket._check_open()
+            self._check_open()
             raise
 
     def shortcut(
@@ -135,8 +156,8 @@ class Sender:
         """Make a `publish` that is quick when the publisher is busy: docs/decisions/014-the-short-way.md.
 
         Args:
-            socket: the publisher, which is not kept.
-            long_way: called with the publisher and the same arguments, for whatever is not the common case.
+            socket: of the publisher.
+            long_way: called with the same arguments, for whatever is not the common case.
             looks: whether it must look for subscriptions itself, as no other thread does.
 
         Returns:
@@ -147,7 +168,7 @@ class Sender:
             return None
         accumulator = self.accumulator
         quick, waiting, add = self.routes.quick, accumulator.messages, accumulator.messages.extend
-        find, dispatch, stats = weakref.ref(socket), self._dispatch, self.stats
+        dispatch, stats = self._dispatch, self.stats
 
         def publish(subject: Any, payload: Any = b"", extras: Any = None, **fields: Any) -> Any:
             if type(payload) is bytes and extras is None and not fields:
@@ -158,31 +179,28 @@ class Sender:
                 if way is None:
                     stats.unwanted += 1
                     if looks and not stats.unwanted % LOOK_EVERY:
-                        self.look(find())
+                        self.look(socket)
                     return None
                 if type(way) is tuple:
                     if len(payload) < LARGE and not dispatch.is_blocked:
                         recipients, raw = way
                         try:
                             if not waiting:
-                                accumulator.begin(find(), recipients, raw, payload)
+                                accumulator.begin(socket, recipients, raw, payload)
                                 return None
                             # One call, so that another thread sees all three or none.
                             add((recipients, raw, payload))
                             if len(waiting) >= accumulator.limit:
-                                accumulator.flush(find())
+                                accumulator.flush(socket)
                         except zmq.ZMQError:
-                            closed: Any = find()
-                            closed._check_open()
+                            self._check_open()
                             raise
                         return None
-                elif way:
-                    owner = find()
-                    if not self.look(owner) and self._try_plain(owner, way, payload):
-                        return None
+                elif way and not self.look(socket) and self._try_plain(socket, way, payload):
+                    return None
             if extras is None:
-                return long_way(find(), subject, payload, **fields)
-            return long_way(find(), subject, payload, extras, **fields)
+                return long_way(subject, payload, **fields)
+            return long_way(subject, payload, extras, **fields)
 
         return publish
 
@@ -193,7 +211,7 @@ class Sender:
         except zmq.Again:
             return False
         except zmq.ZMQError:
-            socket._check_open()
+            self._check_open()
             raise
         self.stats.sent += 1
         return True
@@ -208,20 +226,19 @@ class Sender:
         if now - self.listened_at < LISTEN_EVERY:
             return False
         self.listened_at = now
-        changed: bool = socket._listen()
-        return changed
+        return self._listen()
 
     def publish_any(self, socket: Any, route: Route, payload: Any, item: Any = None) -> Refused | None:
         """Send one message of any kind; see `publish`.
 
         Args:
-            socket: the publisher.
+            socket: of the publisher.
             route: of its subject.
             payload: as plain subscribers get it.
             item: as the others do; None when it is the payload.
         """
         if route[0].kind != ROUTED and self.look(socket):
-            route = socket._route(route[1], route[2])
+            route = self.routes.look_up(route[1], route[2])
         recipients, wire, raw = route
         if not recipients.kind and self._last_values is None:
             self.stats.unwanted += 1
@@ -257,7 +274,7 @@ class Sender:
     def route_raw(self, socket: Any, subject: bytes, frames: list[bytes]) -> None:
         """Put what was sent by the calls of pyzmq into the accumulator too, for those who filter here."""
         known = self.routes.known.get(subject)
-        recipients = known[0] if known is not None else socket._route(subject, subject)[0]
+        recipients = known[0] if known is not None else self.routes.look_up(subject, subject)[0]
         if not recipients.kind & ROUTED:
             return
         if len(frames) == 1 and len(frames[0]) < LARGE:

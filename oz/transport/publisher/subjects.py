@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from oz.protocol.publisher.recipients import NOBODY, PLAIN, ROUTED, Recipients
+from oz.protocol.publisher.router import Router
+from oz.transport.guard import Guard
 
 SUBJECTS_REMEMBERED = 65_536
 LONGEST_REMEMBERED = 1_024
@@ -23,42 +26,71 @@ class Routes:
             filter, the bytes before a plain payload where none has, None where nobody wants it, else False.
     """
 
-    __slots__ = ("_valid", "known", "quick")
+    __slots__ = ("_check", "_check_open", "_guard", "_router", "_valid", "known", "quick")
 
-    def __init__(self) -> None:
-        """Remember nothing."""
+    def __init__(
+        self,
+        guard: Guard,
+        router: Router,
+        check: Callable[[Any], tuple[bytes, bytes]],
+        check_open: Callable[[], None],
+    ) -> None:
+        """Remember nothing.
+
+        Args:
+            guard: of the publisher.
+            router: knows who wants what.
+            check: gives the bytes of a subject, with the delimiter and without, or raises.
+            check_open: raises when the publisher is closed.
+        """
+        self._guard = guard
+        self._router = router
+        self._check = check
+        self._check_open = check_open
         self._valid: dict[str | bytes, tuple[bytes, bytes]] = {}
         self.known: dict[str | bytes, Route] = {}
         self.quick: dict[str | bytes, Any] = {}
 
-    def find(self, socket: Any, subject: Any) -> Route:
-        """Return what is known of a subject; the socket checks one that is not remembered.
+    def find(self, subject: Any) -> Route:
+        """Return what is known of a subject; one that is not remembered is checked first.
 
         Raises:
             SubjectError, ProtocolError, TypeError: it may not be published.
+            ClosedError: the publisher is closed.
         """
         try:
             return self.known[subject]
         except (KeyError, TypeError):
             # Not hashable: no text, or a bytearray.
             pass
-        route: Route = socket._admit(subject)
+        self._check_open()
+        can_remember = isinstance(subject, (str, bytes))
+        forms = self._valid.get(subject) if can_remember else None
+        if forms is None:
+            forms = self._check(subject)
+            if can_remember:
+                self._remember_valid(subject, forms)
+        # At once, or an interest that another thread takes in between would stay unknown here.
+        with self._guard:
+            route = self.look_up(*forms)
+            if can_remember:
+                self._remember(subject, route)
         return route
 
-    def valid(self, subject: str | bytes) -> tuple[bytes, bytes] | None:
-        """Return the bytes of a subject that was found valid, with the delimiter and without."""
-        return self._valid.get(subject)
+    def look_up(self, wire: bytes, raw: bytes) -> Route:
+        """Find out who wants a subject that is valid."""
+        # Under the guard: another thread may be taking in an interest.
+        with self._guard:
+            return self._router.find(raw, wire), wire, raw
 
-    def remember_valid(self, subject: str | bytes, forms: tuple[bytes, bytes]) -> None:
-        """Remember the bytes of a subject that is valid."""
+    def _remember_valid(self, subject: str | bytes, forms: tuple[bytes, bytes]) -> None:
         if len(subject) > LONGEST_REMEMBERED:
             return
         if len(self._valid) >= SUBJECTS_REMEMBERED:
             self._valid.clear()
         self._valid[subject] = forms
 
-    def remember(self, subject: str | bytes, route: Route) -> None:
-        """Remember who wants a subject."""
+    def _remember(self, subject: str | bytes, route: Route) -> None:
         recipients, wire, raw = route
         if len(raw) > LONGEST_REMEMBERED:
             return

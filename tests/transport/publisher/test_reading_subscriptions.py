@@ -24,13 +24,13 @@ def test_a_publisher_reads_all_subscriptions_before_a_connection_can_end(monkeyp
     calls = []
     with zmq.Context() as context, oz.Publisher("inproc://x", context=context) as pub:
         # Meanwhile its thread waits.
-        with pub._engine._guard, context.socket(zmq.SUB) as sub:
+        with pub._engine.guard, context.socket(zmq.SUB) as sub:
             for number in range(20):
                 sub.subscribe(b"%d" % number)
             sub.connect("inproc://x")
             recorded(monkeypatch, "backend_get", calls)
             recorded(monkeypatch, "backend_recv", calls)
-            pub._engine._listen()
+            pub._engine.listen()
             monkeypatch.undo()
             assert pub.interest("19")
         # Asking for events in between would end connections whose subscriptions are not read yet.

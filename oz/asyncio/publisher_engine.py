@@ -1,0 +1,257 @@
+"""The engine of a publisher for asyncio; `oz.asyncio.Publisher` is the object that you hold."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import weakref
+from asyncio import _get_running_loop
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from math import ceil, inf
+from typing import Any
+
+import zmq
+import zmq.asyncio
+
+from oz.asyncio.closing import Closing, is_cancelled
+from oz.errors import Timeout
+from oz.message import Extras
+from oz.transport.publisher.closing import seconds_to_close
+from oz.transport.publisher.engine import PublisherEngine, Role, Shell
+from oz.transport.publisher.options import PublisherOptions
+
+_NOBLOCK = int(zmq.NOBLOCK)
+_SLICE = 0.05
+# libzmq gives no sign when a subscriber leaves its high-water mark, so a blocked publisher looks again.
+_FIRST_PAUSE = 0.0005
+_ATTEND_EVERY = 0.1
+
+
+def _look_after(find: weakref.ref[LoopPublisher], loop: asyncio.AbstractEventLoop) -> None:
+    """Attend to a publisher now, and again in a while, for as long as it is there and open."""
+    one = find()
+    if one is not None and one.loop is loop and not one.closed and not one.is_foreign:
+        one.attend()
+        is_busy = one.dispatch.full or one.dispatch.is_halfway
+        pause = _FIRST_PAUSE if is_busy else _ATTEND_EVERY
+        loop.call_later(pause, _look_after, find, loop)
+
+
+class LoopSocket(zmq.asyncio.Socket):
+    """The socket of an engine as a loop sees it: pyzmq's own shadow of it, which tells the engine of news."""
+
+    # zmq.Socket takes attributes that are not declared here for socket options.
+    _engine: LoopPublisher
+
+    def __init__(self, engine: LoopPublisher) -> None:
+        """Make what a loop sees of an engine's socket. It ends when the engine is closed.
+
+        Args:
+            engine: the engine.
+        """
+        self._engine = engine
+        zmq.asyncio.Socket.__init__(self, engine.socket)  # type: ignore[arg-type]
+        # A shadow of a handle would have a context of its own.
+        self.context = engine.context
+        engine.shown_by(self)
+
+    def _init_io_state(self, io_loop: Any = None) -> None:
+        super()._init_io_state(io_loop)  # type: ignore[no-untyped-call]
+        self._engine.adopt(io_loop or asyncio.get_running_loop())
+
+    def _handle_events(self, fd: int = 0, events: int = 0) -> None:
+        """Called by pyzmq when the socket has news: subscriptions, as nothing else arrives here."""
+        if self._engine.closed:
+            return
+        self._engine.listen()
+        super()._handle_events(fd, events)  # type: ignore[misc]
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._engine.closed
+
+    def _hide(self) -> None:
+        """End what waits on it, and have the loop watch it no more; to be called before its engine closes."""
+        waiting: list[Any] = [*self._recv_futures, *self._send_futures]  # type: ignore[misc]
+        for event in waiting:
+            if not event.future.done():
+                # An error: the loop has ended.
+                with suppress(RuntimeError):
+                    event.future.cancel()
+        self._clear_io_state()  # type: ignore[no-untyped-call]
+
+
+class LoopPublisher(PublisherEngine):
+    """A publisher's engine that an asyncio loop looks after.
+
+    Attributes:
+        loop: the loop, if there was one so far.
+    """
+
+    def __init__(self, options: PublisherOptions, role: Role | None = None) -> None:
+        """Make one that is neither bound nor connected; see `attach`.
+
+        Args:
+            options: as `oz.Publisher` is given them.
+            role: what the publisher knows beyond others, if it does.
+        """
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._flushing: asyncio.Handle | None = None
+        self._own_front: LoopSocket | None = None
+        self._shown_by: weakref.ref[LoopSocket] | None = None
+        shell = Shell(
+            context_class=zmq.asyncio.Context,
+            expect_more=self._expect_more,
+            attached=self._attached_anew,
+            deliver=self._deliver,
+            as_result=self._as_result,
+        )
+        super().__init__(options, shell, role)
+        # The loop must not be blocked.
+        self.sender.flags = _NOBLOCK
+
+    @property
+    def front(self) -> LoopSocket:
+        """What a loop sees of its socket."""
+        found = self._shown_by() if self._shown_by is not None else None
+        if found is None:
+            found = self._own_front = LoopSocket(self)
+        return found
+
+    def shown_by(self, front: LoopSocket) -> None:
+        """Have a loop see the socket by another one, which is not kept."""
+        self._shown_by = weakref.ref(front)
+
+    def adopt(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Be looked after by a loop: the first that there is, or another one after it has ended."""
+        if self.loop is not loop:
+            self.loop = loop
+            self._flushing = None
+            self.front._get_loop()  # type: ignore[operator]
+            loop.call_soon(_look_after, weakref.ref(self), loop)
+
+    def _attached_anew(self) -> None:
+        # Without a loop so far: the first `publish` has one.
+        with suppress(RuntimeError):
+            self.adopt(asyncio.get_running_loop())
+
+    def _deliver(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
+        # Whoever asks for a tracker gets one from it.
+        return zmq.asyncio.Socket.send_multipart(self.front, list(frames), flags, copy=tracker is None)
+
+    def _as_result(self, tracker: Any) -> Any:
+        done: asyncio.Future[Any] = asyncio.Future()
+        done.set_result(tracker)
+        return done
+
+    def _expect_more(self) -> None:
+        if self._flushing is None:
+            self._flushing = asyncio.get_running_loop().call_soon(self._flush_turn)
+
+    def _flush_turn(self) -> None:
+        self._flushing = None
+        if not self.closed and not self.sender.accumulator.is_held:
+            self.sender.accumulator.flush(self.socket)
+
+    def quick_publish(self) -> Callable[..., Any] | None:
+        """Make the quickest `publish` that this publisher can have; None if that is `publish` itself."""
+        shortcut = self.sender.shortcut(self.socket, self.publish, looks=True)
+        if shortcut is None:
+            return None
+
+        find, known = weakref.ref(self), None
+
+        async def publish(
+            subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None, message_id: Any = None
+        ) -> None:
+            nonlocal known
+            # None in the child of a fork, which is refused further on.
+            loop = _get_running_loop()
+            if loop is not known and loop is not None:
+                known = loop
+                engine = find()
+                if engine is not None and not engine.closed:
+                    engine.adopt(loop)
+            extras = None
+            if not (headers is None is key and message_id is None):
+                extras = Extras(headers=headers, key=key, message_id=message_id)
+            waiting = shortcut(subject, payload, extras)
+            if waiting is not None:
+                await waiting
+
+        return publish
+
+    async def publish(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
+        """Publish one message; see `oz.asyncio.Publisher.publish`."""
+        if (loop := _get_running_loop()) is not None and not self.closed:
+            self.adopt(loop)
+        refused = self.sender.publish(self.socket, subject, payload, extras)
+        if refused is not None:
+            for pause in self.try_again(subject, refused):
+                await asyncio.sleep(pause)
+
+    async def flush(self) -> None:
+        """Send now what waits for others to make a batch; see `oz.asyncio.Publisher.flush`."""
+        self.check_open()
+        self.flush_now()
+
+    async def wait_for_subscribers(
+        self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
+    ) -> None:
+        """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`."""
+        self.check_open()
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.enough(n, subject):
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise Timeout(self.too_few(n, subject, timeout))
+            try:
+                # Another task that publishes may take the sign that something came, hence only a slice.
+                await self.front.poll(ceil(1000 * (_SLICE if left is None else min(_SLICE, left))))
+            except asyncio.CancelledError:
+                # Closing cancels what waits on the socket; that is not a cancelled task.
+                if not self.closed or is_cancelled():
+                    raise
+            self.check_open()
+
+    def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
+        """Close; await what it gives to know that all is sent. See `oz.asyncio.Publisher.close`."""
+        ends_at = time.monotonic() + seconds_to_close(linger, timeout)
+        finish = partial(self._finish, linger, timeout, ends_at)
+        if not self._has_to_wait():
+            return finish()
+        # Subscribers get their time, and the loop goes on meanwhile.
+        self.is_closing = True
+        self.sender.routes.forget()
+        # Cut short, as by the end of the loop, it does not wait for ever.
+        return Closing(later=self._close_later(finish, ends_at), surely=lambda: finish().give_up())
+
+    def _has_to_wait(self) -> bool:
+        """Send what there is room for; tell whether closing has to go on in the loop."""
+        if self.closed or self.is_foreign or _get_running_loop() is None:
+            return False
+        if not self.closing.send_what_fits():
+            return True
+        # Not with your context: its `term()` would wait for this socket, and hold up the loop.
+        return self.attachments.own_context and bool(self.router.streams) and not self.closing.said_goodbye
+
+    async def _close_later(self, finish: Callable[[], Closing], ends_at: float) -> None:
+        for pause in self.closing.leave(ends_at - time.monotonic()):
+            await asyncio.sleep(pause)
+        await finish()
+
+    def _finish(self, linger: int | None, timeout: float | None, ends_at: float) -> Closing:
+        closed_at = time.monotonic()
+        front = self._shown_by() if self._shown_by is not None else None
+        if front is not None and not self.closed and not self.is_foreign:
+            front._hide()
+        # Within a loop, what there is no room for had its time already.
+        if not self.closing.close_socket(linger, timeout, waits=_get_running_loop() is None):
+            return Closing()
+        seconds, given_up = max(0.0, ends_at - closed_at), threading.Event()
+        end = partial(self.closing.end_context, seconds, closed_at, given_up)
+        return Closing(end, give_up=given_up.set if seconds == inf else None)
