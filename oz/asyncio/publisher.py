@@ -51,6 +51,14 @@ class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
 
     getsockopt = get
 
+    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Any:
+        """Wait for events, as `zmq.asyncio.Socket.poll`: milliseconds.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork.
+        """
+        return super().poll(timeout, flags)
+
     async def publish(
         self,
         subject: str | bytes,
