@@ -62,8 +62,8 @@ def test_a_full_plain_subscriber_holds_up_no_raw_send_when_a_routed_one_comes():
         pub.wait_for_subscribers(timeout=DEADLINE)
         pub._engine._ticker.stop()
         # Full to the brim: one who has been passed over already is not waited for anyway.
-        pub._engine.dispatch.make_lossless(pub._engine)
-        until(lambda: is_full(pub._engine))
+        pub._engine.dispatch.make_lossless(pub._engine.socket)
+        until(lambda: is_full(pub._engine.socket))
         with oz.Subscriber("inproc://full", context=context, filtering="publisher") as sub:
             sub.subscribe("b")
             until(lambda: pub._engine.getsockopt(zmq.EVENTS) & zmq.POLLIN)

@@ -97,6 +97,7 @@ async def publishers(publisher: oz.asyncio.Publisher) -> None:
     publisher.disconnect(b"x")
     await publisher.flush()
     assert_type(publisher.get(1), Any)
+    publisher.disable_monitor()
     assert_type(publisher.get_monitor_socket(events=1, addr="a.b"), Any)
     assert_type(publisher.interest("a.b"), bool)
     publisher.monitor(b"x", events=1)
