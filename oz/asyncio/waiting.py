@@ -7,7 +7,7 @@ import inspect
 import time
 import weakref
 from collections.abc import Awaitable, Callable
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import zmq
@@ -19,7 +19,7 @@ from oz.message import Message
 from oz.protocol.subscriber import subscriptions
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine, count, is_wanted
-from oz.transport.subscriber.receiver import PATIENCE_MS
+from oz.transport.subscriber.receiver import LONGEST
 
 _POLLIN = int(zmq.POLLIN)
 
@@ -27,8 +27,8 @@ TURN_SECONDS = 0.01
 """Seconds in one turn of the loop for messages that nobody receives: handlers have them, or no pattern wants
 them."""
 
-_LONGEST = 1e6
-"""Seconds of one wait at most: more than timers take is for ever all the same."""
+_SHORTEST = 0.001
+"""Seconds of a timer at least: some loops count in milliseconds, and would call before the time has come."""
 
 Handler = Callable[[Message], Any]
 
@@ -48,40 +48,42 @@ class Subscription(subscriptions.Subscription):
 
 
 class Clock:
-    """Does what is due every so often, as long as there is a reason to; by a timer of the loop that runs."""
+    """Does what is due at a time, by a timer of the loop that runs."""
 
-    __slots__ = ("_handle", "_loop", "_seconds", "_work")
+    __slots__ = ("_at", "_handle", "_loop", "_work")
 
-    def __init__(self, seconds: float, work: Callable[[], bool]) -> None:
-        """Do nothing until `start`.
+    def __init__(self, work: Callable[[], None]) -> None:
+        """Do nothing until `set`.
 
         Args:
-            seconds: between two times.
-            work: does what is due, and tells whether to go on.
+            work: what is to be done.
         """
-        self._seconds = seconds
         self._work = work
+        self._at = inf
         self._loop: asyncio.AbstractEventLoop | None = None
         self._handle: asyncio.TimerHandle | None = None
 
-    def start(self) -> None:
-        """Begin, unless it goes already in this loop."""
-        loop = asyncio.get_running_loop()
-        if self._handle is None or self._loop is not loop:
-            self.stop()
-            self._loop = loop
-            self._handle = loop.call_later(self._seconds, self._tick)
+    def set(self, at: float) -> None:
+        """Do it at a time, and at no other.
 
-    def stop(self) -> None:
-        """End; `start` begins anew."""
+        Args:
+            at: monotonic seconds.
+        """
+        loop = asyncio._get_running_loop()
+        if self._handle is not None and self._loop is loop and self._at == at:
+            return
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
+        if loop is None:
+            # Nothing waits by now: whatever does later begins anew.
+            return
+        self._loop, self._at = loop, at
+        self._handle = loop.call_later(max(_SHORTEST, at - time.monotonic()), self._tick)
 
     def _tick(self) -> None:
         self._handle = None
-        if self._work():
-            self.start()
+        self._work()
 
 
 class Turn:
@@ -105,14 +107,22 @@ class Turn:
         self.ends = time.monotonic() + TURN_SECONDS
 
 
+def _end(polls: set[asyncio.Future[int]], events: int) -> None:
+    for poll in list(polls):
+        if not poll.done() and not poll.get_loop().is_closed():
+            poll.set_result(events)
+
+
 class LoopWaiter:
     """Waits for the socket of one subscriber in the loop, and awaits its handlers.
 
     libzmq tells of what comes to the socket. It knows nothing of messages that were taken from it and wait in
     line, nor that the subscriber was drained: so all polls can be ended here, to have the tasks look again.
+    Those of tasks that run steps are ended apart: no message is news to them, but what others have read may
+    be.
     """
 
-    __slots__ = ("__weakref__", "_clock", "_engine", "_polls", "turn")
+    __slots__ = ("__weakref__", "_clock", "_engine", "_polls", "_stepping", "turn")
 
     def __init__(self, engine: SubscriberEngine) -> None:
         """Wait for a subscriber's socket.
@@ -122,10 +132,13 @@ class LoopWaiter:
         """
         self._engine = engine
         self._polls: set[asyncio.Future[int]] = set()
+        self._stepping: set[asyncio.Future[int]] = set()
         self.turn = Turn()
         # What waits holds the socket; the clock alone must not.
         due = weakref.WeakMethod(self._do_what_is_due)
-        self._clock = Clock(PATIENCE_MS / 1000, lambda: (work := due()) is not None and work())
+        self._clock = Clock(lambda: (work := due()) and work())
+        begin = weakref.WeakMethod(self.begin)
+        engine.declarer.when_hastened = lambda: (work := begin()) and work()
 
     @property
     def _socket(self) -> Any:
@@ -140,12 +153,15 @@ class LoopWaiter:
         """
         engine = self._engine
         engine.check_open()
-        ends = time.monotonic() + TURN_SECONDS
+        ends, has_read = time.monotonic() + TURN_SECONDS, False
         try:
             while True:
                 step = next(steps)
                 if isinstance(step, float):
-                    await self.wait(step)
+                    self.wake_others()
+                    if has_read:
+                        _end(self._stepping, 0)
+                    has_read = bool(await self._wait(step, self._stepping))
                     continue
                 if step.route.is_listed and is_wanted(step):
                     # Kept before anything is awaited: a handler's await may be cancelled.
@@ -162,6 +178,7 @@ class LoopWaiter:
             raise
         finally:
             self.wake_others()
+            _end(self._stepping, 0)
 
     async def wait(self, seconds: float | None) -> None:
         """Wait so long at most until something can be read.
@@ -169,9 +186,14 @@ class LoopWaiter:
         Raises:
             ClosedError: the subscriber was closed meanwhile.
         """
-        milliseconds = None if seconds is None else ceil(min(seconds, _LONGEST) * 1000)
+        # What has been read may be what others wait for.
+        _end(self._stepping, 0)
+        await self._wait(seconds, self._polls)
+
+    async def _wait(self, seconds: float | None, among: set[asyncio.Future[int]]) -> int:
+        milliseconds = None if seconds is None else ceil(min(seconds, LONGEST) * 1000)
         try:
-            await self.poll(milliseconds, zmq.POLLIN)
+            return await self._poll(milliseconds, zmq.POLLIN, among)
         except asyncio.CancelledError:
             # Closing cancels what waits on the socket; that is not a cancelled task.
             if self._socket.closed and not is_cancelled():
@@ -180,46 +202,51 @@ class LoopWaiter:
 
     def poll(self, timeout: int | None, flags: int) -> asyncio.Future[int]:
         """Wait for events, as `zmq.asyncio.Socket.poll` does, until `wake`."""
+        _end(self._stepping, 0)
+        return self._poll(timeout, flags, self._polls)
+
+    def _poll(self, timeout: int | None, flags: int, among: set[asyncio.Future[int]]) -> asyncio.Future[int]:
         poll: asyncio.Future[int] = zmq.asyncio.Socket.poll(self._socket, timeout, flags)  # type: ignore[call-arg, assignment]
         if not poll.done():
-            self._polls.add(poll)
-            poll.add_done_callback(self._polls.discard)
+            among.add(poll)
+            poll.add_done_callback(among.discard)
         return poll
 
     def wake(self) -> None:
         """End all polls, as if the socket had become readable."""
-        for poll in list(self._polls):
-            if not poll.done() and not poll.get_loop().is_closed():
-                poll.set_result(_POLLIN)
+        _end(self._polls, _POLLIN)
+        _end(self._stepping, 0)
 
     def wake_others(self) -> None:
         """Wake other tasks that wait here: taking a message takes the sign that more came."""
         socket = self._socket
         if not socket.closed and socket._recv_futures:
             if self._engine.has_some or self._engine.is_drained:
-                self.wake()
+                _end(self._polls, _POLLIN)
             # In pyzmq, reading this option wakes whoever waits for such an event.
             socket.get(zmq.EVENTS)
 
     # what is due -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Have done what is due, from now on as long as anything waits for something to read."""
-        if self._socket._recv_futures and self._engine.declarer.has_duties:
-            self._clock.start()
+        """Have done what is due, as long as anything waits for something to read."""
+        due_at = self._engine.declarer.due_at
+        if due_at < inf and self._socket._recv_futures:
+            self._clock.set(due_at)
 
-    def _do_what_is_due(self) -> bool:
-        """Declare again what nobody answered, and look after multicast; tell whether anybody still waits."""
+    def _do_what_is_due(self) -> None:
+        """Declare again what nobody answered, and look after multicast, if anybody still waits."""
         socket = self._socket
         if socket.closed or not socket._recv_futures:
-            return False
+            return
         try:
-            self._engine.declarer.look(is_idle=not socket.get(zmq.EVENTS) & zmq.POLLIN)
+            is_idle = not socket.get(zmq.EVENTS) & zmq.POLLIN
+            self._engine.declarer.look(time.monotonic(), is_idle=is_idle)
         except zmq.ZMQError:
             # Its context has ended: those who wait find out for themselves.
             self.wake()
-            return False
-        return True
+        else:
+            self.begin()
 
     # handlers --------------------------------------------------------------------------------------------
 

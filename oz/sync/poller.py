@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 import zmq
@@ -12,7 +12,9 @@ import zmq
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
 from oz.transport.socket import BaseSocket
-from oz.transport.subscriber.receiver import PATIENCE_MS
+from oz.transport.subscriber.receiver import LONGEST
+
+_SLICE_MS = 250
 
 
 class Poller(zmq.Poller):
@@ -68,24 +70,24 @@ class Poller(zmq.Poller):
             if others:
                 return known + zmq.zmq_poll(others, timeout)
         if self.sockets and not known:
-            time.sleep((PATIENCE_MS if timeout < 0 else min(timeout, PATIENCE_MS)) / 1000)
+            # In slices: nothing tells when another thread closes one of them.
+            time.sleep((_SLICE_MS if timeout < 0 else min(timeout, _SLICE_MS)) / 1000)
         return known
 
     def _left(self, deadline: float | None) -> int:
-        """Return the milliseconds of one wait: slices where something may be due meanwhile."""
-        left = -1 if deadline is None else max(0, ceil((deadline - time.monotonic()) * 1000))
-        if any(
-            isinstance(socket, Subscriber) and socket._engine.declarer.has_duties
-            for socket, _ in self.sockets
-        ):
-            return PATIENCE_MS if left < 0 else min(left, PATIENCE_MS)
-        return left
+        """Return the milliseconds of one wait: until the caller's time is over, or something is due."""
+        subscribers = [socket for socket, _ in self.sockets if isinstance(socket, Subscriber)]
+        left = min((one._engine.declarer.seconds_left() for one in subscribers), default=inf)
+        if deadline is not None:
+            left = min(left, max(0.0, deadline - time.monotonic()))
+        return -1 if left == inf else ceil(1000 * min(left, LONGEST))
 
     def _do_what_is_due(self, events: dict[Any, int]) -> None:
         """Look after the subscribers that nothing came for: nobody reads from them meanwhile."""
+        now = time.monotonic()
         for socket, _ in self.sockets:
-            if isinstance(socket, Subscriber) and socket._engine.declarer.has_duties and socket not in events:
-                socket._engine.declarer.look(is_idle=True)
+            if isinstance(socket, Subscriber) and socket not in events:
+                socket._engine.declarer.look(now, is_idle=True)
 
     def _waiting(self) -> set[Any]:
         """Find the subscribers that hold a message already."""

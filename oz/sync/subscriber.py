@@ -18,16 +18,13 @@ from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.engine import PATIENCE
-from oz.transport.subscriber.receiver import PATIENCE_MS, RoutedReceivePath
+from oz.transport.subscriber.receiver import LONGEST, RoutedReceivePath
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
 MANY = 1_000
 """Messages that `receive_many` takes at most, unless said otherwise."""
-
-_SLICE = 0.5
-"""Seconds of waiting at a time."""
 
 
 class Subscriber(SubscriberSocket[Handler, Subscription]):
@@ -243,8 +240,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
     def _next_until(self, deadline: float, timeout: float) -> Message:
         while (left := deadline - time.monotonic()) > 0:
             try:
-                # In slices: a signal that comes just before the wait begins does not end it.
-                self._waiter.wait(min(left, _SLICE))
+                self._waiter.wait(left)
                 return self._next(_NOBLOCK, deadline)
             except zmq.Again:
                 continue
@@ -324,8 +320,9 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         while True:
             left = max(0.0, ends - time.monotonic())
+            left = min(left, self._engine.declarer.seconds_left(), LONGEST)
             with self._guard:
-                events = super().poll(ceil(1000 * min(left, PATIENCE_MS / 1000)), flags)
+                events = super().poll(ceil(1000 * left), flags)
             receive_path.unpack(self)
             if self._engine.has_some:
                 return events | int(zmq.POLLIN)

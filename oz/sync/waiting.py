@@ -12,6 +12,7 @@ from oz.message import Message
 from oz.protocol.subscriber import subscriptions
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine
+from oz.transport.subscriber.receiver import LONGEST
 
 Handler = Callable[[Message], None]
 
@@ -85,7 +86,7 @@ class BlockingWaiter:
             raise
 
     def wait(self, seconds: float) -> None:
-        """Wait so long at most until something can be read.
+        """Wait so long at most until something can be read, or is due.
 
         Raises:
             ClosedError, OwnershipError: as `run`.
@@ -94,7 +95,7 @@ class BlockingWaiter:
         engine.check_open()
         try:
             with engine.declarer.guard:
-                self.poll(ceil(seconds * 1000), zmq.POLLIN)
+                self.poll(ceil(1000 * min(seconds, engine.declarer.seconds_left(), LONGEST)), zmq.POLLIN)
         except zmq.ZMQError:
             # A signal handler may have closed it meanwhile.
             engine.check_open()

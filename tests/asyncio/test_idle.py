@@ -208,7 +208,25 @@ def test_what_is_due_is_done_while_a_task_waits(run, monkeypatch):
             sub.close(timeout=0)
 
     done = []
-    monkeypatch.setattr(Declarer, "look", lambda self, **_: done.append(self))
+    monkeypatch.setattr(Declarer, "look", lambda self, now, **_: done.append(self))
+    run(asyncio.wait_for(main(), DEADLINE))
+
+
+def test_what_one_task_has_read_is_news_to_one_that_waits_for_an_answer(run):
+    async def main():
+        async with oz.asyncio.Subscriber(filtering="publisher") as sub:
+
+            def steps():
+                yield 10 * DEADLINE
+                return "looked"
+
+            looking = asyncio.create_task(sub._waiter.run(steps()))
+            await asyncio.sleep(0)
+            # It looks for messages, may have taken in an answer, and waits on.
+            receiving = asyncio.create_task(sub.receive())
+            assert await looking == "looked"
+            receiving.cancel()
+
     run(asyncio.wait_for(main(), DEADLINE))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from time import monotonic, time_ns
+from time import time_ns
 from typing import Any
 
 import zmq
@@ -53,17 +53,22 @@ class Listening:
         """Record that the subscriber listens from now on: what came before it is no loss."""
         self._receiver.joined_at = time_ns()
 
-    def look(self, socket: Any, *, is_idle: bool) -> None:
+    def next_deadline(self) -> float | None:
+        """Return when a publisher has been silent for too long, in monotonic seconds; None for never."""
+        return self._watchdog.next_deadline(self._receiver.senders)
+
+    def look(self, socket: Any, now: float, *, is_idle: bool) -> None:
         """Do what is due.
 
         Args:
             socket: the subscriber, held by its guard.
+            now: monotonic seconds.
             is_idle: whether nothing was left to read just before.
         """
         if socket.closed:
             return
         receiver = self._receiver
-        findings = self._watchdog.look(receiver.senders, self._group.endpoints, monotonic(), is_idle=is_idle)
+        findings = self._watchdog.look(receiver.senders, self._group.endpoints, now, is_idle=is_idle)
         findings += self._watchdog.see_corrupt(receiver.corrupt)
         for endpoint in dict.fromkeys(one.reconnect for one in findings if one.reconnect is not None):
             receiver.stats.reconnects += 1

@@ -345,6 +345,10 @@ class NodeSubscriber:
 
     # receiving -------------------------------------------------------------------------------------------
 
+    def next_deadline(self) -> float | None:
+        """Return when to call `take_in` at the latest, in monotonic seconds; None for never."""
+        return self.engine.declarer.next_deadline()
+
     @property
     def has_some(self) -> bool:
         """Whether a message is here already, taken from the socket."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any
 
 import zmq
@@ -24,6 +25,9 @@ from oz.transport.subscriber.links import Links
 from oz.wire.keys import DeliveryOptions
 
 _set = zmq.backend.Socket.set
+LOOK_EVERY = 0.1
+"""Seconds between two looks at least."""
+
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 
 
@@ -36,6 +40,9 @@ class Declarer:
         streams: the streams of publisher-side filtering; None without it.
         listening: what looks after the publishers of multicast; None without it.
         links: what looks after connections; None where nothing does.
+        due_at: when to look at the latest, in monotonic seconds; infinite for never.
+        is_settled: nothing has changed since the last look.
+        when_hastened: called when `due_at` has become earlier, for whoever waits meanwhile.
     """
 
     def __init__(
@@ -64,6 +71,11 @@ class Declarer:
         self.streams = streams
         self.listening = listening
         self.links = links
+        self.due_at = inf
+        self.is_settled = not self.has_duties
+        self.when_hastened: Callable[[], None] | None = None
+        self._look_at = -inf
+        self.hasten()
 
     @property
     def socket(self) -> zmq.Socket[Any]:
@@ -107,6 +119,7 @@ class Declarer:
                 self.ask(SubscriptionChanges(self.receiver.table.add(subscription)))
             else:
                 self.ask(self.streams.add(subscription, delivery, last_value=last_value))
+                self.hasten()
 
     def end(self, subscription: Subscription) -> None:
         """Ask no longer for what a subscription wants."""
@@ -115,6 +128,7 @@ class Declarer:
                 self.ask(SubscriptionChanges(dropped=self.receiver.table.remove(subscription)))
             else:
                 self.ask(self.streams.remove(subscription))
+                self.hasten()
 
     def standing(self) -> list[Subscription]:
         """Return the subscriptions that stand, the oldest first."""
@@ -129,21 +143,57 @@ class Declarer:
             with self.guard:
                 self.ask(self.streams.flush())
 
-    def look(self, *, is_idle: bool = False) -> None:
+    # what is due -----------------------------------------------------------------------------------------
+
+    def look(self, now: float, *, is_idle: bool = False) -> None:
         """Do what is due: declare again what nobody answered, look after links and multicast publishers.
 
         Args:
+            now: monotonic seconds.
             is_idle: whether all that has come was read.
         """
+        self.flush()
+        if now < self._look_at:
+            return
+        self._look_at = now + LOOK_EVERY
+        self.is_settled = True
         if self.listening is not None:
             with self.guard:
-                self.listening.look(self.socket, is_idle=is_idle)
+                self.listening.look(self.socket, now, is_idle=is_idle)
         if self.streams is not None:
-            self.flush()
             with self.guard:
-                self.ask(self.streams.renew(time.monotonic()))
+                self.ask(self.streams.renew(now))
         if self.links is not None:
-            self.links.look(time.monotonic(), is_idle=is_idle)
+            self.links.look(now, is_idle=is_idle)
+        self._plan()
+
+    def hasten(self) -> None:
+        """Look soon: something has come or changed, which a look may have something to do about."""
+        if self.has_duties:
+            self.is_settled = False
+            if self._look_at < self.due_at:
+                self.due_at = self._look_at
+                if self.when_hastened is not None:
+                    self.when_hastened()
+
+    def _plan(self) -> None:
+        """Find out when to look next."""
+        deadlines = [
+            part.next_deadline() for part in (self.listening, self.streams, self.links) if part is not None
+        ]
+        earliest = min((one for one in deadlines if one is not None), default=inf)
+        self.due_at = max(self._look_at, earliest if self.is_settled else -inf)
+
+    def next_deadline(self) -> float | None:
+        """Return when to `look` at the latest, in monotonic seconds; None when nothing will be due.
+
+        Whatever is read or changed before may make it earlier: ask again then.
+        """
+        return None if self.due_at == inf else self.due_at
+
+    def seconds_left(self) -> float:
+        """Return how long to wait at most until `look` is due; infinite when nothing will be."""
+        return max(0.0, self.due_at - time.monotonic())
 
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""
@@ -218,6 +268,7 @@ class Declarer:
             with self.guard:
                 for changes in self.streams.part(subscription):
                     self.ask(changes)
+                self.hasten()
 
     def has_drained(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way for it from publishers that filter; see `has_left`."""

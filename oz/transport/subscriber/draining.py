@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
+from math import inf
 from typing import Any, Protocol, TypeVar
 
 import zmq
@@ -15,11 +16,9 @@ import zmq
 from oz.message import Message
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.transport.subscriber.engine import PATIENCE, SubscriberEngine
-from oz.transport.subscriber.receiver import PATIENCE_MS
 
-_NOBLOCK = int(zmq.NOBLOCK)
-
-SLICE = PATIENCE_MS / 1000
+_LATER = 0.001
+"""Seconds after a time by which it is over for sure."""
 
 T = TypeVar("T")
 
@@ -94,23 +93,42 @@ def wait_ready(
     """
     if engine.declarer.streams is None:
         raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
-    deadline = None if timeout is None else time.monotonic() + timeout
+    streams = engine.declarer.streams
+    deadline = inf if timeout is None else time.monotonic() + timeout
     yield 0.0
     engine.unpack()
-    is_ready = yield from _unpack_until(engine, lambda: engine.declarer.is_ready(connections), deadline)
+
+    def next_silence() -> float | None:
+        # A publisher that has been silent for long is not waited for.
+        return streams.next_silence(time.time_ns())
+
+    is_ready = yield from _unpack_until(
+        engine, lambda: engine.declarer.is_ready(connections), deadline, next_silence
+    )
     if not is_ready:
         raise engine.declarer.not_ready(timeout, connections, endpoints)
 
 
 def _unpack_until(
-    engine: SubscriberEngine, is_done: Callable[[], bool], deadline: float | None
+    engine: SubscriberEngine,
+    is_done: Callable[[], bool],
+    deadline: float,
+    done_in: Callable[[], float | None] = lambda: None,
 ) -> Steps[bool]:
-    """Take batches and answers in until it is done; tell whether it is."""
+    """Take batches and answers in until it is done; tell whether it is.
+
+    Args:
+        engine: the subscriber's.
+        is_done: asked whenever something may have come.
+        deadline: monotonic seconds; infinite for ever.
+        done_in: tells in how many seconds it may be done by itself.
+    """
     while not is_done():
-        left = SLICE if deadline is None else deadline - time.monotonic()
+        left = deadline - time.monotonic()
         if left <= 0:
             return False
-        yield min(left, SLICE)
+        seconds = done_in()
+        yield left if seconds is None else min(left, seconds + _LATER)
         engine.unpack()
     return True
 

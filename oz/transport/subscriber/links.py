@@ -71,6 +71,10 @@ class Links:
         for origin in gone:
             self._decoder.lose_track(origin, None, is_in_place=False)
 
+    def next_deadline(self) -> float | None:
+        """Return when to look next, in monotonic seconds; None for never."""
+        return self._absences.next_deadline()
+
 
 def has_ended(link: Link) -> bool:
     """Tell whether a connection is closed at this end."""

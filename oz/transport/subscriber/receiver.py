@@ -6,7 +6,7 @@ a slot of this object costs a tenth of that.
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, nan
 from time import monotonic, time_ns
 from typing import Any
 
@@ -24,16 +24,18 @@ from oz.transport.subscriber.links import Links, read_with_link
 _get = zmq.backend.Socket.get
 _recv = zmq.backend.Socket.recv
 _poll = zmq.Socket.poll
+_set = zmq.backend.Socket.set
+_RCVTIMEO = int(zmq.RCVTIMEO)
 _NOBLOCK = int(zmq.NOBLOCK)
 
-PATIENCE_MS = 250
-"""Milliseconds for which a subscriber that has its publishers filter waits at a time."""
+_LOOK_NS = 250_000_000
+"""Nanoseconds between two looks at what is due where there is always something to read."""
 
 _PATIENCE = 0.05
 """Seconds that a call which must not wait may look through messages that are not for its caller."""
 
-_SLICE = 0.5
-"""Seconds of waiting at a time."""
+LONGEST = 1e6
+"""Seconds of one wait at most: more than timers take is for ever all the same."""
 
 _DRAIN_SECONDS = 0.05
 """Seconds spent at most on looking for newer messages before one that is held back is given."""
@@ -111,8 +113,7 @@ class ReceivePath:
                 if left <= 0:
                     break
                 with self._guard:
-                    # In slices: a signal that comes just before the wait begins does not end it.
-                    _poll(socket, ceil(min(left, _SLICE) * 1000))
+                    _poll(socket, ceil(min(left, LONGEST) * 1000))
         except zmq.ZMQError:
             if socket.closed:
                 raise ClosedError("this Subscriber is closed") from None
@@ -179,7 +180,7 @@ class RoutedReceivePath(ReceivePath):
         waiting: messages that were unpacked and are still to be given.
     """
 
-    __slots__ = ("_declarer", "_decoder", "_links", "_look_at", "waiting")
+    __slots__ = ("_armed_for", "_declarer", "_decoder", "_links", "_look_at", "waiting")
 
     def __init__(
         self,
@@ -196,27 +197,30 @@ class RoutedReceivePath(ReceivePath):
         self._decoder = decoder
         self.waiting = decoder.waiting
         self._look_at = 0
+        self._armed_for = nan
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
         """Return the next message; see `ReceivePath.take`.
 
-        A read that waits comes back every `PATIENCE_MS`, since declarations may have to be made again.
+        RCVTIMEO of the socket itself ends a read that waits when something is due. What the user has set
+        means nothing here.
         """
         waiting = self.waiting
         if waiting:
             return waiting.popleft()
-        limit = self.limit
-        ends = None if flags & _NOBLOCK or limit < 0 else monotonic() + limit / 1000
-        streams = self._decoder.streams
+        streams, declarer, may_wait = self._decoder.streams, self._declarer, not flags & _NOBLOCK
         while True:
             if (streams.is_collecting or streams.buffered) and (message := self._at_hand(socket)) is not None:
                 return message
+            if may_wait and declarer.due_at != self._armed_for:
+                self._arm(socket)
             try:
                 lone = self._read_one(socket, flags)
             except zmq.Again:
-                self._declarer.look(is_idle=True)
-                if flags & _NOBLOCK or (ends is not None and monotonic() >= ends):
+                declarer.look(monotonic(), is_idle=True)
+                if not may_wait:
                     raise
+                self._armed_for = nan
                 continue
             if lone is not None:
                 return lone
@@ -224,6 +228,13 @@ class RoutedReceivePath(ReceivePath):
                 return waiting.popleft()
             if until is not None and monotonic() >= until:
                 return None
+
+    def _arm(self, socket: Any) -> None:
+        """Have a read that waits end when something is due."""
+        self._armed_for = self._declarer.due_at
+        left = self._declarer.seconds_left()
+        with self._guard:
+            _set(socket, _RCVTIMEO, -1 if left > LONGEST else max(1, ceil(left * 1000)))
 
     @property
     def comes_in_columns(self) -> bool:
@@ -279,7 +290,7 @@ class RoutedReceivePath(ReceivePath):
                 if lone is not None:
                     self.waiting.append(lone)
         except zmq.Again:
-            self._declarer.look(is_idle=True)
+            self._declarer.look(monotonic(), is_idle=True)
 
     def _read_one(self, socket: Any, flags: int) -> Message | None:
         """Read one frame; give its message if it was the only one, otherwise put them in line."""
@@ -302,8 +313,11 @@ class RoutedReceivePath(ReceivePath):
         now = time_ns()
         if now >= self._look_at:
             # Also when there is always something to read.
-            self._look_at = now + 1_000_000 * PATIENCE_MS
-            self._declarer.look()
+            self._look_at = now + _LOOK_NS
+            self._declarer.look(monotonic())
+            self._armed_for = nan
+        elif self._declarer.is_settled:
+            self._declarer.hasten()
         message = self._accept(frames, now)
         if is_curious and links is not None:
             links.note(frames[0], link)

@@ -40,7 +40,7 @@ from oz.transport.socket import BaseSocket, check_delimiter, some
 from oz.transport.subscriber import engine as engines
 from oz.transport.subscriber.draining import Waiter, drain_one
 from oz.transport.subscriber.engine import SubscriberEngine
-from oz.transport.subscriber.receiver import PATIENCE_MS, ReceivePath
+from oz.transport.subscriber.receiver import ReceivePath
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import DeliveryOptions
 
@@ -192,8 +192,6 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
         self._receive_path, self._waiting = engine.receive_path, engine.waiting
         self._ready, self._rest = engine.ready, engine.rest
         self._waiter = type(self)._waiter_class(engine)
-        if self._may_block and engine.declarer.has_duties:
-            super().set(zmq.RCVTIMEO, PATIENCE_MS)
 
     @property
     def _keeps_rcvtimeo(self) -> bool:

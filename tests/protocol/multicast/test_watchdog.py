@@ -95,3 +95,20 @@ def test_once_the_large_message_is_there_silence_counts_as_ever():
     one.heard_at += 1
     assert look(dog, {A: one}, 5.0) == []
     assert look(dog, {A: one}, 6.0) == [("silent", A, ONE)]
+
+
+def test_it_says_when_a_publisher_will_have_been_silent_for_too_long():
+    dog, one = Watchdog(1.5, 100), sender()
+    assert dog.next_deadline({A: one}) is None
+    look(dog, {A: one}, 0.0)
+    times = []
+    while (at := dog.next_deadline({A: one})) is not None:
+        assert look(dog, {A: one}, at - 0.001) == []
+        assert look(dog, {A: one}, at)
+        times.append(at)
+    assert times == [1.5, 3.0, 6.0, 12.0, 24.0, 48.0]
+    one.heard_at += 1
+    look(dog, {A: one}, 60.0)
+    assert dog.next_deadline({A: one}) == 61.5
+    one.has_left = True
+    assert dog.next_deadline({A: one}) is None

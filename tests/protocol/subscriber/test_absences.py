@@ -2,7 +2,7 @@
 
 import pytest
 
-from oz.protocol.subscriber.absences import LOOK_EVERY, UNCOUNTED, Absences, Link
+from oz.protocol.subscriber.absences import LOOK_EVERY, QUIET, UNCOUNTED, Absences, Link
 from oz.protocol.subscriber.streams import SILENCE
 
 PUB = b"one pub."
@@ -93,3 +93,25 @@ def test_it_stays_curious_until_it_knows_every_connection(absences, heard):
     absences.note(PUB, LOCAL)
     absences.look(1.0, lambda _: False, is_idle=True)
     assert not absences.is_curious
+
+
+def test_nobody_looks_often_until_a_connection_has_ended(absences):
+    assert absences.next_deadline() is None
+    absences.note(PUB, REMOTE)
+    absences.look(10.0, lambda _: False, is_idle=True)
+    assert absences.next_deadline() == 10.0 + QUIET
+    absences.look(10.0 + QUIET, lambda _: True, is_idle=True)
+    assert absences.next_deadline() == 10.0 + QUIET + LOOK_EVERY
+
+
+def test_looking_when_it_is_due_finds_a_publisher_that_is_gone(absences):
+    absences.note(PUB, REMOTE)
+    absences.look(0.0, lambda _: False, is_idle=True)
+    gone = []
+    while not gone:
+        at = absences.next_deadline()
+        gone = absences.look(at, lambda _: True, is_idle=True)
+    assert gone == [PUB]
+    assert QUIET + UNCOUNTED <= at <= QUIET + UNCOUNTED + LOOK_EVERY
+    absences.look(at + LOOK_EVERY, lambda _: True, is_idle=True)
+    assert absences.next_deadline() is None

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -268,3 +270,30 @@ def test_keys_asked_for_say_what_is_subscribed_whatever_happens(steps, dice):
         assert set(standing(mine)) == wanted
         ask(mine.leave())
         assert [parse_declaration(key).is_closing for key in asked] == [True]
+
+
+def test_it_says_when_something_is_due(mine):
+    add(mine, "a.*")
+    # It reads no clock: first of all somebody looks.
+    assert mine.next_deadline([1]) == -math.inf
+    mine.renew([1], 100.0)
+    mine.greet(100.0)
+    assert mine.next_deadline([1]) == 100.0 + FIRST_PATIENCE
+    assert mine.next_deadline([]) == 100.0 + GREETING
+    mine.renew([1], mine.next_deadline([1]))
+    # Declared again, as chunk 2, which somebody has to look at in turn.
+    assert mine.next_deadline([2]) == -math.inf
+
+
+def test_what_is_collected_or_has_shrunk_is_due_at_once(mine):
+    subscriptions = [add(mine, f"a{number}.*")[0] for number in range(AT_ONCE)]
+    mine.greet(100.0)
+    assert mine.next_deadline([]) == 100.0 + GREETING
+    add(mine, "b")
+    assert mine.next_deadline([]) == -math.inf
+    mine.flush()
+    for one in subscriptions[: BACK_AT_ONCE + 1]:
+        mine.remove(one)
+    assert mine.next_deadline([]) == -math.inf
+    mine.tidy([])
+    assert mine.next_deadline([]) == 100.0 + GREETING

@@ -270,3 +270,30 @@ def test_a_callback_that_raises_does_not_stop_delivery(streams, caplog):
     feed.batch(2, "a.2")
     assert feed.taken() == [("a.2", 2, 2)]
     assert "on_gap raised" in caplog.text
+
+
+def test_it_says_when_something_is_to_be_renewed(streams):
+    assert streams.next_deadline() is None
+    add(streams, "a")
+    answer(streams, A)
+    streams.renew(100.0)
+    # All is answered: the next thing is to greet.
+    assert streams.next_deadline() == 100.0 + GREETING
+    add(streams, "b")
+    # A look takes the time; what is unanswered then is renewed when its patience is over.
+    streams.renew(streams.next_deadline())
+    at = streams.next_deadline()
+    assert 100.0 < at < 100.0 + GREETING
+    assert DECLARATION in kinds(streams.renew(at).wanted)
+    streams.leave()
+    assert streams.next_deadline() is None
+
+
+def test_it_says_when_a_silent_publisher_will_not_count(streams):
+    add(streams, "a")
+    assert streams.next_silence(round(100 * NS)) is None
+    answer(streams, A, at=99.0)
+    answer(streams, B, at=99.5)
+    left = streams.next_silence(round(100 * NS))
+    assert left == pytest.approx(SILENCE - 1)
+    assert streams.next_silence(round((100 + SILENCE) * NS)) is None

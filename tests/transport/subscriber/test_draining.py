@@ -1,0 +1,58 @@
+"""The steps of a subscriber, without anything that waits: who runs them decides how."""
+
+import time
+
+import pytest
+
+import oz
+from oz.transport.subscriber.draining import drain, drain_one, wait_ready
+
+
+@pytest.fixture
+def sub():
+    with oz.Subscriber("tcp://127.0.0.1:1", filtering="publisher") as sub:
+        sub.subscribe("a.*")
+        yield sub
+
+
+def test_readiness_is_waited_for_until_the_time_is_over(sub):
+    steps = wait_ready(sub._engine, 0.05, 1, ["tcp://127.0.0.1:1"])
+    assert next(steps) == 0.0
+    assert 0 < next(steps) <= 0.05
+    time.sleep(0.06)
+    with pytest.raises(oz.Timeout, match=r"no oz publisher answered at tcp://127\.0\.0\.1:1"):
+        next(steps)
+
+
+def test_readiness_of_a_publisher_that_does_not_filter_is_refused():
+    with oz.Subscriber("tcp://127.0.0.1:1") as plain, pytest.raises(ValueError, match="only publishers that"):
+        next(wait_ready(plain._engine, None, 1, []))
+
+
+def test_draining_has_nothing_to_wait_for_where_nobody_is(sub):
+    # Nobody is there who might have sent something, nor is anything here.
+    assert list(drain(sub._engine, 5.0)) == []
+    assert sub._engine.is_drained
+
+
+def test_what_is_here_for_a_subscription_is_given_to_whoever_runs_the_steps():
+    with (
+        oz.Publisher("tcp://127.0.0.1:*") as pub,
+        oz.Subscriber(pub.endpoint, filtering="publisher") as sub,
+    ):
+        got = []
+        one = sub.subscribe("a.*", handler=lambda message: got.append(message.subject))
+        sub.wait_ready(30)
+        pub.publish("a.1")
+        pub.publish("a.2")
+        pub.flush()
+        sub.poll(30_000)
+        seen = []
+        for step in drain_one(sub._engine, one, 30.0):
+            if isinstance(step, float):
+                sub.poll(round(1000 * step))
+            else:
+                seen.append(step.subject)
+        assert seen == ["a.1", "a.2"]
+        assert got == []  # to call handlers is up to whoever runs the steps
+        assert not one.active
