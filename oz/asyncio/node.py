@@ -48,6 +48,7 @@ class ReceivedSubscription(NodeSubscription):
     """A subscription without a handler: its messages are received, by `receive` or `async for`."""
 
     __slots__ = ()
+    queue: Mailbox
 
     async def receive(self, timeout: float | None = None) -> Message:
         """Wait for its next message; cancelling that loses nothing.

@@ -60,6 +60,7 @@ class ReceivedSubscription(NodeSubscription):
     """A subscription without a handler: its messages are received, by `receive` or iteration."""
 
     __slots__ = ()
+    queue: Mailbox
 
     def receive(self, timeout: float | None = None) -> Message:
         """Wait for its next message.

@@ -32,7 +32,7 @@ class MulticastRouter(Router):
         """Return the recipients of a subject: all there are."""
         return self._recipients
 
-    def count(self, subject: bytes | None, plain: bytes | None) -> NoReturn:
+    def count(self, subject: bytes | None, plain: bytes | None, known: Recipients | None = None) -> NoReturn:
         """Refuse to count.
 
         Raises:

@@ -21,7 +21,7 @@ TURN = 0.001
 Worker = Hashable
 
 
-class News(Protocol):
+class Waker(Protocol):
     """Wakes those who wait for something to become different."""
 
     def tell(self) -> None:
@@ -54,7 +54,7 @@ class Workers:
         if not 1 <= size <= most:
             raise ValueError(f"a pool of {size!r} cannot handle anything; give a size from 1 to {most:,}")
         self._size = size
-        self._watching: WeakSet[News] = WeakSet()
+        self._watching: WeakSet[Waker] = WeakSet()
         self.members: set[Worker] = set()
         self.ending = 0
         self.lent = 0
@@ -80,11 +80,11 @@ class Workers:
         """Whether one has to end, since those that were lent are back."""
         return len(self.members) - self.ending > self._size + self.lent
 
-    def watch(self, news: News) -> None:
+    def watch(self, news: Waker) -> None:
         """Have news told, for as long as they live, when the pool is closed or a worker stands still."""
         self._watching.add(news)
 
-    def watching(self) -> list[News]:
+    def watching(self) -> list[Waker]:
         """Return the news that are to be told."""
         return list(self._watching)
 

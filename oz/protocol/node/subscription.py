@@ -4,11 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from oz.message import Message
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
+
+
+class Pending(Protocol):
+    """What messages of a subscription wait in: for its handler, or to be received."""
+
+    @property
+    def waiting(self) -> int:
+        """Messages that wait."""
+
+    @property
+    def dropped(self) -> int:
+        """Messages that were dropped because too many waited."""
+
+    @property
+    def handled(self) -> int:
+        """Messages that were handled, or received."""
+
+    @property
+    def failed(self) -> int:
+        """Messages at which the handler raised."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for its handler, nor is being handled."""
+
+    def put(self, message: Message) -> None:
+        """Take a message in."""
+
+    def drain(self, timeout: float | None) -> Any:
+        """Wait until all is handled; give whether it is, on asyncio when awaited."""
+
+    def end(self) -> None:
+        """Have those who receive know that no more comes; what is here stays."""
+
+    def abandon(self) -> int:
+        """Have no more handled, since the node closes; give how many messages are dropped for that."""
+
+    def close(self) -> int:
+        """Forget what waits, and ignore what is still put; give how many messages waited."""
 
 
 class NodeSubscription(Subscription):
@@ -27,7 +66,7 @@ class NodeSubscription(Subscription):
     def __init__(
         self,
         patterns: Iterable[Pattern],
-        queue: Any,
+        queue: Pending,
         cancel: Callable[[Subscription], Any],
         max_messages: int | None,
         group: str,
@@ -35,8 +74,8 @@ class NodeSubscription(Subscription):
         drain: Callable[[Any, float], Any],
     ) -> None:
         """For `subscribe`."""
-        is_counted = max_messages is not None and hasattr(queue, "end")
-        super().__init__(patterns, self._put_last if is_counted else queue.put, cancel, max_messages, drain)
+        put = queue.put if max_messages is None else self._put_last
+        super().__init__(patterns, put, cancel, max_messages, drain)
         self.queue = queue
         self.group = group
         self.answer = answer
@@ -50,12 +89,12 @@ class NodeSubscription(Subscription):
     @property
     def waiting(self) -> int:
         """Messages that wait to be handled."""
-        return int(self.queue.waiting)
+        return self.queue.waiting
 
     @property
     def dropped(self) -> int:
         """Messages that were dropped because too many waited."""
-        return int(self.queue.dropped)
+        return self.queue.dropped
 
 
 @dataclass(slots=True)

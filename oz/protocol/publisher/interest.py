@@ -125,17 +125,18 @@ class InterestTable:
         """Return the streams on which an application's messages go out."""
         return self.streams.values()
 
-    def count(self, subject: bytes | None, plain: bytes | None) -> int:
+    def count(self, subject: bytes | None, plain: bytes | None, known: Recipients | None = None) -> int:
         """Count the subscribers that declared themselves, and the plain subscriptions.
 
         Args:
             subject: count only those that want it; None counts all.
             plain: the same with the delimiter.
+            known: what `find` has given for it, if no interest has changed since.
         """
         if subject is None or plain is None:
             streams = [one for one in self.streams.values() if one.patterns or one.delivery.is_shared]
         else:
-            recipients = self.find(subject, plain)
+            recipients = self.find(subject, plain) if known is None else known
             streams = [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]
             streams = [one for one in streams if not one.ending or one.still_wants(subject)]
         own = {one.name[:NAME_SIZE] for one in streams if not one.is_shared and one.vanished_at is None}

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from oz.message import Message
 from oz.protocol.node.handler_queue import HandlerQueue, Partition
-from oz.protocol.node.handling import Handling, News, Worker, Workers
+from oz.protocol.node.handling import Handling, Waker, Worker, Workers
 from oz.transport.guard import Guard
 
 _log = logging.getLogger("oz.handlers")
@@ -25,8 +25,8 @@ handled_partition: ContextVar[Partition | None] = ContextVar("handled_partition"
 """What the thread or task that runs works off, so that a reply is known to be its handler's."""
 
 
-class WaitedNews(News, Protocol):
-    """News that one can wait for, in a thread or a task."""
+class WaitedNews(Waker, Protocol):
+    """Waker that one can wait for, in a thread or a task."""
 
     def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> Any:
         """Wait until something is so, for so many seconds; give whether it is, on asyncio when awaited."""
@@ -188,6 +188,13 @@ class HandlerRunner:
             nobody will handle them: the pool is closed, or they stand behind the message whose handler asks.
         """
         return self._pool.drain(self, timeout)
+
+    def end(self) -> None:
+        """Do nothing when no more comes: what has come is still handled."""
+
+    def abandon(self) -> int:
+        """Forget what waits, since its node closes. Give how many messages that were."""
+        return self.close()
 
     def clear(self) -> int:
         """Forget what waits; what is being handled goes on. Give how many messages that were."""

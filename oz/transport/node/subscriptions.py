@@ -11,7 +11,7 @@ from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.handler_queue import HandlerQueue
-from oz.protocol.node.subscription import NodeSubscription
+from oz.protocol.node.subscription import NodeSubscription, Pending
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
@@ -97,7 +97,7 @@ class Interested(Replying):
             check_count("max_messages", max_messages, 1, 2**63)
         # With `"conflate"` it is what was asked for.
         dropped = _ignore if delivery.overflow == "conflate" else self._on_dropped
-        queue: Any
+        queue: Pending
         if handler is None:
             if len(handler_queue.partitions) > 1:
                 raise ValueError(
@@ -129,8 +129,7 @@ class Interested(Replying):
 
     def _end_drained(self, subscription: NodeSubscription) -> None:
         """End a subscription that has had what came; on the I/O side."""
-        if hasattr(subscription.queue, "end"):
-            subscription.queue.end()
+        subscription.queue.end()
         self._end(subscription)
 
     def _close_queues(self) -> None:
@@ -138,12 +137,7 @@ class Interested(Replying):
         self._requests.close()
         for subscription in list(self._subscriptions):
             subscription.active = False
-        dropped = 0
-        for queue in self._queues():
-            if hasattr(queue, "end"):
-                queue.end()
-            else:
-                dropped += queue.close()
+        dropped = sum(queue.abandon() for queue in self._queues())
         if dropped:
             _log.warning("%s closed before its handlers had handled %d messages", self.name, dropped)
 
@@ -186,7 +180,7 @@ class Interested(Replying):
             self._stats.failed += subscription.queue.failed
             self._stats.dropped += subscription.queue.dropped
 
-    def _queues(self) -> list[Any]:
+    def _queues(self) -> list[Pending]:
         """Return the queues that messages wait in, of subscriptions that have ended too."""
         return [one.queue for one in [*self._subscriptions, *self._ended]]
 

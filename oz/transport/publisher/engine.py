@@ -534,8 +534,8 @@ class PublisherEngine:
         with self.guard:
             if subject is None:
                 return self.router.count(None, None)
-            _, wire, raw = self.sender.routes.find(subject)
-            return self.router.count(raw, wire)
+            recipients, wire, raw = self.sender.routes.find(subject)
+            return self.router.count(raw, wire, recipients)
 
     def too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
         """Say that there were fewer in that time."""
