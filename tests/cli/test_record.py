@@ -145,12 +145,13 @@ def test_wrong_usage_exits_2(oz, tmp_path, monkeypatch, arguments, word):
 def test_a_full_disk_is_said_once_and_left_with_an_error(publisher, tmp_path):
     """A limit on the size of files stands for a full disk."""
     directory = tmp_path / "recorded"
+    # -B: what is compiled under the limit would be cut short too, and stay so.
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
         "sys.argv[0] = 'oz'; from oz.cli import main; main()"
     )
     command = ("record", "a.*", "--journal", directory, "--connect", publisher.endpoint)
-    with subprocess.Popen([sys.executable, "-c", script, *command], stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-B", "-c", script, *command], stderr=subprocess.PIPE) as process:
         publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
         publisher.publish("a.1", bytes(5000))
         assert b"ready" in process.stderr.readline()

@@ -24,6 +24,8 @@ def until(condition):
 
 def main(directory):
     logging.disable()
+    # What is compiled under the limit would be cut short too, and stay so.
+    sys.dont_write_bytecode = True
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, hard))
     with (
