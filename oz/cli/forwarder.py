@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -127,8 +128,8 @@ class _ForwarderLines:
         self._reported = ""
         self._due = time.monotonic() + (every or 0)
 
-    def look(self) -> None:
-        """Say what there is to say."""
+    def look(self) -> float:
+        """Say what there is to say; return when there may be more, in monotonic seconds."""
         states = self._states()
         if states != self._said:
             say(self._ctx, f"{'now' if self._said else 'ready,'} {', '.join(states)}")
@@ -138,6 +139,7 @@ class _ForwarderLines:
             if (line := self.summary()) != self._reported:
                 self._reported = line
                 say(self._ctx, line)
+        return inf if self._every is None else self._due
 
     def _states(self) -> list[str]:
         from oz.services.proxy import Proxy

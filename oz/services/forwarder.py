@@ -7,16 +7,17 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from queue import Empty, SimpleQueue
 from threading import Event, Lock
 from typing import Any, Self
+
+import zmq
 
 from oz.errors import ClosedError, ConfigurationError, OzError
 from oz.message import Extras, Message
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.bridge.bridge import VIA_SIZE, has_passed
 from oz.services.leg import ForwarderStats, Leg
+from oz.services.waiting import Bell, look_again, wait
 from oz.wire.extras import VIA
 
 _log = logging.getLogger("oz.forwarder")
@@ -31,7 +32,10 @@ STANDSTILL = 3.5
 """Seconds for which a process stands still, after which another forwarder may have gone on for it. Nobody
 takes it for silent before four."""
 
-_LOOK_EVERY = 0.1  # seconds
+_LOOK_SECONDS = 1.0
+"""Seconds between two looks at the buses while nothing is said to have changed; each notes that it runs."""
+
+_UNSETTLED = 0.1  # seconds between two looks at the start, while peers are waited for
 _COLLECT_SECONDS = 0.005  # seconds in which changes are taken together
 _CLOSING = 5.0  # seconds that closing takes at most, as with a node
 
@@ -63,9 +67,13 @@ class Forwarder:
         given = [dict(one) for one in legs]
         if len(given) < 2:
             raise ConfigurationError("legs", given, "argument", "a forwarder joins two buses or more")
-        self._stopping = Event()
-        # Not an Event: a signal handler that sets one may block itself.
-        self._news: SimpleQueue[None] = SimpleQueue()
+        self._is_stopping = False
+        self._bell = Bell()
+        self._poller = zmq.Poller()
+        self._poller.register(self._bell, zmq.POLLIN)
+        self._has_news = False
+        self._is_idle = Event()
+        self._is_idle.set()
         self._takeovers = 0
         self._is_over = self._is_replaced = False
         self._ending = Lock()
@@ -114,8 +122,9 @@ class Forwarder:
 
     def _wake(self) -> None:
         """Wake it; any thread may call this."""
-        if self._news.empty():
-            self._news.put(None)
+        if not self._has_news:
+            self._has_news = True
+            self._bell.ring()
 
     def _settle(self, now: float) -> None:
         """Find out which legs are open, and tell the other forwarders."""
@@ -276,12 +285,18 @@ class Forwarder:
         """Pass messages on until `stop`.
 
         Args:
-            look: called ten times a second, and whenever interests change.
+            look: called whenever interests change, and ten times a second, or at the time of the monotonic
+                clock that it returns, a float.
         """
-        while not self._stopping.is_set():
-            self.turn(_LOOK_EVERY)
-            if look is not None:
-                look()
+        again = 0.0
+        self._is_idle.clear()
+        try:
+            with self._bell.rung_by_signals():
+                while not self._is_stopping:
+                    self._turn(again)
+                    again = look_again(look)
+        finally:
+            self._is_idle.set()
         self._hand_over(time.monotonic() + _CLOSING)
 
     def turn(self, seconds: float = 0.0) -> None:
@@ -290,18 +305,19 @@ class Forwarder:
         Args:
             seconds: to wait at most when nothing has.
         """
-        has_news = False
-        with suppress(Empty):
-            self._news.get(timeout=seconds)
-            has_news = True
+        self._turn(time.monotonic() + seconds)
+
+    def _turn(self, until: float) -> None:
+        wait(self._poller, min(until, self._next_deadline()))
+        self._bell.hear()
+        if has_news := self._has_news:
             time.sleep(_COLLECT_SECONDS)
-            while True:
-                self._news.get_nowait()
+            self._has_news = False
         self._note_alive()
         now = time.monotonic()
         for leg in self.legs:
             leg.tell_losses()
-        if has_news or not self._is_settled or now - self._looked_at >= 1.0 or self._is_opening():
+        if has_news or now >= self._looks_at():
             self._looked_at = now
             for leg in self.legs:
                 leg.look()
@@ -310,22 +326,35 @@ class Forwarder:
             self._ask()
             self._note_alive()
 
-    def _is_opening(self) -> bool:
-        return any(one.free_since is not None and not one.is_open for one in self.legs)
+    def _next_deadline(self) -> float:
+        """Return when something is due if nothing changes before, in monotonic seconds."""
+        return min([self._looks_at(), *(leg.next_deadline() for leg in self.legs)])
+
+    def _looks_at(self) -> float:
+        """Return when the buses are looked at next."""
+        if not self._is_settled:
+            return self._looked_at + _UNSETTLED
+        opening = [
+            one.free_since + SETTLE for one in self.legs if one.free_since is not None and not one.is_open
+        ]
+        return min([self._looked_at + _LOOK_SECONDS, *opening])
 
     def stop(self) -> None:
         """Make `run` pass on its messages and return; any thread or signal handler may call it."""
-        self._stopping.set()
-        self._wake()
+        self._is_stopping = True
+        self._bell.ring()
 
     def close(self) -> None:
         """Pass on what was taken in, and leave the buses. A second call does nothing."""
         ends = time.monotonic() + _CLOSING
+        self.stop()
+        self._is_idle.wait(_CLOSING)
         self._hand_over(ends)
         for leg in self.legs:
             leg.is_open = False
         for leg in self.legs:
             leg.close(max(0.0, ends - time.monotonic()))
+        self._bell.close()
 
     def _hand_over(self, ends: float) -> None:
         """Let another forwarder go on, if there is one, and pass on what is on its way until then."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import Any
 
 from oz.errors import ClosedError
@@ -300,16 +301,22 @@ class Leg:
         """Report to peers that messages are missing; if nobody knows how many, perhaps by `tell_losses`."""
         now = time.monotonic()
         if count is None and now - self._reported_at < _REPORT_EVERY:
-            self._is_owed = True
+            if not self._is_owed:
+                self._is_owed = True
+                self._on_news()
             return
         if count is None:
             self._reported_at, self._is_owed = now, False
         with suppress(ClosedError):
             self.node._main.engine.report_loss(count)
 
+    def next_deadline(self) -> float:
+        """Return when a report that came too soon is due, in monotonic seconds; `inf` for never."""
+        return self._reported_at + _REPORT_EVERY if self._is_owed else inf
+
     def tell_losses(self) -> None:
         """Report what was to be reported and came too soon after something else."""
-        if self._is_owed:
+        if time.monotonic() >= self.next_deadline():
             self.report_loss(None)
 
     def close(self, timeout: float) -> None:

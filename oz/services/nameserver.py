@@ -16,6 +16,7 @@ import zmq
 from oz.errors import NameserverUnavailable, ProtocolError
 from oz.protocol.node.discovery_client import BEACON, EXPIRY
 from oz.protocol.node.registry import News, Registry, RegistryStats, Sends
+from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.node.sockets import KEEPALIVE
 from oz.transport.socket import keep_tcp_alive
@@ -28,7 +29,6 @@ HIGH_WATER_MARK = 10_000
 """Frames that wait for one node; what finds no room is dropped, and the roster sent again later."""
 
 _MANY = 100  # frames in one turn
-_SLICE = 0.1  # seconds between two looks at whether to stop, or at who was not heard
 
 _OPTIONS = (
     (zmq.LINGER, 0),
@@ -83,13 +83,13 @@ class NameServer:
         places = endpoints.as_list(bind)
         for one in places:
             endpoints.check(one, own_context=context is None)
-        self._stopping = threading.Event()
+        self._is_stopping = False
         self._is_idle = threading.Event()
         self._is_idle.set()
-        self._ticked_at = time.monotonic()
         self._reported = 0
         self._own_context = context is None
-        descriptors.need(descriptors.CONTEXT + 2 * len(places), "a name server")
+        descriptors.need(descriptors.CONTEXT + 2 + 2 * len(places), "a name server")
+        self._bell = Bell()
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self._socket = self._context.socket(zmq.ROUTER)
         self.endpoints: list[str] = []
@@ -101,6 +101,9 @@ class NameServer:
                 self._socket.setsockopt(zmq.IPV6, endpoints.needs_ipv6(one))
                 self._socket.bind(one)
                 self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+            self._poller = zmq.Poller()
+            self._poller.register(self._socket, zmq.POLLIN)
+            self._poller.register(self._bell, zmq.POLLIN)
         except BaseException:
             self.close()
             raise
@@ -124,21 +127,23 @@ class NameServer:
         """Answer until `stop` or `close` is called, or the context is ended.
 
         Args:
-            look: called after each turn, in this thread; ten times a second when nothing happens.
+            look: called after each turn, in this thread; ten times a second when nothing happens, or at the
+                time of the monotonic clock that it returns, a float.
         """
         self._is_idle.clear()
+        again = 0.0
         try:
-            with suppress(zmq.ContextTerminated):
-                while not self._stopping.is_set():
-                    self.turn(_SLICE)
-                    if look is not None:
-                        look()
+            with suppress(zmq.ContextTerminated), self._bell.rung_by_signals():
+                while not self._is_stopping:
+                    self._turn(again)
+                    again = look_again(look)
         finally:
             self._is_idle.set()
 
     def stop(self) -> None:
-        """Make `run` return soon; any thread or signal handler may call it."""
-        self._stopping.set()
+        """Make `run` return at once; any thread or signal handler may call it."""
+        self._is_stopping = True
+        self._bell.ring()
 
     def turn(self, seconds: float = 0) -> None:
         """Answer what is there, and forget who is not heard any more.
@@ -146,7 +151,12 @@ class NameServer:
         Args:
             seconds: to wait at most when nothing is there.
         """
-        self._socket.poll(round(seconds * 1000))
+        self._turn(time.monotonic() + seconds)
+
+    def _turn(self, until: float) -> None:
+        due = self._registry.next_deadline()
+        wait(self._poller, until if due is None else min(until, due))
+        self._bell.hear()
         for _ in range(_MANY):
             try:
                 peer, frames = self._receive()
@@ -156,8 +166,8 @@ class NameServer:
             frame = frames[0] if len(frames) == 1 else b""
             self._send(self._registry.receive(peer, frame, time.monotonic()))
         now = time.monotonic()
-        if now - self._ticked_at >= _SLICE:
-            self._ticked_at = now
+        due = self._registry.next_deadline()
+        if due is not None and now >= due:
             self._send(self._registry.tick(now))
         self._say()
 
@@ -208,6 +218,7 @@ class NameServer:
         self.stop()
         self._is_idle.wait()
         self._socket.close()
+        self._bell.close()
         if self._own_context:
             self._context.term()
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import zmq
 
+from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.node.sockets import keep_alive
 from oz.transport.option_checks import check_count
@@ -20,7 +21,6 @@ from oz.transport.socket import HIGH_WATER_MARK
 
 _log = logging.getLogger("oz.forwarder")
 
-_LOOK_EVERY = 0.1  # seconds
 _LINGER = 1_000  # milliseconds for what is still to be sent at the end
 _COUNTERS = struct.Struct("=Q")
 _PATIENCE = 1_000  # milliseconds for an answer of libzmq's proxy, which it gives between two messages
@@ -78,12 +78,15 @@ class Proxy:
         for one in (*ins, *outs, *dialled):
             endpoints.check(one, own_context=True)
         check_count("high_water_mark", high_water_mark, 0, 2**31 - 1)
-        self._stopping = threading.Event()
+        self._is_stopping = False
+        self._counting = threading.Lock()
+        self._is_running = False
         self._stats = ProxyStats()
         # Its pairs of sockets for control, and what each place takes.
         descriptors.need(
-            descriptors.CONTEXT + 4 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
+            descriptors.CONTEXT + 6 + 2 * len([*ins, *outs, *dialled]), "a forwarder between sockets"
         )
+        self._bell = Bell()
         self._context: zmq.Context[Any] = zmq.Context()
         try:
             self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark)
@@ -104,6 +107,7 @@ class Proxy:
             self._commands.setsockopt(zmq.LINGER, 0)
             self._commands.connect("inproc://control")
         except BaseException:
+            self._bell.close()
             self._context.destroy(0)
             raise
 
@@ -118,32 +122,40 @@ class Proxy:
 
     @property
     def stats(self) -> ProxyStats:
-        """The counts as of a moment ago."""
-        return self._stats
+        """The counts so far."""
+        with self._counting:
+            if self._is_running:
+                self._count()
+            return self._stats
 
     def stop(self) -> None:
-        """Make `run` return soon; any thread or signal handler may call it."""
-        self._stopping.set()
+        """Make `run` return at once; any thread or signal handler may call it."""
+        self._is_stopping = True
+        self._bell.ring()
 
     def run(self, look: Callable[[], object] | None = None) -> None:
         """Pass messages on until `stop`.
 
         Args:
-            look: called ten times a second, in this thread.
+            look: called ten times a second, in this thread, or at the time of the monotonic clock that it
+                returns, a float.
         """
         passing = threading.Thread(target=self._pass, name="oz-forwarder", daemon=True)
+        poller = zmq.Poller()
+        poller.register(self._bell, zmq.POLLIN)
         passing.start()
+        self._is_running = True
         try:
-            # Not `wait`: a signal handler that sets the event there could block itself.
-            while not self._stopping.is_set() and passing.is_alive():
-                passing.join(_LOOK_EVERY)
-                self._count()
-                if look is not None:
-                    look()
+            with self._bell.rung_by_signals():
+                while not self._is_stopping and passing.is_alive():
+                    wait(poller, look_again(look))
+                    self._bell.hear()
         finally:
-            self._count()
-            with suppress(zmq.ZMQError):
-                self._control.send(b"TERMINATE", zmq.NOBLOCK)
+            with self._counting:
+                self._count()
+                self._is_running = False
+                with suppress(zmq.ZMQError):
+                    self._control.send(b"TERMINATE", zmq.NOBLOCK)
             passing.join()
 
     def _pass(self) -> None:
@@ -152,6 +164,8 @@ class Proxy:
             zmq.proxy_steerable(self._front, self._back, None, self._commands)
         except zmq.ZMQError:
             _log.exception("passing messages on has ended")
+        finally:
+            self._bell.ring()
 
     def _count(self) -> None:
         try:
@@ -168,6 +182,7 @@ class Proxy:
         """Close the sockets; what is still to be sent has a second. A second call does nothing."""
         for one in (self._front, self._back, self._control, self._commands):
             one.close()
+        self._bell.close()
         self._context.term()
 
     def __enter__(self) -> Self:

@@ -198,6 +198,19 @@ class Registry:
             sends += self._end(node, "lost")
         return sends
 
+    def next_deadline(self) -> float | None:
+        """Return when `tick` is due, in monotonic seconds; None while there is nobody.
+
+        It is due twice in each beacon, or it would take silence of all nodes for a time in which it stood
+        still.
+        """
+        if not self._nodes:
+            return None
+        if self._ticked_at is None:
+            return 0.0
+        first = next(iter(self._nodes.values()))
+        return min(first.heard_at + self._expiry, self._ticked_at + self._beacon / 2)
+
     # what nodes say --------------------------------------------------------------------------------------
 
     def _announced(self, peer: bytes, request: Announce, now: float) -> Sends:

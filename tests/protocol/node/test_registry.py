@@ -329,3 +329,17 @@ def test_whatever_happens_its_tables_agree_and_nothing_is_left_in_the_end(taken)
         now += 0.9
         registry.tick(now)
     assert not any(state_of(registry))
+
+
+def test_nothing_is_due_while_nobody_is_there_and_half_a_beacon_later_otherwise():
+    registry = Registry(ID, "ns", beacon=1.0, expiry=4.0)
+    assert registry.next_deadline() is None
+    registry.tick(9.0)
+    join(registry, b"peer", A, 10.0)
+    assert registry.next_deadline() == 9.5
+    now = 10.0
+    while (due := registry.next_deadline()) is not None:
+        now = max(now, due)
+        registry.tick(now)
+    assert registry.stats.lost == 1
+    assert now == 14.0
