@@ -157,17 +157,15 @@ class LoopPublisher(PublisherEngine):
         if not self.closed and not self.sender.accumulator.is_held:
             self.sender.accumulator.flush(self.socket)
 
-    def quick_publish(self) -> Callable[..., Any] | None:
-        """Make the quickest `publish` that this publisher can have; None if that is `publish` itself."""
-        shortcut = self.sender.shortcut(self.socket, self.publish, looks=True)
+    def quick_publish(self, long_way: Callable[..., Any]) -> Callable[..., Any] | None:
+        """Make the quickest `publish` that this publisher can have, if any; see `Sender.shortcut`."""
+        shortcut = self.sender.shortcut(self.socket, long_way, looks=True)
         if shortcut is None:
             return None
 
         find, known = weakref.ref(self), None
 
-        async def publish(
-            subject: Any, payload: Any = b"", *, headers: Any = None, key: Any = None, message_id: Any = None
-        ) -> None:
+        async def publish(subject: Any, payload: Any = b"", **fields: Any) -> None:
             nonlocal known
             # None in the child of a fork, which is refused further on.
             loop = _get_running_loop()
@@ -176,10 +174,7 @@ class LoopPublisher(PublisherEngine):
                 engine = find()
                 if engine is not None and not engine.closed:
                     engine.adopt(loop)
-            extras = None
-            if not (headers is None is key and message_id is None):
-                extras = Extras(headers=headers, key=key, message_id=message_id)
-            waiting = shortcut(subject, payload, extras)
+            waiting = shortcut(subject, payload, **fields)
             if waiting is not None:
                 await waiting
 

@@ -27,9 +27,9 @@ from oz.subjects.pattern import Pattern
 from oz.transport.attachments import Attachments
 from oz.transport.guard import StrictGuard
 from oz.transport.option_checks import Policy, delivery_options
-from oz.transport.payloads import as_item, as_sendable
 from oz.transport.publisher.engine import PublisherEngine, Role
 from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.plain_frames import as_item, as_sendable
 from oz.transport.subscriber.engine import make_routed_engine
 from oz.transport.subscriber.socket import GOODBYE_SECONDS
 from oz.wire.codec import Codec

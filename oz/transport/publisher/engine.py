@@ -30,8 +30,8 @@ from oz.transport.multicast.sender import MulticastDispatch, high_water_mark_for
 from oz.transport.option_checks import check_count
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.dispatch import Dispatch
-from oz.transport.publisher.one_frame import JoiningSender
 from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.plain_frames import PlainFrames
 from oz.transport.publisher.raw_sends import RawSends, as_it_is
 from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.subjects import Routes
@@ -150,8 +150,8 @@ class PublisherEngine:
             ),
             self.check_open,
         )
-        kind_of_sender = Sender if delimiter is None else JoiningSender
-        self.sender = kind_of_sender(
+        plain = PlainFrames(guard, self.dispatch)
+        self.sender = Sender(
             guard,
             codec,
             self.router,
@@ -159,6 +159,7 @@ class PublisherEngine:
             last_values,
             options.max_batch,
             routes=routes,
+            hand_over=plain.hand_over if delimiter is None else plain.hand_over_joined,
             listen=self.listen,
             check_open=self.check_open,
             expect_more=shell.expect_more,

@@ -7,7 +7,6 @@ joins the window, which becomes a batch; see `accumulator`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from time import monotonic
 from typing import Any
 
@@ -19,19 +18,14 @@ from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
-from oz.transport.payloads import as_item, as_sendable
 from oz.transport.publisher.accumulator import Accumulator
 from oz.transport.publisher.dispatch import Dispatch
+from oz.transport.publisher.plain_frames import HandOver, as_item, as_sendable
 from oz.transport.publisher.subjects import Route, Routes
 from oz.wire.batch import LARGE
 from oz.wire.codec import Codec
 from oz.wire.extras import check_extras
-
-_send = zmq.backend.Socket.send
-# A plain number: the enum's member costs 0.3 µs a message.
-_SNDMORE = int(zmq.SNDMORE)
 
 LISTEN_EVERY = 0.001
 """Seconds after which a busy publisher takes in the subscriptions that have arrived."""
@@ -52,6 +46,7 @@ class Sender:
         accumulator: what waits for others to make a batch.
         stats: what the publisher did; `count` brings it up to date.
         flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
+        hand_over: hands a plain message to ZeroMQ.
         listened_at: when subscriptions were taken in last, in monotonic seconds.
     """
 
@@ -64,6 +59,7 @@ class Sender:
         "_listen",
         "accumulator",
         "flags",
+        "hand_over",
         "listened_at",
         "routes",
         "stats",
@@ -79,6 +75,7 @@ class Sender:
         max_batch: int,
         *,
         routes: Routes,
+        hand_over: HandOver,
         listen: Callable[[], bool],
         check_open: Callable[[], None],
         expect_more: Callable[[], object],
@@ -93,6 +90,7 @@ class Sender:
             last_values: the last values, if they are kept.
             max_batch: messages in a batch at most.
             routes: what is known of subjects.
+            hand_over: hands a plain message to ZeroMQ.
             listen: takes in the subscriptions that have arrived, and tells whether any interest has changed.
             check_open: raises when the publisher is closed.
             expect_more: see `Accumulator`.
@@ -104,6 +102,7 @@ class Sender:
         self._listen = listen
         self._check_open = check_open
         self.routes = routes
+        self.hand_over = hand_over
         guard.when_disowned = self.routes.forget
         self.stats: PublisherStats = router.stats
         self.accumulator = Accumulator(guard, dispatch, router.stats, max_batch, self.look, expect_more)
@@ -294,28 +293,3 @@ class Sender:
         with self._guard:
             self._dispatch.retry(socket)
         return not self._dispatch.is_blocked
-
-    def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
-        """Return one plain message to ZeroMQ.
-
-        Raises:
-            zmq.Again: a subscriber is at its high-water mark and `on_full` is not `"drop"`.
-        """
-        with self._guard:
-            self._dispatch.make_lossy(socket)
-            if type(payload) is tuple:
-                send_frames(socket, (wire, *payload), flags)
-                return
-            is_open = True
-            try:
-                _send(socket, wire, flags | _SNDMORE)
-                is_open = False
-                _send(socket, payload, flags)
-            except zmq.ZMQError:
-                raise
-            except BaseException:
-                # See `send_frames`, of which this is the short way.
-                if is_open:
-                    with suppress(zmq.Again):
-                        _send(socket, payload, flags)
-                raise
