@@ -230,7 +230,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
         Raises:
             Timeout, ProtocolError, ValueError, ClosedError: as there.
         """
-        await self._waiter.run(wait_ready(self._engine, timeout, self._connections, self._endpoints))
+        await self._waiter.run(wait_ready(self._engine, self._attachments, timeout))
 
     async def drain(self, timeout: float = 1.0) -> None:
         """Stop asking, and deliver what is there; see `oz.Subscriber.drain`.

@@ -11,8 +11,8 @@ import zmq
 
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
-from oz.transport.socket import BaseSocket
 from oz.transport.subscriber.receiver import LONGEST
+from oz.transport.subscriber.socket import SubscriberSocket
 
 _SLICE_MS = 250
 
@@ -36,7 +36,7 @@ class Poller(zmq.Poller):
             zmq.ZMQError: one of the sockets is closed.
         """
         for socket, _ in self.sockets:
-            if isinstance(socket, (BaseSocket, Publisher)):
+            if isinstance(socket, (SubscriberSocket, Publisher)):
                 socket.check_owner()
         deadline = None if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
         waiting = self._waiting()

@@ -205,7 +205,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
             ValueError: without `filtering="publisher"`, as a plain publisher cannot answer.
             ClosedError: the subscriber is closed.
         """
-        self._waiter.run(wait_ready(self._engine, timeout, self._connections, self._endpoints))
+        self._waiter.run(wait_ready(self._engine, self._attachments, timeout))
 
     def drain(self, timeout: float = 1.0) -> None:
         """Stop asking, and deliver what is there: handlers are called, the rest is still to be received.

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from oz.errors import ProtocolError, SubjectError, SubjectWarning
+from oz.errors import PatternError, ProtocolError, SubjectError, SubjectWarning
 from oz.protocol.publisher.plain_interest import UNREACHABLE
 from oz.subjects import dialects
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
@@ -14,6 +14,8 @@ from oz.subjects.pattern import Pattern, compile
 from oz.transport.dropin import callers_level
 from oz.transport.endpoints import is_local
 from oz.wire.keys import OWN
+
+EVERYTHING = compile(b"", "zmq")
 
 
 def check_subject(
@@ -73,3 +75,28 @@ def compile_asked(pattern: Any, dialect: str) -> Pattern:
         )
         warnings.warn(text, SubjectWarning, stacklevel=callers_level())
     return compiled
+
+
+def compile_all(pattern: Any, dialect: str) -> list[Pattern]:
+    """Compile what is given to `Subscriber.subscribe`: a pattern, a prefix, or a list of them.
+
+    Args:
+        pattern: text is a pattern, bytes a plain prefix; the empty text is everything.
+        dialect: of text.
+
+    Raises:
+        PatternError: the dialect does not allow it.
+        TypeError: it is no pattern.
+    """
+    if isinstance(pattern, (bytes, bytearray, memoryview)):
+        return [compile(bytes(pattern), "zmq")]
+    if isinstance(pattern, Iterable) and not isinstance(pattern, str):
+        return [one for part in pattern for one in compile_all(part, dialect)]
+    if pattern == "":
+        return [EVERYTHING]
+    try:
+        return [compile_asked(pattern, dialect)]
+    except PatternError as error:
+        if isinstance(pattern, str):
+            error.add_note(f"For a plain ZeroMQ prefix give bytes: {pattern.encode('utf-8', 'replace')!r}")
+        raise

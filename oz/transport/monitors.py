@@ -41,7 +41,7 @@ class Monitor:
         self._end_socket: weakref.ref[zmq.Socket[Any]] | None = None
 
     def socket_for(self, socket: zmq.Socket[Any], events: int | None, addr: str | None) -> Any:
-        """Make a socket that receives events of the connections of another; see `BaseSocket`."""
+        """Make a socket that receives events of the connections of another; see `oz.Subscriber`."""
         # It is remembered, and the child of a fork would be given it too.
         self._guard.check_owner()
         known = self._pair

@@ -166,7 +166,7 @@ def test_endpoints_may_be_bytes_as_zeromq_tells_them():
         sub.subscribe("a")
         pub.wait_for_subscribers(timeout=DEADLINE)
         with oz.Subscriber([pub.last_endpoint, pub.endpoint]) as other:
-            assert other._connections == 1
+            assert other._attachments.connections == 1
         pub.unbind(pub.last_endpoint)
         assert pub.endpoint is None
 

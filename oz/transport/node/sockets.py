@@ -30,7 +30,7 @@ from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.publisher.engine import PublisherEngine, Role
 from oz.transport.publisher.options import PublisherOptions
 from oz.transport.publisher.plain_frames import as_item, as_sendable
-from oz.transport.subscriber.engine import make_routed_engine
+from oz.transport.subscriber.options import make_routed_engine
 from oz.transport.subscriber.socket import GOODBYE_SECONDS
 from oz.wire.codec import Codec
 from oz.wire.discovery import Announcement

@@ -15,10 +15,9 @@ from oz.protocol.node.subscription import NodeSubscription, Pending
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
-from oz.transport.admission import compile_asked
+from oz.transport.admission import EVERYTHING, compile_asked
 from oz.transport.node.replies import Replying
 from oz.transport.option_checks import MOST_PENDING, check_count, delivery_options
-from oz.transport.subscriber.socket import EVERYTHING
 from oz.wire.keys import DeliveryOptions
 
 _log = logging.getLogger("oz.node")

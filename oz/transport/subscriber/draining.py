@@ -7,7 +7,7 @@ runs them in its own way. The model is psycopg 3.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from math import inf
 from typing import Any, Protocol, TypeVar
 
@@ -15,6 +15,7 @@ import zmq
 
 from oz.message import Message
 from oz.protocol.subscriber.subscriptions import Subscription
+from oz.transport.attachments import Attachments
 from oz.transport.subscriber.engine import PATIENCE, SubscriberEngine
 
 _LATER = 0.001
@@ -75,16 +76,13 @@ def drain_one(engine: SubscriberEngine, subscription: Subscription, timeout: flo
     return is_drained
 
 
-def wait_ready(
-    engine: SubscriberEngine, timeout: float | None, connections: int, endpoints: Sequence[str]
-) -> Steps[None]:
+def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: float | None) -> Steps[None]:
     """Wait until every publisher has answered; see `oz.Subscriber.wait_ready`.
 
     Args:
         engine: the subscriber's.
+        attachments: where publishers are expected.
         timeout: seconds; None waits for ever.
-        connections: over which publishers are expected.
-        endpoints: where they are, for the error.
 
     Raises:
         Timeout: some publisher has not answered in that time.
@@ -103,10 +101,10 @@ def wait_ready(
         return streams.next_silence(time.time_ns())
 
     is_ready = yield from _unpack_until(
-        engine, lambda: engine.declarer.is_ready(connections), deadline, next_silence
+        engine, lambda: engine.declarer.is_ready(attachments.connections), deadline, next_silence
     )
     if not is_ready:
-        raise engine.declarer.not_ready(timeout, connections, endpoints)
+        raise engine.declarer.not_ready(timeout, attachments.connections, attachments.endpoints)
 
 
 def _unpack_until(

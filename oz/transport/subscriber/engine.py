@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import deque
 from typing import Any
@@ -12,19 +11,11 @@ import zmq
 
 from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol.multicast.receiver import MulticastReceiver
-from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
-from oz.protocol.subscriber.receiver import Receiver, SplittingReceiver
-from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.subscriptions import Subscription
-from oz.transport.frames import frame_reader
-from oz.transport.guard import Guard
-from oz.transport.multicast.group import Group
-from oz.transport.multicast.receiver import Listening, OnAdvisory
 from oz.transport.subscriber.declarations import Declarer
-from oz.transport.subscriber.links import CAN_TELL, Links
 from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
-from oz.wire.codec import Codec
 
 _log = logging.getLogger("oz.subscriber")
 
@@ -233,75 +224,3 @@ def count(message: Message) -> None:
     for subscription in message.subscriptions:
         if subscription.left is not None and subscription.active:
             subscription.count(message)
-
-
-# what engines are made of --------------------------------------------------------------------------------
-
-
-def make_engine(
-    socket: zmq.Socket[Any], guard: Guard, codec: Codec | None, delimiter: bytes | None
-) -> SubscriberEngine:
-    """Make the engine of a subscriber that filters by prefix.
-
-    Args:
-        socket: a SUB.
-        guard: its guard.
-        codec: decodes payloads.
-        delimiter: what stands between subject and payload of messages of one frame.
-    """
-    receiver = Receiver(codec) if delimiter is None else SplittingReceiver(delimiter, codec)
-    path = ReceivePath(guard, frame_reader(socket), receiver)
-    return SubscriberEngine(Declarer(socket, guard, receiver), path)
-
-
-def make_routed_engine(
-    socket: zmq.Socket[Any],
-    guard: Guard,
-    codec: Codec | None,
-    streams: Streams,
-    on_gap: OnGap | None,
-    *,
-    watches_links: bool = True,
-) -> SubscriberEngine:
-    """Make the engine of a subscriber with publisher-side filtering.
-
-    Args:
-        socket: a SUB.
-        guard: its guard.
-        codec: decodes payloads.
-        streams: without subscriptions.
-        on_gap: called with each `oz.Gap`.
-        watches_links: whether to look after connections; False where others do.
-    """
-    decoder = BatchDecoder(streams, codec, on_gap)
-    links = Links(decoder) if watches_links and CAN_TELL else None
-    declarer = Declarer(socket, guard, decoder, streams=streams, links=links)
-    return SubscriberEngine(
-        declarer, RoutedReceivePath(guard, frame_reader(socket), decoder, declarer, links)
-    )
-
-
-def make_multicast_engine(
-    socket: zmq.Socket[Any],
-    guard: Guard,
-    codec: Codec | None,
-    group: Group,
-    *,
-    dedupe: bool,
-    on_gap: OnGap | None,
-    on_advisory: OnAdvisory | None,
-) -> SubscriberEngine:
-    """Make the engine of a subscriber that listens to multicast in oz's own frames.
-
-    Args:
-        socket: a SUB.
-        guard: its guard.
-        codec: decodes payloads.
-        group: the endpoints and options.
-        dedupe: whether repeats are dropped.
-        on_gap: called with each `oz.Gap`.
-        on_advisory: called with each `oz.Advisory`.
-    """
-    receiver = MulticastReceiver(Streams(os.urandom, dedupe=dedupe), codec, on_gap)
-    declarer = Declarer(socket, guard, receiver, listening=Listening(group, receiver, on_advisory))
-    return SubscriberEngine(declarer, RoutedReceivePath(guard, frame_reader(socket), receiver, declarer))

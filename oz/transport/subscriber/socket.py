@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections import deque
 from collections.abc import Iterable
@@ -11,40 +10,38 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import zmq
 
-from oz.errors import ClosedError, PatternError
+from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receiver import SplittingReceiver
-from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Handler, Subscription
-from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns, compile
-from oz.transport.admission import compile_asked
-from oz.transport.dropin import Doubts, check_conflated, has_wildcard
+from oz.subjects import dialects
+from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns
+from oz.transport import descriptors, endpoints
+from oz.transport.admission import compile_all
+from oz.transport.attachments import Attachments
+from oz.transport.dropin import Doubts, check_conflated, has_wildcard, refuse_green
+from oz.transport.ending import CLOSE_TIMEOUT, end_context
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import StrictGuard
-from oz.transport.multicast.group import group_for
+from oz.transport.monitors import Monitor
 from oz.transport.multicast.receiver import OnAdvisory
 from oz.transport.option_checks import (
     Filtering,
     Overflow,
     Policy,
-    check_advisory,
     check_count,
-    check_filtering,
-    check_multicast,
     delivery_options,
 )
-from oz.transport.socket import BaseSocket, check_delimiter, some
-from oz.transport.subscriber import engine as engines
+from oz.transport.socket import describe, keep_tcp_alive, refuse_to_copy, set_high_water_mark, some
 from oz.transport.subscriber.draining import Waiter, drain_one
 from oz.transport.subscriber.engine import SubscriberEngine
+from oz.transport.subscriber.options import SubscriberOptions, check_options
 from oz.transport.subscriber.receiver import ReceivePath
-from oz.wire.codec import Codec, find_codec
+from oz.wire.codec import Codec
 from oz.wire.keys import DeliveryOptions
-
-EVERYTHING = compile(b"", "zmq")
 
 ROUTED_HIGH_WATER_MARK = 1_000
 """Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
@@ -70,20 +67,27 @@ def _refuse_to_drain(subscription: Subscription, timeout: float) -> Any:
     raise ClosedError(f"the subscriber of {subscription!r} is gone: nothing can be had of it any more")
 
 
-class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
-    """A SUB socket that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting."""
+class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
+    """A SUB socket that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting.
 
-    _public_name = "Subscriber"
-    _kind = zmq.SUB
-    _accepted_kinds = (zmq.SUB,)
+    It can be made as an oz socket, `Subscriber("tcp://…")`, or as pyzmq makes sockets,
+    `context.socket(zmq.SUB, socket_class=Subscriber)`, which calls it with context and type.
+    """
 
+    _context_class: ClassVar[type[zmq.Context[Any]]] = zmq.Context
     _subscription_class: type[AnySubscription]
     _waiter_class: ClassVar[type[Waiter]]
     _awaits_handlers: ClassVar[bool]
     _may_block: ClassVar[bool]
     """Whether a read may wait within libzmq, so that the socket itself has an RCVTIMEO."""
 
+    # zmq.Socket takes attributes that are not declared here for socket options.
+    dialect: str
+    _guard: StrictGuard
+    _attachments: Attachments
+    _monitor: Monitor
     _engine: SubscriberEngine
+    _waiter: Waiter
     # Those of the engine: one step less for each message.
     _receive_path: ReceivePath
     _ready: deque[Message]
@@ -93,6 +97,9 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
     _doubts: Doubts | None = None
     _asked_sndhwm: int = 0
     _conflates: bool = False
+
+    __copy__ = __deepcopy__ = __reduce__ = refuse_to_copy  # type: ignore[assignment]
+    shadow = classmethod(refuse_to_copy)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -153,39 +160,43 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
             context, kind, connect, bind = connect, bind, None, None
         else:
             kind = None
-        found, ends = find_codec(codec), check_delimiter(delimiter)
-        group = group_for((connect, bind), multicast, is_plain=plain, is_publisher=False)
-        is_framed = group is not None and not group.is_plain
-        check_advisory(on_advisory, is_framed=is_framed, is_plain=plain)
-        if is_framed:
-            check_multicast(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
-        is_routed = not is_framed and check_filtering(
-            filtering, shared=shared, dedupe=dedupe, on_gap=on_gap, delimiter=ends
+        options = check_options(
+            (connect, bind),
+            codec=codec,
+            delimiter=delimiter,
+            filtering=filtering,
+            shared=shared,
+            dedupe=dedupe,
+            on_gap=on_gap,
+            multicast=multicast,
+            plain=plain,
+            on_advisory=on_advisory,
         )
-        if is_routed and group is not None:
-            raise ValueError('multicast has no way back to the publisher: no filtering="publisher"')
-        self._create(context, kind, dialect, StrictGuard())
-        self._group = group
+        dialects.find(dialect)
+        refuse_green(context)
+        if isinstance(kind, int) and kind != zmq.SUB:
+            raise ValueError(f"Subscriber is a SUB socket, not {zmq.SocketType(kind).name}")
+        # Also where the context is the user's: nobody can ask whether its threads run already.
+        descriptors.need(descriptors.CONTEXT, "a Subscriber")
+        self._guard = guard = StrictGuard()
+        self._attachments = Attachments(guard, options.group, own_context=context is None)
+        self._monitor = Monitor(guard, is_shared=False)
+        self.dialect = dialect
         self._is_shared = shared
-        if is_routed:
-            streams = Streams(os.urandom, dedupe=dedupe)
-            engine = engines.make_routed_engine(self, self._guard, found, streams, on_gap)
-        elif is_framed and group is not None:
-            engine = engines.make_multicast_engine(
-                self, self._guard, found, group, dedupe=dedupe, on_gap=on_gap, on_advisory=on_advisory
-            )
-        else:
-            engine = engines.make_engine(self, self._guard, found, ends)
-            self._doubts = Doubts(engine.receiver) if ends is None else None
-        self._hold(engine)
-        with self._closed_on_failure():
-            if is_routed and high_water_mark is None and self._own_context:
-                high_water_mark = ROUTED_HIGH_WATER_MARK
-            self._set_high_water_mark(high_water_mark)
-            self.set(zmq.SNDHWM, 0)
-            if group is not None:
-                group.configure(self)
-            self._attach(bind, connect)
+        super().__init__(self._context_class() if context is None else context, zmq.SUB)
+        self._hold(options.make_engine(self, guard))
+        if options.is_plain and options.delimiter is None:
+            self._doubts = Doubts(self._engine.receiver)
+        try:
+            self._set_up(options, high_water_mark)
+            for endpoint in endpoints.as_list(bind):
+                self.bind(endpoint)
+            for endpoint in endpoints.as_list(connect):
+                self.connect(endpoint)
+        except BaseException:
+            # Nothing is left open behind.
+            self.close(0)
+            raise
 
     def _hold(self, engine: SubscriberEngine) -> None:
         self._engine = engine
@@ -193,19 +204,110 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
         self._ready, self._rest = engine.ready, engine.rest
         self._waiter = type(self)._waiter_class(engine)
 
+    def _set_up(self, options: SubscriberOptions, high_water_mark: int | None) -> None:
+        """Set the options of the socket itself."""
+        is_own = self._attachments.own_context
+        if is_own:
+            self.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
+        keep_tcp_alive(self)
+        # Let `Context.destroy` know of this socket, as `Context.socket` does.
+        self.context._add_socket(self)
+        if options.is_routed and high_water_mark is None and is_own:
+            high_water_mark = ROUTED_HIGH_WATER_MARK
+        set_high_water_mark(self, high_water_mark, own_context=is_own)
+        self.set(zmq.SNDHWM, 0)
+        if options.group is not None:
+            options.group.configure(self)
+
     @property
     def _keeps_rcvtimeo(self) -> bool:
         """Whether RCVTIMEO is kept here, and that of the socket itself is another."""
         return not self._may_block or self._engine.declarer.has_duties
 
-    def _endpoints_changed(self) -> None:
-        super()._endpoints_changed()
+    # endpoints -------------------------------------------------------------------------------------------
+
+    @property
+    def endpoint(self) -> str | None:
+        """The address last bound, or else connected to; with the port that a `*` became.
+
+        None when there is none: it is neither bound nor connected yet, or closed.
+        """
+        return None if self.closed else self._attachments.last
+
+    def bind(self, addr: str | bytes) -> Any:
+        """Bind to an endpoint, as `zmq.Socket.bind` does.
+
+        Args:
+            addr: such as `tcp://127.0.0.1:*`, where the system chooses the port, or `tcp://[::1]:*`.
+
+        Raises:
+            TransportUnavailable: this libzmq lacks the transport.
+            EndpointError: see `connect`.
+            zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
+        """
+        manager = self._attachments.bind(self, addr)
         self._engine.declarer.joined()
+        return manager
+
+    def connect(self, addr: str | bytes) -> Any:
+        """Connect to an endpoint, as `zmq.Socket.connect` does; the peer may come later.
+
+        Args:
+            addr: such as `tcp://127.0.0.1:5555` or `tcp://[::1]:5555`. For a host name that has only an
+                IPv6 address set the option `zmq.IPV6` before.
+
+        Raises:
+            TransportUnavailable: this libzmq lacks the transport.
+            EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
+            zmq.ZMQError: file descriptors are used up.
+        """
+        manager = self._attachments.connect(self, addr)
+        self._engine.declarer.joined()
+        return manager
+
+    def unbind(self, addr: Any) -> None:
+        """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
+        self._attachments.unbind(self, addr)
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._engine.declarer.forgive()
-        super().disconnect(addr)
+        self._attachments.disconnect(self, addr)
+
+    def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
+        """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does.
+
+        It has no limit: what you do not read stays in memory. Closing it ends the monitor, and closing this
+        socket does too.
+
+        Args:
+            events: which events, as a sum of `zmq.EVENT_…`; default all.
+            addr: an `inproc://` address to have them sent to; default one of oz's own.
+
+        Returns:
+            A PAIR; the same one until it is closed or the monitor ends.
+
+        Raises:
+            OwnershipError: the socket was made before a fork.
+            zmq.ZMQError: the socket is closed, the address is in use, or there are too many sockets.
+        """
+        return self._monitor.socket_for(self, events, addr)
+
+    def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
+        """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does.
+
+        Whoever connects a PAIR to it must read all of them and call `disable_monitor` before closing it:
+        otherwise libzmq stands still, with all sockets of the context.
+
+        Args:
+            addr: an `inproc://` address; None ends the monitor.
+            events: which events, as a sum of `zmq.EVENT_…`.
+
+        Raises:
+            OwnershipError: the socket was made before a fork.
+            zmq.ZMQError: the socket is closed, or the address is in use.
+        """
+        self._monitor.begin(self, addr, events)
 
     # subscribing -----------------------------------------------------------------------------------------
 
@@ -260,12 +362,12 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
             self._check_handler(handler)
         delivery = delivery_options(group, policy, overflow, max_pending, shared=self._is_shared)
         if self._engine.declarer.streams is None and (delivery != DeliveryOptions() or last_value):
-            if self._group is not None:
+            if self._attachments.group is not None:
                 raise ValueError("multicast goes to everybody: it has no group, overflow nor last_value")
             raise ValueError('group, overflow and last_value need Subscriber(…, filtering="publisher")')
         if max_messages is not None:
             check_count("max_messages", max_messages, 1, 2**63)
-        patterns = self._compile(pattern, dialect or self.dialect)
+        patterns = compile_all(pattern, dialect or self.dialect)
         if not patterns:
             raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
         if self._conflates:
@@ -328,25 +430,9 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
         if isinstance(topic, Subscription):
             topic.unsubscribe()
             return
-        found = self._engine.receiver.table.find(tuple(dict.fromkeys(self._compile(topic, self.dialect))))
+        found = self._engine.receiver.table.find(tuple(dict.fromkeys(compile_all(topic, self.dialect))))
         if found is not None:
             found.unsubscribe()
-
-    def _compile(self, pattern: Any, dialect: str) -> list[Pattern]:
-        if isinstance(pattern, (bytes, bytearray, memoryview)):
-            return [compile(bytes(pattern), "zmq")]
-        if isinstance(pattern, Iterable) and not isinstance(pattern, str):
-            return [one for part in pattern for one in self._compile(part, dialect)]
-        if pattern == "":
-            return [EVERYTHING]
-        try:
-            return [compile_asked(pattern, dialect)]
-        except PatternError as error:
-            if isinstance(pattern, str):
-                error.add_note(
-                    f"For a plain ZeroMQ prefix give bytes: {pattern.encode('utf-8', 'replace')!r}"
-                )
-            raise
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 
@@ -366,6 +452,8 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
                 self._check_conflated(
                     one for each in self._engine.declarer.standing() for one in each.patterns
                 )
+            if self._attachments.group is not None:
+                self._attachments.group.check_option(option)
             super().set(option, 0 if option == zmq.SNDHWM else optval)
             if option == zmq.SNDHWM:
                 self._asked_sndhwm = optval
@@ -394,17 +482,29 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
 
     setsockopt_string = setsockopt_unicode = set_string
 
+    def check_owner(self) -> None:
+        """Refuse the child of a fork.
+
+        Raises:
+            OwnershipError: the socket was made before a fork, in the parent process.
+        """
+        self._guard.check_owner()
+
+    def __repr__(self) -> str:
+        """Show where it is bound or connected to, what it is made for, and whether it is closed."""
+        return describe(self, self.described() if "_attachments" in self.__dict__ else [])
+
     def described(self) -> list[str]:
         """Say for `repr` where it is bound or connected to, how it filters, and its patterns."""
         patterns = [repr(one.text) for each in self._engine.declarer.standing() for one in each.patterns]
         kind = (
             "multicast"
-            if self._group is not None
+            if self._attachments.group is not None
             else "prefix"
             if self._engine.declarer.streams is None
             else "publisher"
         )
-        return [*super().described(), f"filtering={kind!r}", *some(patterns)]
+        return ["zmq.SUB", *some(self._attachments.endpoints), f"filtering={kind!r}", *some(patterns)]
 
     def get(self, option: int) -> Any:
         """Get a socket option; RCVMORE speaks of the frames that `recv` has left of a message."""
@@ -414,6 +514,7 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
             return self._asked_sndhwm
         if option == zmq.RCVTIMEO and self._keeps_rcvtimeo:
             return self._receive_path.limit
+        self.check_owner()
         value: Any = super().get(option)
         if option == zmq.EVENTS and self._engine.has_some:
             return value | zmq.POLLIN
@@ -428,9 +529,25 @@ class SubscriberSocket(BaseSocket, Generic[AnyHandler, AnySubscription]):
 
     # closing ---------------------------------------------------------------------------------------------
 
-    def _close_socket(self, linger: int | None, timeout: float | None) -> bool:
-        if not self.closed and not self._guard.is_foreign:
-            with self._guard:
-                if self._engine.declarer.say_goodbye() and not linger and timeout is None:
-                    linger = round(1000 * GOODBYE_SECONDS)
-        return super()._close_socket(linger, timeout)
+    def _check_open(self) -> None:
+        self._engine.check_open()
+
+    def _close_socket(self, linger: int, timeout: float | None) -> bool:
+        """Close the socket but not its context; tell whether the context is still to be ended."""
+        if self.closed or self._guard.is_foreign:
+            # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
+            return False
+        with self._guard:
+            if self._engine.declarer.say_goodbye() and not linger and timeout is None:
+                linger = round(1000 * GOODBYE_SECONDS)
+            if self.closed:
+                return False
+            # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
+            self._monitor.end()
+            super().close(linger)
+            if self._attachments.group is not None:
+                self._attachments.group.release()
+        return self._attachments.own_context
+
+    def _end_context(self, timeout: float) -> None:
+        end_context(self.context, timeout)

@@ -16,7 +16,7 @@ def sub():
 
 
 def test_readiness_is_waited_for_until_the_time_is_over(sub):
-    steps = wait_ready(sub._engine, 0.05, 1, ["tcp://127.0.0.1:1"])
+    steps = wait_ready(sub._engine, sub._attachments, 0.05)
     assert next(steps) == 0.0
     assert 0 < next(steps) <= 0.05
     time.sleep(0.06)
@@ -26,7 +26,7 @@ def test_readiness_is_waited_for_until_the_time_is_over(sub):
 
 def test_readiness_of_a_publisher_that_does_not_filter_is_refused():
     with oz.Subscriber("tcp://127.0.0.1:1") as plain, pytest.raises(ValueError, match="only publishers that"):
-        next(wait_ready(plain._engine, None, 1, []))
+        next(wait_ready(plain._engine, plain._attachments, None))
 
 
 def test_draining_has_nothing_to_wait_for_where_nobody_is(sub):

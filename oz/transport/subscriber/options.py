@@ -1,0 +1,152 @@
+"""What a subscriber is made of: the options that it is given, checked, and the engine that comes of them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import zmq
+
+from oz.protocol.multicast.options import Multicast
+from oz.protocol.multicast.receiver import MulticastReceiver
+from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
+from oz.protocol.subscriber.receiver import Receiver, SplittingReceiver
+from oz.protocol.subscriber.streams import Streams
+from oz.transport.frames import frame_reader
+from oz.transport.guard import Guard
+from oz.transport.multicast.group import Group, group_for
+from oz.transport.multicast.receiver import Listening, OnAdvisory
+from oz.transport.option_checks import Filtering, check_advisory, check_filtering, check_multicast
+from oz.transport.socket import check_delimiter
+from oz.transport.subscriber.declarations import Declarer
+from oz.transport.subscriber.engine import SubscriberEngine
+from oz.transport.subscriber.links import CAN_TELL, Links
+from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
+from oz.wire.codec import Codec, find_codec
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberOptions:
+    """What a subscriber was made with; see `oz.Subscriber`.
+
+    Attributes:
+        codec: decodes payloads.
+        delimiter: what stands between subject and payload of messages of one frame.
+        group: the endpoints and options of multicast.
+        is_routed: publishers filter.
+        shared: patterns have keys that subscribers have in common.
+        dedupe: repeats are dropped.
+        on_gap: called with each `oz.Gap`.
+        on_advisory: called with each `oz.Advisory`.
+    """
+
+    codec: Codec | None
+    delimiter: bytes | None
+    group: Group | None
+    is_routed: bool
+    shared: bool
+    dedupe: bool
+    on_gap: OnGap | None
+    on_advisory: OnAdvisory | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether messages come as any ZeroMQ publisher sends them."""
+        return not self.is_routed and (self.group is None or self.group.is_plain)
+
+    def make_engine(self, socket: zmq.Socket[Any], guard: Guard) -> SubscriberEngine:
+        """Make the engine.
+
+        Args:
+            socket: a SUB.
+            guard: its guard.
+        """
+        if self.is_routed:
+            streams = Streams(os.urandom, dedupe=self.dedupe)
+            return make_routed_engine(socket, guard, self.codec, streams, self.on_gap)
+        if self.group is not None and not self.is_plain:
+            return self._make_multicast_engine(socket, guard, self.group)
+        receiver = (
+            Receiver(self.codec) if self.delimiter is None else SplittingReceiver(self.delimiter, self.codec)
+        )
+        path = ReceivePath(guard, frame_reader(socket), receiver)
+        return SubscriberEngine(Declarer(socket, guard, receiver), path)
+
+    def _make_multicast_engine(self, socket: zmq.Socket[Any], guard: Guard, group: Group) -> SubscriberEngine:
+        receiver = MulticastReceiver(Streams(os.urandom, dedupe=self.dedupe), self.codec, self.on_gap)
+        listening = Listening(group, receiver, self.on_advisory)
+        declarer = Declarer(socket, guard, receiver, listening=listening)
+        path = RoutedReceivePath(guard, frame_reader(socket), receiver, declarer)
+        return SubscriberEngine(declarer, path)
+
+
+def check_options(
+    endpoints: tuple[Any, Any],
+    *,
+    codec: str | Codec | None,
+    delimiter: bytes | None,
+    filtering: Filtering,
+    shared: bool,
+    dedupe: bool,
+    on_gap: OnGap | None,
+    multicast: Multicast | None,
+    plain: bool,
+    on_advisory: OnAdvisory | None,
+) -> SubscriberOptions:
+    """Check the options of a subscriber; see `oz.Subscriber`.
+
+    Args:
+        endpoints: what to connect to, and what to bind to.
+        codec: decodes payloads, or its name.
+        delimiter: what stands between subject and payload of messages of one frame.
+        filtering: `"prefix"` or `"publisher"`.
+        shared: patterns have keys that subscribers have in common.
+        dedupe: repeats are dropped.
+        on_gap: called with each `oz.Gap`.
+        multicast: how to listen to multicast.
+        plain: messages that are multicast are ordinary ones of ZeroMQ.
+        on_advisory: called with each `oz.Advisory`.
+
+    Raises:
+        ValueError: one of them is no such thing, or does not go with another.
+    """
+    found, ends = find_codec(codec), check_delimiter(delimiter)
+    group = group_for(endpoints, multicast, is_plain=plain, is_publisher=False)
+    is_framed = group is not None and not group.is_plain
+    check_advisory(on_advisory, is_framed=is_framed, is_plain=plain)
+    if is_framed:
+        check_multicast(filtering, shared=shared, on_gap=on_gap, delimiter=ends)
+    is_routed = not is_framed and check_filtering(
+        filtering, shared=shared, dedupe=dedupe, on_gap=on_gap, delimiter=ends
+    )
+    if is_routed and group is not None:
+        raise ValueError('multicast has no way back to the publisher: no filtering="publisher"')
+    return SubscriberOptions(found, ends, group, is_routed, shared, dedupe, on_gap, on_advisory)
+
+
+def make_routed_engine(
+    socket: zmq.Socket[Any],
+    guard: Guard,
+    codec: Codec | None,
+    streams: Streams,
+    on_gap: OnGap | None,
+    *,
+    watches_links: bool = True,
+) -> SubscriberEngine:
+    """Make the engine of a subscriber with publisher-side filtering.
+
+    Args:
+        socket: a SUB.
+        guard: its guard.
+        codec: decodes payloads.
+        streams: without subscriptions.
+        on_gap: called with each `oz.Gap`.
+        watches_links: whether to look after connections; False where others do.
+    """
+    decoder = BatchDecoder(streams, codec, on_gap)
+    links = Links(decoder) if watches_links and CAN_TELL else None
+    declarer = Declarer(socket, guard, decoder, streams=streams, links=links)
+    return SubscriberEngine(
+        declarer, RoutedReceivePath(guard, frame_reader(socket), decoder, declarer, links)
+    )
