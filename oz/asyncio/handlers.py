@@ -19,7 +19,7 @@ from oz.asyncio.closing import is_cancelled
 from oz.errors import Timeout
 from oz.message import Message
 from oz.protocol.node.handler_queue import Partition
-from oz.protocol.node.handling import TURN, Workers
+from oz.protocol.node.handling import TURN, Workers, refused
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
 from oz.transport.node.mailbox import Mailbox
@@ -117,7 +117,8 @@ class TaskPool:
             RuntimeError: no loop is running in this thread.
         """
         with self.guard:
-            self.workers.check_open()
+            if self.workers.is_closed:
+                raise refused()
             asyncio.get_running_loop()
             self._line.append(work)
             self._grow()

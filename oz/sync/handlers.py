@@ -12,7 +12,7 @@ from time import monotonic
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.node.handler_queue import Partition
-from oz.protocol.node.handling import TURN, Workers
+from oz.protocol.node.handling import TURN, Workers, refused
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
 from oz.transport.node.mailbox import Mailbox
@@ -106,7 +106,8 @@ class ThreadPool:
             RuntimeError: the system gives no thread, and there is none yet.
         """
         with self.guard:
-            self.workers.check_open()
+            if self.workers.is_closed:
+                raise refused()
             if self.free <= 0 and self.workers.has_room:
                 self._grow()
             self._line.put(work)

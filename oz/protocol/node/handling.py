@@ -28,6 +28,11 @@ class Waker(Protocol):
         """Have all who wait look again."""
 
 
+def refused() -> ClosedError:
+    """Make the error for work that a closed pool is given."""
+    return ClosedError("the pool of handlers is closed; nothing more is handled")
+
+
 class Workers:
     """The workers of one pool.
 
@@ -60,15 +65,6 @@ class Workers:
         self.lent = 0
         self.still: set[Worker] = set()
         self.is_closed = False
-
-    def check_open(self) -> None:
-        """Refuse work for a pool that is closed.
-
-        Raises:
-            ClosedError: it is.
-        """
-        if self.is_closed:
-            raise ClosedError("the pool of handlers is closed; nothing more is handled")
 
     @property
     def has_room(self) -> bool:
