@@ -364,7 +364,7 @@ class Forwarder:
                 self._let_others_go_on()
                 for leg in self.legs:
                     # All before any is closed: what comes to one goes out on others.
-                    leg.node.hand_over(ends)
+                    leg.hand_over(ends)
                 for leg in self.legs:
                     leg.tell_losses()
 

@@ -18,6 +18,7 @@ from oz.protocol.bridge.spanning_tree import Offer
 from oz.protocol.publisher.stream import OutStream
 from oz.subjects.pattern import Pattern, compile, parse
 from oz.sync.node import Node
+from oz.transport.node.node import Watcher
 
 _SLICE = 0.05  # seconds of a node's thread at a time
 
@@ -80,47 +81,6 @@ class _Bytes:
         return payload
 
 
-class LegNode(Node):
-    """The node of one leg."""
-
-    def __init__(self, on_news: Callable[[], None], on_loss: Callable[[Gap], None], **options: Any) -> None:
-        """Join a bus.
-
-        Args:
-            on_news: called, by any thread, when peers may ask for something else.
-            on_loss: called when messages were lost on their way here.
-            options: of `oz.Node`.
-
-        Raises:
-            TypeError: `oz.Node` has no such option.
-        """
-        self._on_news = on_news
-        self._on_loss = on_loss
-        self._silent: frozenset[bytes] = frozenset()
-        # Its own publications are what came from another bus, and must not go back.
-        super().__init__(dialect="zmq", codec=_Bytes(), echo=False, **options)
-
-    def _on_interest(self) -> None:
-        super()._on_interest()
-        self._on_news()
-
-    def _tick(self, now: float) -> list[tuple[str, bytes]]:
-        frames = super()._tick(now)
-        if self._mesh.silent != self._silent:
-            self._silent = self._mesh.silent
-            self._on_news()
-        return frames
-
-    def hand_over(self, ends: float) -> None:
-        """Ask for nothing more, and pass on what was on its way, until a time of the monotonic clock."""
-        if not self._closed:
-            self._drain(ends)
-
-    def _on_gap(self, gap: Gap) -> None:
-        super()._on_gap(gap)
-        self._on_loss(gap)
-
-
 class Leg:
     """One leg of a forwarder.
 
@@ -170,7 +130,9 @@ class Leg:
         self._silent_at: dict[bytes, float] = {}
         self._reported_at = -_REPORT_EVERY
         self._is_owed = False
-        self.node = LegNode(on_news, self._note_loss, **options)
+        # Its own publications are what came from another bus, and must not go back.
+        self.node = Node(dialect="zmq", codec=_Bytes(), echo=False, **options)
+        self.node._watch(Watcher(on_news, self._note_loss))
 
     def begin(self, pass_on: PassOn, lose: Lose, others: Iterable[Leg]) -> None:
         """Begin to hand on what comes.
@@ -318,6 +280,11 @@ class Leg:
         """Report what was to be reported and came too soon after something else."""
         if time.monotonic() >= self.next_deadline():
             self.report_loss(None)
+
+    def hand_over(self, ends: float) -> None:
+        """Ask for nothing more, and pass on what was on its way, until a time of the monotonic clock."""
+        if not self.node._closed:
+            self.node._drain(ends)
 
     def close(self, timeout: float) -> None:
         """Leave the bus, within so many seconds."""

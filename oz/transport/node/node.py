@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oz.errors import ClosedError, NoResponders, OwnershipError
@@ -33,10 +33,24 @@ TICK = 0.1
 _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
 
 
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Those who are told of what happens to a node that they have; any of its threads calls them.
+
+    Attributes:
+        on_change: called when peers may ask for something else, or have fallen silent, or speak again.
+        on_gap: called when messages were lost on their way here.
+    """
+
+    on_change: Callable[[], None]
+    on_gap: Callable[[Gap], None]
+
+
 class NodeBase(Interested):
     """A node without its thread or loop."""
 
     _notifications: Any
+    _watcher: Watcher | None = None
 
     # what the shells do ----------------------------------------------------------------------------------
 
@@ -50,10 +64,17 @@ class NodeBase(Interested):
 
     # the I/O side ----------------------------------------------------------------------------------------
 
+    def _watch(self, watcher: Watcher) -> None:
+        """Have somebody told of what happens from now on."""
+        self._watcher = watcher
+        watcher.on_change()
+
     def _on_interest(self) -> None:
         if (mesh := getattr(self, "_mesh", None)) is not None:
             mesh.wake()
             self._wake()
+        if self._watcher is not None:
+            self._watcher.on_change()
 
     def _hear_of(self, message: Message) -> None:
         if isinstance(message.payload, Introduction):
@@ -75,11 +96,16 @@ class NodeBase(Interested):
         whose = sender.name if sender is not None else gap.origin.hex()
         text = f"{how_many} messages of {whose} did not arrive"
         self._advise(advise("gap", text, about=whose, count=gap.count, origin=gap.origin))
+        if self._watcher is not None:
+            self._watcher.on_gap(gap)
 
     def _tick(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due; give the frames for name servers."""
         self._tick_at = now + TICK
+        silent = self._mesh.silent
         frames = self._mesh.tick(now)
+        if self._watcher is not None and self._mesh.silent != silent:
+            self._watcher.on_change()
         self._tell_untold()
         self._send_parked(now)
         self._settle_ended()
