@@ -6,6 +6,7 @@ import gc
 import sys
 import time
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
 
 _READY_SECONDS = 1.0
 _SHOWN_SECONDS = 0.5
+_UNREADY_SECONDS = 0.1  # between two looks at who has not answered yet
 
 _HELP = f"""Record the messages whose subject matches one of the PATTERNs in a journal, a directory.
 
@@ -183,12 +185,14 @@ class _RecorderLines:
                 say(self._ctx, self._unsaid)
                 self._unsaid = None
 
-    def look(self) -> None:
-        """Show how it goes, now and then."""
+    def look(self) -> float:
+        """Show how it goes, now and then; return when there is more to show, in monotonic seconds."""
         self._look_ready(0)
         now = time.monotonic()
-        if not self._is_terminal or now - self._since < _SHOWN_SECONDS:
-            return
+        if not self._is_terminal:
+            return inf if self._unsaid is None else now + _UNREADY_SECONDS
+        if now - self._since < _SHOWN_SECONDS:
+            return self._since + _SHOWN_SECONDS
         stats = self._recorder.stats
         rate = (stats.recorded - self._recorded) / (now - self._since)
         self._since, self._recorded = now, stats.recorded
@@ -199,6 +203,7 @@ class _RecorderLines:
             f"{_size(_bytes_in(self._directory))}  {stats.lost:,} lost{state}"
         )
         sys.stderr.flush()
+        return now + _SHOWN_SECONDS
 
     def summary(self) -> None:
         """Say what was done."""

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import zmq
+
 from oz.errors import ClosedError, JournalError, JournalFull, Timeout
 from oz.journal import Journal, Writer
 from oz.journal.ranges import messages_there
@@ -19,14 +21,13 @@ from oz.message import Arrived, Gap, MessageId
 from oz.protocol.subscriber.dedupe import SINGLES
 from oz.services.backlog import GROUP_BYTES, Backlog, Collector, Item, size_of
 from oz.services.columns import Loss, columns_of_loss, spanning, unpack_headers
+from oz.services.waiting import Bell, look_again, wait
 from oz.subjects.pattern import Pattern, parse
 from oz.sync.subscriber import Subscriber
 
 _log = logging.getLogger("oz.recorder")
 
 _MANY = 1024
-_SLICE = 0.1  # seconds between two looks at whether to stop
-_LEAST_TURN = 0.001  # and at whether the last commit is over
 _CLOSE_TIMEOUT = 1.0  # seconds for what is on its way when it stops
 _LOOK_SECONDS = 0.5  # between two looks at whether the files are still there
 _PAUSE = 0.25  # seconds between two attempts while the disk is full
@@ -108,7 +109,8 @@ class Recorder:
         self._pattern = spanning(compiled)
         self._is_routed = filtering == "publisher"
         self._commit_seconds = commit_seconds
-        self._turn = min(_SLICE, max(_LEAST_TURN, commit_seconds))
+        # Not `oz.Poller`, which takes a message out, so that what follows would not come as columns.
+        self._poller = zmq.Poller()
         self._backlog = Backlog(most_waiting)
         self._collected = Collector()
         self._not_before = 0.0
@@ -126,12 +128,16 @@ class Recorder:
         self._first_offset = self.writer.end_offset
         with ExitStack() as opened:
             opened.callback(self.writer.close)
+            self._bell = Bell()
+            opened.callback(self._bell.close)
+            self._poller.register(self._bell, zmq.POLLIN)
             if self.writer.end_offset:
                 self._backlog.put(Loss(None, time.time_ns()))
             options: dict[str, Any] = {"on_gap": self._note_gap} if self._is_routed else {}
             options |= subscriber or {}
             self.subscriber = Subscriber(connect, bind, filtering=filtering, **options)
             opened.callback(self.subscriber.close)
+            self._poller.register(self.subscriber, zmq.POLLIN)
             self.subscriber.subscribe(compiled)
             if options.get("dedupe"):
                 self.subscriber.mark_seen(_recorded_ids(directory, self.writer.end_offset))
@@ -146,7 +152,8 @@ class Recorder:
         """Record until `stop` is called; then what has arrived is written, and it returns.
 
         Args:
-            on_look: called ten times a second at least, in this thread.
+            on_look: called ten times a second at least, in this thread, or at the time of the monotonic clock
+                that it returns, a float.
 
         Raises:
             JournalFull: there was no room to the end, so that the last messages are not in the journal.
@@ -156,12 +163,15 @@ class Recorder:
         self._is_idle.clear()
         writing = threading.Thread(target=self._write, name="oz-recorder", daemon=True)
         writing.start()
+        again = 0.0
         try:
-            while not self._is_stopping and self._failure is None:
-                self._receive(self._turn if self._collected.count else _SLICE)
-                self._look_at_files()
-                if on_look is not None:
-                    on_look()
+            with self._bell.rung_by_signals():
+                while not self._is_stopping and self._failure is None:
+                    if not self._receive():
+                        wait(self._poller, min(again, self._next_deadline()))
+                        self._bell.hear()
+                    self._look_at_files()
+                    again = look_again(on_look)
             if self._failure is None:
                 self._receive_rest()
         finally:
@@ -177,6 +187,17 @@ class Recorder:
                     self._is_idle.set()
         if self._failure is not None:
             raise self._failure
+
+    def _next_deadline(self) -> float:
+        """Return when something is due if nothing comes, in monotonic seconds.
+
+        What was collected is committed after the last commit; the thread that writes rings when that is over.
+        """
+        asks_at = time.monotonic() + self.subscriber._engine.declarer.seconds_left()
+        looks_at = self._looked + _LOOK_SECONDS
+        if self._collected.count and not self._backlog.count:
+            return min(asks_at, looks_at, self._not_before)
+        return min(asks_at, looks_at)
 
     def _look_at_files(self, *, at_once: bool = False) -> None:
         """See now and then that nobody has taken the files away, so that an idle recorder says so too."""
@@ -204,8 +225,9 @@ class Recorder:
         self.stats.recorded = min(self.stats.recorded, there)
 
     def stop(self) -> None:
-        """End `run`. Any thread or signal handler may call it."""
+        """End `run` at once. Any thread or signal handler may call it."""
         self._is_stopping = True
+        self._bell.ring()
 
     @property
     def lag(self) -> float:
@@ -220,11 +242,11 @@ class Recorder:
 
     # receiving -------------------------------------------------------------------------------------------
 
-    def _receive(self, timeout: float) -> bool:
-        """Receive some; tell whether anything came."""
+    def _receive(self) -> bool:
+        """Receive what is here, within bounds; tell whether anything came."""
         arrived: list[Arrived] = []
         with suppress(Timeout):
-            arrived = self.subscriber.receive_batches(_MANY, timeout)
+            arrived = self.subscriber.receive_batches(_MANY, 0)
         losses, self._losses = self._losses, []
         start = 0
         for loss in losses:
@@ -268,7 +290,7 @@ class Recorder:
         if self._is_routed:
             self.subscriber.drain(_CLOSE_TIMEOUT)
         with suppress(ClosedError):
-            while self._failure is None and self._receive(0):
+            while self._failure is None and self._receive():
                 if not self._is_routed and time.monotonic() >= ends:
                     return
 
@@ -279,12 +301,15 @@ class Recorder:
             while items := self._backlog.take(self._most):
                 if self._commit(items):
                     self._backlog.done(len(items))
+                    # What was collected meanwhile may be due.
+                    self._bell.ring()
                     self._most = min(2 * self._most, GROUP_BYTES)
                     self._look_at_room()
         except BaseException as error:
             self._failure = error
             # Nobody must wait for room any more.
             self._backlog.close()
+            self._bell.ring()
 
     def _commit(self, items: list[Item]) -> bool:
         """Append items as one group; False when they found no room, and fewer are to be tried."""
@@ -347,6 +372,7 @@ class Recorder:
         try:
             self.subscriber.close()
         finally:
+            self._bell.close()
             self.writer.close()
 
     def __enter__(self) -> Self:
