@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -44,7 +45,7 @@ class Recipient(Protocol):
     answer: Callable[[Message, Any, Any], Any] | None
 
 
-class Delivery(Protocol):
+class MessageRoute(Protocol):
     """Whom a message is for; a subscriber's route is one."""
 
     subscriptions: tuple[Any, ...]
@@ -98,7 +99,7 @@ class Message:
     gap: int = 0
 
     def __init__(
-        self, subject: str, payload: Any, frames: list[bytes], route: Delivery, time_ns: int
+        self, subject: str, payload: Any, frames: list[bytes], route: MessageRoute, time_ns: int
     ) -> None:
         """Put a message together; subscribers do."""
         self.subject = subject
@@ -123,6 +124,12 @@ class Message:
     def subscriptions(self) -> tuple[Any, ...]:
         """The subscriptions that the message was delivered for."""
         return self.route.subscriptions
+
+    @property
+    def body(self) -> Any:
+        """The bytes of the payload, or a list of those of several frames."""
+        _, *frames = self.frames
+        return frames[0] if len(frames) == 1 else frames or b""
 
     @property
     def headers(self) -> Mapping[str, Any]:
@@ -206,10 +213,11 @@ class LoneMessage(Message):
 
     origin: bytes
     sequence: int
+    body = property(attrgetter("payload"))
     frames = property(_frames)
 
     def __init__(
-        self, subject: str, payload: Any, route: Delivery, origin: bytes, sequence: int, time_ns: int
+        self, subject: str, payload: Any, route: MessageRoute, origin: bytes, sequence: int, time_ns: int
     ) -> None:
         """Put a message together."""
         self.subject = subject
@@ -225,9 +233,10 @@ class RoutedMessage(Message):
 
     __slots__ = ("_place", "arrival")
 
+    body = property(attrgetter("payload"))
     frames = property(_frames)
 
-    def __init__(self, subject: str, payload: Any, route: Delivery, arrival: Arrival, place: int) -> None:
+    def __init__(self, subject: str, payload: Any, route: MessageRoute, arrival: Arrival, place: int) -> None:
         """Put a message together.
 
         Args:
@@ -284,7 +293,7 @@ class RichMessage(Message):
         self,
         subject: str,
         payload: Any,
-        route: Delivery,
+        route: MessageRoute,
         body: Any,
         extras: Extras,
         arrival: Arrival,
@@ -331,7 +340,7 @@ class _Delivered:
         return "DELIVERED"
 
 
-DELIVERED: Delivery = _Delivered()
+DELIVERED: MessageRoute = _Delivered()
 
 
 class PlainBatch:

@@ -109,7 +109,7 @@ OWN = {
     # What the classes call of each other, or of pyzmq, by names without an underscore.
     "Subscription": {"answer", "count", "wants", "keeps", "prefixes"},
     "NodeSubscription": {"answer", "queue"},
-    "Message": {"extras", "route"},
+    "Message": {"body", "extras", "route"},
     "RoutedMessage": {"arrival"},
     "MessageBatch": {"route", "arrival"},
     "PlainBatch": {"route"},

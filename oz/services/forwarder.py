@@ -214,7 +214,7 @@ class Forwarder:
         stats, headers = leg.stats, message.headers
         stats.received += 1
         subject, via = message.subject, headers.get(VIA, b"")
-        content = message.body if hasattr(message, "body") else message.payload
+        content = message.body
         stats.size += sum(map(len, content)) if type(content) is list else len(content)
         if has_passed(via, self._name):
             stats.looped += 1

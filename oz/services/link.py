@@ -88,6 +88,5 @@ def options_of(message: Relayed) -> dict[str, Any]:
 
 def relayed(message: Message) -> Relayed:
     """Take what is to be passed on out of a message."""
-    first, *rest = message.frames
-    payload = rest[0] if len(rest) == 1 else rest or b""
-    return Relayed(message.origin or b"", message.sequence or 0, first, payload, message.extras)
+    sequence = message.sequence or 0
+    return Relayed(message.origin or b"", sequence, message.subject_bytes, message.body, message.extras)

@@ -6,7 +6,7 @@ from typing import Any
 
 from oz.errors import ProtocolError
 from oz.message import LoneMessage, Message
-from oz.protocol.subscriber.columns import Columns
+from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.sequences import MOST, Source
 from oz.protocol.subscriber.streams import Stream, Streams
@@ -96,7 +96,7 @@ class MulticastReceiver(BatchDecoder):
                 self._take_record(sender, head, parse_control(frame, at), time_ns)
             else:
                 subjects, payloads = parse_messages(frame, prefix, at, head)
-                columns = Columns(subjects, payloads, [], len(frame), self._stream.table)
+                columns = BatchColumns(subjects, payloads, [], len(frame), self._stream.table)
                 self._take_columns(self._stream, head, columns, time_ns)
         except ProtocolError as error:
             self.stats.malformed += 1

@@ -13,7 +13,7 @@ from oz.wire.keys import OWN
 _BYTES_ONLY = {bytes}
 
 
-class Columns:
+class BatchColumns:
     """The messages of one frame, a list for each thing that is known of them.
 
     Attributes:

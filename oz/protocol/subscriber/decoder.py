@@ -1,8 +1,8 @@
 """The batch decoder: what a subscriber does with batches and control records.
 
 A message takes one of two paths. A lone frame, of one message that has nothing special, becomes that message
-at once: round trips are made of these. All else comes as a batch, which is taken in as `Columns`, of which
-messages are made.
+at once: round trips are made of these. All else comes as a batch, which is taken in as `BatchColumns`, and
+messages are made of that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from oz.errors import ProtocolError
 from oz.message import Arrival, Gap, LoneMessage, Message
-from oz.protocol.subscriber.columns import Columns
+from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.sequences import Source, find
@@ -225,11 +225,11 @@ class BatchDecoder(Receiver):
             number = parse_chunk(frames[0], at)
             at += CHUNK_FIELD
         body = parse_body(frames[0], at, head.count)
-        columns = Columns(body[0::2], body[1::2], frames[1:], len(frames[0]), stream.table)
+        columns = BatchColumns(body[0::2], body[1::2], frames[1:], len(frames[0]), stream.table)
         self._take_columns(stream, head, columns, time_ns, number)
 
     def _take_columns(
-        self, stream: Stream, head: Head, columns: Columns, time_ns: int, number: int | None = None
+        self, stream: Stream, head: Head, columns: BatchColumns, time_ns: int, number: int | None = None
     ) -> None:
         """Put messages in line. Nothing in them is malformed: what is counted in the sequence is taken.
 
@@ -279,7 +279,7 @@ class BatchDecoder(Receiver):
         return {subscription for subscription, _ in chunk.members}
 
     def _select(
-        self, columns: Columns, arrival: Arrival, only: set[Subscription] | None, repeats: Repeats | None
+        self, columns: BatchColumns, arrival: Arrival, only: set[Subscription] | None, repeats: Repeats | None
     ) -> list[Message]:
         """Make the messages that are new, wanted and can be decoded."""
         messages: list[Message] = []
