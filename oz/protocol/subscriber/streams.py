@@ -8,6 +8,7 @@ that all subscribers to the pattern have in common.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from math import inf
 from typing import Any
 
 from oz.message import MessageId
@@ -115,6 +116,7 @@ class Streams:
 
     __slots__ = (
         "_draining",
+        "_due_at",
         "_goodbyes",
         "_homes",
         "_index",
@@ -155,6 +157,7 @@ class Streams:
         self.buffered: list[Stream] = []
         self.is_collecting = False
         self._renew_at = 0.0
+        self._due_at = -inf
         self._goodbyes: dict[Interest, int] = {}
         self._draining: dict[Subscription, int] = {}
 
@@ -167,6 +170,7 @@ class Streams:
             PatternError: a pattern cannot be sent to publishers; nothing is changed then.
         """
         patterns = [declare(pattern) for pattern in subscription.patterns]
+        self._due_at = -inf
         changes = SubscriptionChanges()
         interest = self._interests.get(delivery)
         is_new = interest is None
@@ -226,6 +230,7 @@ class Streams:
         interest = self._homes.get(subscription)
         if interest is None:
             return SubscriptionChanges(), SubscriptionChanges()
+        self._due_at = -inf
         changes = interest.declarations.part(subscription)
         self._draining[subscription] = interest.declarations.last
         return changes
@@ -258,6 +263,7 @@ class Streams:
         interest = self._homes.pop(subscription, None)
         if interest is None:
             return SubscriptionChanges()
+        self._due_at = -inf
         stream = interest.stream
         stream.table.remove(subscription)
         changes = SubscriptionChanges()
@@ -334,31 +340,31 @@ class Streams:
         if now < self._renew_at or self._goodbyes:
             return changes
         self._renew_at = now + RENEW_EVERY
+        self._due_at = inf
         alive = self._alive()
         for interest in self._interests.values():
-            missing = self._missing(interest, alive)
+            declarations = interest.declarations
+            missing, last = self._missing(interest, alive), declarations.last
             if missing:
-                changes.add(interest.declarations.renew(missing, now))
+                changes.add(declarations.renew(missing, now))
             # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
             refused = set().union(*(source.refused for source in interest.stream.sources.values()))
-            changes.add(interest.declarations.tidy(interest.declarations.chunks.keys() - missing - refused))
-            changes.add(interest.declarations.greet(now))
+            changes.add(declarations.tidy(declarations.chunks.keys() - missing - refused))
+            changes.add(declarations.greet(now))
+            # Of what was declared just now nobody knows yet how long it takes.
+            due_at = -inf if declarations.last != last else declarations.next_deadline(missing)
+            self._due_at = min(self._due_at, due_at)
         return changes
 
     def next_deadline(self) -> float | None:
-        """Return when `renew` has something to do, if nothing comes before.
+        """Return when `renew` has something to do, by what it found when it was called last.
 
         Returns:
             Monotonic seconds; None for never.
         """
         if self._goodbyes or not self._interests:
             return None
-        alive = self._alive()
-        deadlines = (
-            interest.declarations.next_deadline(self._missing(interest, alive))
-            for interest in self._interests.values()
-        )
-        return max(self._renew_at, min(deadlines))
+        return max(self._renew_at, self._due_at)
 
     def next_silence(self, time_ns: int) -> float | None:
         """Return in how many seconds a publisher does not count any more for `is_ready`, if it stays silent.
@@ -430,7 +436,8 @@ class Streams:
             source = interest.stream.sources.get(origin)
             if source is None:
                 return set(standing)
-            missing |= standing - source.answered - source.refused.keys()
+            if not standing <= source.answered:
+                missing |= standing - source.answered - source.refused.keys()
         return missing
 
     def _alive(self, time_ns: int | None = None) -> list[bytes]:

@@ -167,12 +167,16 @@ class Declarer:
             self.links.look(now, is_idle=is_idle)
         self._plan()
 
-    def hasten(self) -> None:
-        """Look soon: something has come or changed, which a look may have something to do about."""
+    def hasten(self, seconds: float = 0.0) -> None:
+        """Look soon: something has come or changed, which a look may have something to do about.
+
+        Args:
+            seconds: after the earliest time at which it may look.
+        """
         if self.has_duties:
             self.is_settled = False
-            if self._look_at < self.due_at:
-                self.due_at = self._look_at
+            if self._look_at + seconds < self.due_at:
+                self.due_at = self._look_at + seconds
                 if self.when_hastened is not None:
                     self.when_hastened()
 

@@ -28,6 +28,9 @@ _set = zmq.backend.Socket.set
 _RCVTIMEO = int(zmq.RCVTIMEO)
 _NOBLOCK = int(zmq.NOBLOCK)
 
+_LATER = 0.15
+"""Seconds after the earliest look for one on account of what was read: mostly it is a heartbeat."""
+
 _LOOK_NS = 250_000_000
 """Nanoseconds between two looks at what is due where there is always something to read."""
 
@@ -317,7 +320,7 @@ class RoutedReceivePath(ReceivePath):
             self._declarer.look(monotonic())
             self._armed_for = nan
         elif self._declarer.is_settled:
-            self._declarer.hasten()
+            self._declarer.hasten(_LATER)
         message = self._accept(frames, now)
         if is_curious and links is not None:
             links.note(frames[0], link)
