@@ -15,7 +15,7 @@ class Stage(ExitStack):
         return self.enter_context(oz.Publisher(endpoint, **options))
 
     def sub(self, *pubs, **options):
-        """Make a subscriber that has its publishers filter."""
+        """Make a subscriber with publisher-side filtering."""
         endpoints = [pub if isinstance(pub, str) else pub.endpoint for pub in pubs]
         return self.enter_context(oz.Subscriber(endpoints, filtering="publisher", **options))
 

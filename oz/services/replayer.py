@@ -136,7 +136,7 @@ def replay(
 ) -> ReplayStats:
     """Publish the messages of a journal once more, in the order of their offsets.
 
-    Subscribers that have the publisher filter get what was recorded with each in headers: `oz-offset`,
+    Subscribers with publisher-side filtering get what was recorded with each in headers: `oz-offset`,
     `oz-time-ns`, and where the journal has them `oz-origin`, `oz-sequence` and `oz-reply-to`; beside the
     headers that it was published with. Plain subscribers get subject and payload.
 

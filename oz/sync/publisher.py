@@ -34,8 +34,8 @@ def _publish(
 class Publisher(PublisherFront):
     """Publishes messages by subject; in place of a `zmq.PUB` socket.
 
-    Several threads may publish on one. Plain ZeroMQ subscribers get `[subject, payload]`; subscribers that
-    have the publisher filter get batches of what they want. The methods of `zmq.Socket` are there too,
+    Several threads may publish on one. Plain ZeroMQ subscribers get `[subject, payload]`; subscribers
+    with publisher-side filtering get batches of what they want. The methods of `zmq.Socket` are there too,
     with their own meaning and units.
 
     Its own handle, which code in C takes (`zmq.Poller`, `zmq.proxy`, `Socket.shadow`), is a PUB that no

@@ -63,7 +63,7 @@ def check_conflated(patterns: Iterable[Pattern], *, is_routed: bool, is_split: b
 
     Args:
         patterns: to subscribe to.
-        is_routed: whether publishers filter.
+        is_routed: whether filtering is publisher-side.
         is_split: whether subject and payload are one frame, so that a literal is exact on the wire.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Plain ZeroMQ subscribers and prefix subscribers beside those that have the publisher filter."""
+"""Plain ZeroMQ subscribers and prefix subscribers beside those with publisher-side filtering."""
 
 import random
 from contextlib import ExitStack

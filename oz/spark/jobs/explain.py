@@ -60,7 +60,7 @@ def explain(
     """Hold subscriptions against recorded traffic.
 
     Tells for each pattern how much of the traffic it matches, how much its prefixes let through in vain, what
-    it would save to have publishers filter, and the order of tokens in which prefixes let the least through.
+    publisher-side filtering would save, and the order of tokens in which prefixes let the least through.
 
     Args:
         spark: the session.
@@ -145,7 +145,7 @@ def _pattern_figures(pattern: Pattern, through: Amount, wanted: Amount, everythi
 
 
 def _comparison(each: list[tuple[Amount, Amount]]) -> dict[str, Any]:
-    """Say what crosses the wire with prefixes, and what when publishers filter."""
+    """Say what crosses the wire with prefixes, and what with publisher-side filtering."""
     with_prefixes, routed = Amount(), Amount()
     for through, wanted in each:
         with_prefixes = with_prefixes.and_also(through)

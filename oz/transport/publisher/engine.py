@@ -414,7 +414,7 @@ class PublisherEngine:
     def batch(self) -> Iterator[None]:
         """Hold what is published until the end of a `with` block, or until a batch is full.
 
-        Only subscribers that have the publisher filter get batches; others get their messages at once.
+        Only subscribers with publisher-side filtering get batches; others get their messages at once.
         """
         accumulator = self.sender.accumulator
         with self.guard:

@@ -71,7 +71,7 @@ class PublisherFront(zmq.Socket[Any]):
                 ask for it.
             max_batch: messages in one batch at most, from 1 to 65,535.
             max_delay: seconds for which a message waits for others at most; one that comes alone never
-                waits. Only subscribers that have the publisher filter get batches.
+                waits. Only subscribers with publisher-side filtering get batches.
             multicast: how to send to `epgm://interface;group:port`; docs/multicast.md.
             plain: multicast ordinary ZeroMQ messages, for subscribers that are not oz: nobody can tell then
                 what was lost, nor what is corrupt.
@@ -114,7 +114,7 @@ class PublisherFront(zmq.Socket[Any]):
     def batch(self) -> AbstractContextManager[None]:
         """Hold what is published until the end of a `with` block, or until a batch is full.
 
-        Only subscribers that have the publisher filter get batches; others get their messages at once.
+        Only subscribers with publisher-side filtering get batches; others get their messages at once.
         """
         return self._engine.batch()
 

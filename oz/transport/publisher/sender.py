@@ -124,7 +124,7 @@ class Sender:
             socket: of the publisher.
             subject: as it was given.
             payload: bytes, or what the codec encodes.
-            extras: as they were given; they go with it to those who have the publisher filter.
+            extras: as they were given; they go with it to those with publisher-side filtering.
 
         Returns:
             None; or the message, when a subscriber is at its high-water mark and it was not sent.

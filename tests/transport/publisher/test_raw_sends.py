@@ -22,7 +22,7 @@ def context():
 
 @pytest.fixture
 def heard(context):
-    """A publisher, and subscribers to all of it: plain, and with its publishers filtering."""
+    """A publisher, and subscribers to all of it: plain, and with publisher-side filtering."""
     with (
         oz.Publisher(LOOPBACK, context=context) as pub,
         oz.Subscriber(pub.endpoint) as plain,
