@@ -1,10 +1,79 @@
-"""Making the source and sink known to a session."""
+"""`format("oz")`: what Spark knows it by, and making it known to a session."""
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+import sys
+from typing import Any
 
-from oz.spark.source.datasource import OzDataSource
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from oz.spark.source.batch import FilteringReader, JournalReader
+from oz.spark.source.journal import found_at
+from oz.spark.source.options import Options, read_options
+from oz.spark.source.rows import ddl
+
+_TAKES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class OzDataSource(DataSource):  # type: ignore[misc]
+    """Journals and the bus as a source, the bus as a sink; `oz.spark.register` makes it known to Spark."""
+
+    _read: Options | None = None
+
+    @classmethod
+    def name(cls) -> str:
+        """The name of the format."""
+        return "oz"
+
+    def schema(self) -> str:
+        """The columns of the source, as DDL.
+
+        Raises:
+            JournalError: there is no journal, it is damaged, or of a newer version.
+            OptionError, PatternError: an option makes no sense.
+        """
+        options = self._options()
+        if not options.endpoints:
+            found_at(options.journal)  # for an error now, and not when the rows are asked for
+        return ddl(options.payload, options.payload_schema)
+
+    def reader(self, schema: StructType) -> JournalReader:
+        """Make the reader of a batch; errors are those of `JournalReader`."""
+        options = self._options()
+        made = FilteringReader if options.pushes and _is_asked_for_filters() else JournalReader
+        return made(options, schema)
+
+    def streamReader(self, schema: StructType) -> Any:
+        """Make the reader of a stream; errors are those of `JournalStreamReader`."""
+        from oz.spark.source.stream import JournalStreamReader
+
+        return JournalStreamReader(self._options(), schema)
+
+    def _options(self) -> Options:
+        # Once: the name of a private journal must be the same for all that Spark makes of this.
+        if self._read is None:
+            self._read = read_options(self.options)
+        return self._read
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        """Make the writer of a DataFrame; errors are those of the sink."""
+        from oz.spark.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        """Make the writer of a streaming query; errors are those of the sink."""
+        from oz.spark.sink import stream_writer
+
+        return stream_writer(self.options, schema)
+
+
+def _is_asked_for_filters() -> bool:
+    """Tell whether Spark is about to hand over filters, which it does in a program of its own."""
+    main = getattr(sys.modules.get("__main__"), "__spec__", None)
+    return _TAKES_FILTERS in sys.modules or (main is not None and main.name == _TAKES_FILTERS)
 
 
 def register(spark: SparkSession) -> None:

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from oz.spark.jobs.archiving import compaction, exchange, publishing
 from oz.spark.jobs.archiving.lake import opened
 from oz.spark.jobs.archiving.layout import LakeLayout
-from oz.spark.jobs.archiving.manifest import Manifest, load
+from oz.spark.jobs.archiving.manifest import LakeManifest, load
 from oz.spark.jobs.archiving.staging import staged_files
 
 END = 3_000
@@ -54,7 +54,7 @@ def step(lake, chance):
         mine = table.filter(pa.compute.equal(table["subject"], f"s{token}"))
         if len(mine):
             write(mine, staging, f"day=2026-01-0{1 + first // 1000}/first_token=s{token}")
-    then = Manifest("id", ".", 0, end)
+    then = LakeManifest("id", ".", 0, end)
     publishing.publish(lake.directory, lake.manifest, staging, staged_files(staging), then)
 
 

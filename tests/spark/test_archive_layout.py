@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from oz.errors import LakeError
 from oz.journal import Journal
 from oz.spark import LakeLayout, lake_files
+from oz.spark.jobs.archive import JournalRange, identity_of, range_of
 from oz.spark.jobs.archiving import manifest as manifests
 from oz.spark.jobs.archiving.exchange import exchange, try_exchange
-from oz.spark.jobs.archiving.journal_range import JournalRange, identity_of, range_of
 from oz.spark.jobs.archiving.lake import LakeLock, opened
 from oz.spark.jobs.archiving.layout import GAPS, OTHER, file_name, folder_of_token, local_path
 from oz.spark.jobs.archiving.layout import range_of as range_of_name
-from oz.spark.jobs.archiving.manifest import Manifest, Move, Swap
+from oz.spark.jobs.archiving.manifest import LakeManifest, Move, Swap
 
 LAYOUT = LakeLayout()
 
@@ -90,7 +90,7 @@ def test_an_address_of_a_file_is_a_path(tmp_path):
 )
 def test_a_manifest_is_read_as_it_was_saved(tmp_path, pending):
     (tmp_path / "_oz").mkdir()
-    made = Manifest("id", ".", 1, 5, [[2, 3]], ["", "é", "\ufffd"], 3, pending)
+    made = LakeManifest("id", ".", 1, 5, [[2, 3]], ["", "é", "\ufffd"], 3, pending)
     made.save(tmp_path)
     assert manifests.load(tmp_path) == made
 
@@ -100,7 +100,7 @@ def test_a_manifest_is_read_as_it_was_saved(tmp_path, pending):
 )
 def test_a_damaged_manifest_is_an_error_and_never_a_new_lake(tmp_path, change):
     (tmp_path / "_oz").mkdir()
-    Manifest("id", ".", 1, 5).save(tmp_path)
+    LakeManifest("id", ".", 1, 5).save(tmp_path)
     path = tmp_path / "_oz" / "lake.json"
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(LakeError, match=r"lake\.json: damaged"), opened(tmp_path, None, "id", 0, LAYOUT):

@@ -15,7 +15,7 @@ from oz.errors import LakeError
 from oz.spark import lake_files
 from oz.spark.jobs.archiving import compaction, manifest, publishing
 from oz.spark.jobs.archiving.lake import opened
-from oz.spark.jobs.archiving.manifest import Manifest
+from oz.spark.jobs.archiving.manifest import LakeManifest
 from oz.spark.jobs.archiving.staging import staged_files
 
 ROUNDS = int(os.environ.get("OZ_CRASHES", "25"))
@@ -40,7 +40,7 @@ def lake(tmp_path):
 def publish(lake, first, end, folder="day=2026-01-01/first_token=s"):
     staging = lake.staging.new()
     crashing.write(crashing.rows(first, end), staging, folder)
-    then = Manifest("id", ".", 0, end)
+    then = LakeManifest("id", ".", 0, end)
     return publishing.publish(lake.directory, lake.manifest, staging, staged_files(staging), then)
 
 

@@ -12,8 +12,8 @@ from recorded import START, as_dataframe, random_records, record_journal
 import oz
 import oz.spark
 from oz.journal import Journal, Record, Writer
-from oz.spark.jobs.reporting import publishers
-from oz.spark.jobs.reporting.publishers import by_hour
+from oz.spark.jobs.reporting import counts
+from oz.spark.jobs.reporting.counts import by_hour
 from oz.spark.jobs.reporting.rows import narrow_rows
 from oz.spark.jobs.reporting.steps import Steps
 
@@ -119,7 +119,7 @@ def test_numbers_are_followed_from_piece_to_piece_of_a_large_record(spark, tmp_p
     records = random_records(10)
     whole = by_hour(narrow_rows(spark, record_journal(tmp_path / "recorded", records)), HOURS, is_whole=True)
     wanted = sorted(map(str, whole.collect()))
-    monkeypatch.setattr(publishers, "_PIECE", 7)
+    monkeypatch.setattr(counts, "_PIECE", 7)
     rows = narrow_rows(spark, tmp_path / "recorded")
     assert sorted(map(str, by_hour(rows, HOURS, is_whole=True).collect())) == wanted
     assert sum(row.missing for row in whole.collect()) > 0

@@ -11,10 +11,9 @@ from pyspark.sql import types as T
 
 from oz.errors import SinkError
 from oz.spark.sink.columns import RowReader, find_columns
-from oz.spark.sink.outbox import Outbox
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import SMALL, stage
-from oz.spark.sink.writers import StreamWriter
+from oz.spark.sink.writers import Outbox, StreamWriter
 
 SCHEMA = T.StructType([T.StructField("subject", T.StringType()), T.StructField("payload", T.BinaryType())])
 SETTINGS = read_settings({"endpoint": "tcp://hub:1"}, is_streaming=False)

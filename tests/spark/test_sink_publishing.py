@@ -17,7 +17,7 @@ import oz
 from oz.errors import SinkError
 from oz.spark.sink import publishing
 from oz.spark.sink.columns import STAGED
-from oz.spark.sink.publishing import Delivery, series_of
+from oz.spark.sink.publishing import BatchDelivery, series_of
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import Staged
 from ports import lasting_endpoint
@@ -53,7 +53,7 @@ def settings(batch=0, **options):
 
 
 def deliver(parts, batch=0, on_progress=lambda _: None, **options):
-    delivery = Delivery(settings(**options), batch, "")
+    delivery = BatchDelivery(settings(**options), batch, "")
     delivery.publish(parts, on_progress)
     return delivery
 
@@ -130,14 +130,14 @@ def test_with_subscribers_0_rows_go_into_the_void():
 @pytest.fixture
 def _somebody_is_there(monkeypatch):
     """Have the time that the options give begin when a first subscriber is there."""
-    whole = Delivery._opened
+    whole = BatchDelivery._opened
 
     def opened(delivery):
         publisher = whole(delivery)
         publisher.wait_for_subscribers(timeout=60)
         return publisher
 
-    monkeypatch.setattr(Delivery, "_opened", opened)
+    monkeypatch.setattr(BatchDelivery, "_opened", opened)
 
 
 @pytest.mark.usefixtures("_somebody_is_there")
@@ -178,8 +178,8 @@ def test_an_address_that_stays_held_is_an_error_that_names_it():
 
 def test_a_subscriber_that_leaves_meanwhile_is_an_error(monkeypatch):
     made = []
-    whole = Delivery._opened
-    monkeypatch.setattr(Delivery, "_opened", lambda self: made.append(whole(self)) or made[0])
+    whole = BatchDelivery._opened
+    monkeypatch.setattr(BatchDelivery, "_opened", lambda self: made.append(whole(self)) or made[0])
     sub = Listening()
 
     def leave(_published):

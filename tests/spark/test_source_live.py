@@ -126,7 +126,7 @@ def test_without_a_journal_it_is_private_and_says_so(caplog):
 
 
 def test_a_second_query_on_the_same_journal_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("oz.spark.source.live._TAKEOVER", 0.2)
+    monkeypatch.setattr("oz.spark.source.stream._TAKEOVER", 0.2)
     with (
         oz.Publisher("tcp://127.0.0.1:*") as pub,
         Writer(tmp_path / "journal"),

@@ -11,7 +11,7 @@ from oz.errors import OptionError
 from oz.spark.source.batch import JournalReader
 from oz.spark.source.options import NAMES, read_options
 from oz.spark.source.position import Position
-from oz.spark.source.rows import Rows, ddl
+from oz.spark.source.rows import DecodedRows, ddl
 from oz.spark.source.stream import JournalStreamReader
 
 SCHEMA = StructType([StructField("offset", LongType(), False)])
@@ -159,7 +159,7 @@ def test_a_payload_schema_goes_to_spark_as_it_is(schema):
 def test_a_type_that_no_payload_decodes_to_is_refused_before_anything_is_read():
     kind = StructType([StructField("lasted", DayTimeIntervalType())])
     with pytest.raises(OptionError, match=r"payloadSchema=.*no payload decodes to duration"):
-        Rows(StructType([StructField("payload", kind)]), "msgpack")
+        DecodedRows(StructType([StructField("payload", kind)]), "msgpack")
 
 
 def test_a_position_of_another_journal_is_refused():

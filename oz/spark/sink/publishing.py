@@ -39,7 +39,7 @@ def series_of(query: str, batch: int, partition: int) -> bytes:
     return blake2b(f"oz sink {query} {batch} {partition}".encode(), digest_size=SERIES_BYTES).digest()
 
 
-class Delivery:
+class BatchDelivery:
     """Publishes the rows of one batch.
 
     Attributes:

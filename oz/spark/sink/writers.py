@@ -1,13 +1,24 @@
-"""The writers that Spark calls: tasks stage rows, and the driver's side publishes them."""
+"""The writers that Spark calls: tasks stage rows, and the driver's side publishes them.
+
+The outbox of a query keeps a batch that was once written down, so that it has the same rows if it runs again.
+"""
 
 from __future__ import annotations
 
+import json
 import logging
+import os
+import shutil
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict
 from hashlib import blake2b
+from pathlib import Path
+from zlib import crc32
 
+import msgpack
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import types as T
@@ -15,10 +26,154 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from oz.errors import SinkError
 from oz.spark.sink.columns import Columns, RowReader, find_columns
-from oz.spark.sink.outbox import Outbox, Report
-from oz.spark.sink.publishing import Delivery
+from oz.spark.sink.publishing import BatchDelivery
 from oz.spark.sink.settings import SinkSettings, read_settings
-from oz.spark.sink.staging import Staged, stage
+from oz.spark.sink.staging import Staged, remove_file, stage, sync_directory
+
+_MANIFEST = "batch.oz"
+_MAGIC = b"OZBATCH1"
+_STALE = 7 * 86_400.0
+
+
+class Outbox:
+    """The staged batches of one query, a directory with one more for each batch."""
+
+    def __init__(self, staging: str, query: str) -> None:
+        """Name it; nothing is made yet.
+
+        Args:
+            staging: the directory of all queries.
+            query: the id of the query or run.
+        """
+        self._directory = Path(staging, query)
+
+    def path(self, batch: int) -> str:
+        """Return the directory of a batch."""
+        return str(self._directory / str(batch))
+
+    def settle(self, batch: int, staged: Sequence[Staged]) -> list[Staged]:
+        """Write down durably what a batch holds, unless an earlier run of the same batch did.
+
+        A batch that runs again after a crash may have its rows in another order, or in other partitions. So
+        what was written down first is what is published, and ids mean the same rows.
+
+        Args:
+            batch: its number.
+            staged: what this run of it staged, in the order in which it is to be published.
+
+        Returns:
+            What to publish.
+
+        Raises:
+            SinkError: what an earlier run wrote is damaged.
+            OSError: the file system does not take it.
+        """
+        path = Path(self.path(batch), _MANIFEST)
+        try:
+            return _read(path)
+        except FileNotFoundError:
+            pass
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        body: bytes = msgpack.packb([asdict(one) for one in staged])
+        # A name of its own: the process of a driver that was killed may be at the same.
+        begun = path.with_name(f"{_MANIFEST}.{uuid.uuid4().hex}")
+        with open(begun, "wb") as file:
+            file.write(_MAGIC + crc32(body).to_bytes(4, "big") + body)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(begun, path)
+        for directory in (path.parent, self._directory, self._directory.parent):
+            sync_directory(str(directory))
+        return list(staged)
+
+    def is_settled(self, batch: int) -> bool:
+        """Tell whether it is written down what a batch holds: some of it may have been published."""
+        return os.path.exists(os.path.join(self.path(batch), _MANIFEST))
+
+    def withdraw(self, batch: int) -> None:
+        """Forget what a batch holds, of which nothing was published: what its next run stages counts."""
+        remove_file(os.path.join(self.path(batch), _MANIFEST))
+
+    def discard(self, batch: int, staged: Sequence[Staged]) -> None:
+        """Remove what was staged in vain, unless it was written down as what is to be published."""
+        if not self.is_settled(batch):
+            for one in staged:
+                if one.name is not None:
+                    remove_file(os.path.join(self.path(batch), one.name))
+
+    def forget_before(self, batch: int) -> None:
+        """Remove all batches before one: Spark starts it only when it has noted that they are done."""
+        if self._directory.is_dir():
+            for one in self._directory.iterdir():
+                if one.name.isdecimal() and int(one.name) < batch:
+                    shutil.rmtree(one, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove all of it."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def remove_stale(self, prefix: str) -> None:
+        """Remove what runs left behind that were killed long ago.
+
+        Args:
+            prefix: what the names of such runs begin with.
+        """
+        before = time.time() - _STALE
+        for one in self._directory.parent.glob(f"{prefix}*"):
+            with suppress(FileNotFoundError):  # another run may be at the same
+                if one != self._directory and one.stat().st_mtime < before:
+                    shutil.rmtree(one, ignore_errors=True)
+
+
+def _read(path: Path) -> list[Staged]:
+    written = path.read_bytes()
+    head, body = written[: len(_MAGIC) + 4], written[len(_MAGIC) + 4 :]
+    if not body or head != _MAGIC + crc32(body).to_bytes(4, "big"):
+        raise SinkError(
+            f"{path} is damaged: which rows of this batch may have been published is not known; remove it to "
+            "publish the batch anew, some of it perhaps for the second time"
+        )
+    return [Staged(**one) for one in msgpack.unpackb(body)]
+
+
+_EVERY = 0.2
+
+
+class BatchReport:
+    """Says in a file, when there is to be one, how far a batch is."""
+
+    def __init__(self, path: str | None, batch: int, staged: Sequence[Staged]) -> None:
+        """Begin.
+
+        Args:
+            path: the file; None for none.
+            batch: the number of the batch.
+            staged: what is to be published.
+        """
+        self._path = path
+        self._facts: dict[str, object] = {
+            "batch": batch,
+            "rows": sum(one.rows for one in staged),
+            "skipped": sum(one.skipped for one in staged),
+            "example": next((one.example for one in staged if one.example), None),
+        }
+        self._due = 0.0
+
+    def progress(self, published: int, *, is_done: bool = False) -> None:
+        """Say how many rows are published, unless that was said a moment ago.
+
+        Args:
+            published: rows of the batch.
+            is_done: whether that was all, and it went out.
+        """
+        if self._path is None or not (is_done or time.monotonic() >= self._due):
+            return
+        begun = f"{self._path}.{os.getpid()}"
+        with open(begun, "w", encoding="utf-8") as file:
+            json.dump({**self._facts, "published": published, "is_done": is_done}, file)
+        os.replace(begun, self._path)
+        self._due = time.monotonic() + _EVERY
+
 
 _log = logging.getLogger("oz.spark.sink")
 
@@ -154,7 +309,10 @@ def _publish(outbox: Outbox, settings: SinkSettings, batch: int, staged: list[St
     started = time.monotonic()
     runs_again = outbox.is_settled(batch)
     chosen = outbox.settle(batch, staged)
-    delivery, report = Delivery(settings, batch, outbox.path(batch)), Report(settings.report, batch, chosen)
+    delivery, report = (
+        BatchDelivery(settings, batch, outbox.path(batch)),
+        BatchReport(settings.report, batch, chosen),
+    )
     try:
         if any(one.rows for one in chosen):
             delivery.publish(chosen, report.progress)

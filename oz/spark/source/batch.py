@@ -14,7 +14,7 @@ from oz.spark.source.filters import Bounds, bounds_of
 from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share
-from oz.spark.source.rows import Rows
+from oz.spark.source.rows import DecodedRows
 from oz.spark.source.wanted import Wanted
 
 _FOR_STREAMS = ("maxRowsPerTrigger",)
@@ -36,7 +36,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         """
         _refuse_what_is_for_streams(options)
         self._options = options
-        self._rows = Rows(schema, options.payload)
+        self._rows = DecodedRows(schema, options.payload)
         self._bounds = Bounds()
         PlannedJournal(options, wanted_of(options))
 
@@ -83,7 +83,7 @@ def wanted_of(options: Options, bounds: Bounds | None = None) -> Wanted:
     return Wanted(options.patterns(), options.start_ns, options.end_ns, options.gaps, bounds or Bounds())
 
 
-def read_share(share: Share, fetcher: Fetcher, wanted: Wanted, rows: Rows) -> Iterator[pa.RecordBatch]:
+def read_share(share: Share, fetcher: Fetcher, wanted: Wanted, rows: DecodedRows) -> Iterator[pa.RecordBatch]:
     """Read what one partition has, in the order of the offsets."""
     if share.ranges:
         fetcher.compare(share.epoch, share.ranges[-1].end)

@@ -80,7 +80,7 @@ def ddl(payload: str, payload_schema: str | None) -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
-class Rows:
+class DecodedRows:
     """Makes rows of records."""
 
     def __init__(self, schema: StructType, payload: str) -> None:

@@ -11,7 +11,7 @@ from oz.errors import LakeError
 from oz.journal.lock import ProcessLock
 from oz.spark.jobs.archiving import manifest as manifests
 from oz.spark.jobs.archiving.layout import LakeLayout, folders, range_of
-from oz.spark.jobs.archiving.manifest import FOLDER, Manifest
+from oz.spark.jobs.archiving.manifest import FOLDER, LakeManifest
 from oz.spark.jobs.archiving.publishing import finish
 from oz.spark.jobs.archiving.staging import Staging
 
@@ -49,7 +49,7 @@ class Lake:
     """
 
     directory: Path
-    manifest: Manifest
+    manifest: LakeManifest
     staging: Staging
     layout: LakeLayout
 
@@ -75,7 +75,7 @@ def opened(
     with LakeLock(directory / FOLDER / "lock"):
         known = manifests.load(directory)
         if known is None:
-            known = Manifest(journal, layout.separator, first_offset, first_offset)
+            known = LakeManifest(journal, layout.separator, first_offset, first_offset)
             known.save(directory)
         _refuse_another(directory, known, journal, layout)
         staged = Staging(staging or directory.with_name(directory.name + ".staging"), directory)
@@ -94,7 +94,7 @@ def _refuse_what_is_no_lake(directory: Path) -> None:
             )
 
 
-def _refuse_another(directory: Path, known: Manifest, journal: str, layout: LakeLayout) -> None:
+def _refuse_another(directory: Path, known: LakeManifest, journal: str, layout: LakeLayout) -> None:
     if known.journal != journal:
         raise LakeError(
             f"{directory}: the lake of another journal, {known.journal}; this one is {journal}: archive it "
@@ -114,7 +114,7 @@ def lake_files(lake: str | Path) -> list[str]:
         lake: a lake made by `archive`.
 
     Returns:
-        The paths, in order. Each record up to `Manifest.end_offset` is in one of them, and in no other.
+        The paths, in order. Each record up to `LakeManifest.end_offset` is in one of them, and in no other.
 
     Raises:
         LakeError: it is no lake, or damaged.

@@ -54,7 +54,7 @@ class Swap:
 
 
 @dataclass
-class Manifest:
+class LakeManifest:
     """The manifest of a lake.
 
     Attributes:
@@ -94,7 +94,7 @@ class Manifest:
         sync_directory(folder)
 
 
-def load(lake: Path) -> Manifest | None:
+def load(lake: Path) -> LakeManifest | None:
     """Read the manifest.
 
     Returns:
@@ -112,7 +112,7 @@ def load(lake: Path) -> Manifest | None:
         if checksum != _checksum(data):
             raise ValueError("its checksum differs")
         del data["format"], data["version"]
-        return Manifest(**{**data, "pending": _pending(data["pending"])})
+        return LakeManifest(**{**data, "pending": _pending(data["pending"])})
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

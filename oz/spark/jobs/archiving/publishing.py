@@ -9,12 +9,12 @@ from pathlib import Path
 from oz.errors import LakeError
 from oz.spark.jobs.archiving.exchange import exchange
 from oz.spark.jobs.archiving.layout import file_name
-from oz.spark.jobs.archiving.manifest import Manifest, Move, Swap, sync_directory
+from oz.spark.jobs.archiving.manifest import LakeManifest, Move, Swap, sync_directory
 from oz.spark.jobs.archiving.staging import StagedFile
 
 
 def publish(
-    lake: Path, manifest: Manifest, staging: Path, files: Iterable[StagedFile], then: Manifest
+    lake: Path, manifest: LakeManifest, staging: Path, files: Iterable[StagedFile], then: LakeManifest
 ) -> list[Path]:
     """Make the files of one step part of the lake.
 
@@ -51,7 +51,7 @@ def publish(
     return [lake / target for _, target in named]
 
 
-def finish(lake: Path, manifest: Manifest) -> None:
+def finish(lake: Path, manifest: LakeManifest) -> None:
     """Carry out what is decided and perhaps half done; nothing when nothing is.
 
     Raises:

@@ -12,10 +12,9 @@ from pyspark.sql.window import Window
 
 from oz.journal import Kind
 from oz.spark.columns import depth
-from oz.spark.jobs.reporting.publishers import Publishers, by_hour
+from oz.spark.jobs.reporting.counts import Publishers, Subjects, by_hour, sums_of
 from oz.spark.jobs.reporting.rows import is_kind
 from oz.spark.jobs.reporting.steps import HOUR, SECOND, Steps
-from oz.spark.jobs.reporting.subjects import Subjects, sums_of
 
 _PARENTS = 40
 """So many subjects of a level have those below them shown."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from oz.spark.jobs.reporting.loss_sections import losses
 from oz.spark.jobs.reporting.parts import bar, bars, columns, definitions, details, section, table
+from oz.spark.jobs.reporting.sections import levels, losses, silent, subjects
 from oz.spark.jobs.reporting.steps import SECOND
-from oz.spark.jobs.reporting.subject_sections import levels, silent, subjects
 from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, publisher
 
 STYLE = """

@@ -1,11 +1,13 @@
-"""The page's sections on subjects."""
+"""The page's sections on subjects, and on what was lost."""
 
 from __future__ import annotations
 
+import html
 from typing import Any
 
-from oz.spark.jobs.reporting.parts import bar, bars, details, section, table
-from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, subject
+from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, mark, section, table, tracks
+from oz.spark.jobs.reporting.steps import HOUR
+from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, publisher, subject
 
 Figures = dict[str, Any]
 
@@ -115,3 +117,85 @@ def _longest(rows: list[Figures]) -> str:
     )
     figures = details("The figures", table(("Subject", "Silence", "From", "To"), cells))
     return f"<h3>Longest silences between two messages</h3>{listed}{figures}"
+
+
+_ROWS = 12
+_HEADS = ("Lost", "Gap records", "of unknown size", "Numbers missing", "Counts begun anew", "Damaged")
+_NAMES = ("lost", "gaps", "unknown", "missing", "restarts", "damaged")
+
+
+def losses(figures: Figures) -> str:
+    """Show what was lost of whom, and when."""
+    found = figures["losses"]
+    if not found["gaps"] + found["missing"] + found["damaged"]:
+        return section("Losses", "<p>None is on record, and no number is missing.</p>")
+    pairs = [
+        ("Lost, as recorded", exact(found["lost"]), f"in {exact(found['gaps'])} gap records"),
+        ("Losses of unknown size", exact(found["unknown"]), ""),
+        ("Numbers missing", exact(found["missing"]) if found["are_numbers_known"] else "–", ""),
+        ("Damaged records", exact(found["damaged"]), ""),
+    ]
+    note = (
+        "Lost is what gap records say. Numbers are missing where a publisher's count goes on higher than it "
+        "stopped: that should be the same losses, seen from the messages themselves."
+    )
+    return section("Losses", definitions(pairs) + _chart(found) + _tables(found), note=note)
+
+
+def _chart(found: Figures) -> str:
+    rows = found["publishers"][:_ROWS]
+    shown = {row["origin"] for row in rows}
+    cells = [cell for cell in found["by_publisher_and_period"] if cell["origin"] in shown]
+    if not cells:
+        return ""
+    most = max(max(_weight(cell), 1) for cell in cells)
+    marks = dict.fromkeys(shown, "")
+    for cell in cells:
+        marks[cell["origin"]] += mark(cell["period"], found["periods"], max(_weight(cell), 1) / most)
+    length_ns = found["hours_per_period"] * HOUR
+    ends = (found["first_period_ns"] + period * length_ns for period in sorted({0, found["periods"] - 1}))
+    worst = max(found["by_period"], key=_weight)
+    facts = (
+        f"Losses by publisher and hour. For each of {len(rows)} publishers, whether it lost messages in each "
+        f"{_length(found)}. The most, {exact(_weight(worst))}, were lost from {moment(worst['time_ns'])} UTC "
+        "on."
+    )
+    named = ((_brief(row["origin"]), marks[row["origin"]]) for row in rows)
+    drawn = tracks(facts, named, labels=[moment(end)[:16] for end in ends])
+    cells_of_table = (
+        (f"{publisher(cell['origin'])}<br>{moment(cell['time_ns'])}", *_values(cell))
+        for cell in found["by_publisher_and_period"]
+    )
+    heads = (f"Publisher, {_length(found)} from (UTC)", *_HEADS)
+    figures = details("The figures", table(heads, cells_of_table))
+    return f"<h3>By publisher and {_length(found)}</h3>{drawn}{figures}"
+
+
+def _tables(found: Figures) -> str:
+    rows = found["publishers"]
+    greatest = max(map(_weight, rows), default=0) or 1
+    listed = bars(
+        ((publisher(row["origin"]), exact(_weight(row)), _weight(row) / greatest) for row in rows), red=True
+    )
+    more = found["publisher_count"] - len(rows)
+    rest = f'<p class="soft">and {others(more)}</p>' if more else ""
+    cells = ((publisher(row["origin"]), *_values(row)) for row in rows)
+    figures = details("The figures", table(("Publisher", *_HEADS), cells))
+    return f"<h3>By publisher</h3>{listed}{rest}{figures}"
+
+
+def _values(row: Figures) -> list[str]:
+    return [exact(row[name]) for name in _NAMES]
+
+
+def _weight(row: Figures) -> int:
+    return max(int(row["lost"]), int(row["missing"]))
+
+
+def _length(found: Figures) -> str:
+    hours = found["hours_per_period"]
+    return "hour" if hours == 1 else f"period of {duration(hours * 3600)}"
+
+
+def _brief(origin: str | None) -> str:
+    return "plain" if origin is None else html.escape(origin[:6])
