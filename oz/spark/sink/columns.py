@@ -30,7 +30,7 @@ _REMEMBERED = 65_536
 _SHOWN = 200
 
 
-class Columns(NamedTuple):
+class SinkColumns(NamedTuple):
     """The places of fields in a row; None where there is no such column."""
 
     subject: int
@@ -41,7 +41,7 @@ class Columns(NamedTuple):
     has_map: bool
 
 
-def find_columns(schema: T.StructType) -> Columns:
+def find_columns(schema: T.StructType) -> SinkColumns:
     """Find the columns to publish; others are left alone.
 
     Args:
@@ -69,7 +69,7 @@ def find_columns(schema: T.StructType) -> Columns:
         )
     kinds = [one.dataType for one in schema.fields]
     headers = found.get("headers")
-    return Columns(
+    return SinkColumns(
         found["subject"],
         found["payload"],
         headers,
@@ -112,7 +112,7 @@ class RowReader:
         example: what was wrong with the first of those.
     """
 
-    columns: Columns
+    columns: SinkColumns
     settings: SinkSettings
     partition: int
     rows: int = 0

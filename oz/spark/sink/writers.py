@@ -25,7 +25,7 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from oz.errors import SinkError
-from oz.spark.sink.columns import Columns, RowReader, find_columns
+from oz.spark.sink.columns import RowReader, SinkColumns, find_columns
 from oz.spark.sink.publishing import BatchDelivery
 from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged, remove_file, stage, sync_directory
@@ -183,7 +183,7 @@ _RUN = "run-"
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Publishes the batches of a streaming query."""
 
-    def __init__(self, settings: SinkSettings, columns: Columns) -> None:
+    def __init__(self, settings: SinkSettings, columns: SinkColumns) -> None:
         """Prepare it, with options and columns that are checked."""
         self._settings = settings
         self._columns = columns
@@ -222,7 +222,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """Publishes the rows of a DataFrame."""
 
-    def __init__(self, settings: SinkSettings, columns: Columns) -> None:
+    def __init__(self, settings: SinkSettings, columns: SinkColumns) -> None:
         """Prepare it, with options and columns that are checked."""
         self._settings = settings
         self._columns = columns
@@ -299,7 +299,7 @@ def _in_order(messages: Sequence[Staged | None]) -> list[Staged]:
 
 
 def _stage(
-    batches: Iterator[pa.RecordBatch], settings: SinkSettings, columns: Columns, query: str, batch: int
+    batches: Iterator[pa.RecordBatch], settings: SinkSettings, columns: SinkColumns, query: str, batch: int
 ) -> Staged:
     reader = RowReader(columns, settings, TaskContext.get().partitionId())
     return stage(reader, batches, Outbox(settings.staging, query).path(batch), query)
