@@ -190,11 +190,11 @@ def _steered(control: Control) -> Iterator[None]:
 @contextmanager
 def _progress(
     journal: Journal, start: Any, end: Any, control: Control, stats: ReplayStats
-) -> Iterator[Callable[[], None]]:
+) -> Iterator[Callable[[], None] | None]:
     """Show a bar on stderr while it lasts, if that is a terminal; gives what is to be called now and then."""
     screen = console(stderr=True)
     if not screen.is_terminal:
-        yield lambda: None
+        yield None
         return
     from rich.progress import BarColumn, Progress, TextColumn
 

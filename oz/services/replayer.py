@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any
+
+import zmq
 
 from oz.errors import WouldBlock
 from oz.journal import Journal, Record
 from oz.services.columns import unpack_headers
+from oz.services.waiting import Bell
 from oz.subjects.pattern import Pattern
 from oz.sync.publisher import Publisher
 
-_SLICE = 0.05  # seconds between two looks at whether to pause or stop
+_LOOK_SECONDS = 0.05  # seconds between two calls of a look
 _LATE = 1.0  # seconds behind time from which on the rest is put off instead of hurried
+_POLLED = 0.001  # seconds from which on a wait can be ended
+_LONGEST = 1e6  # seconds of one wait at most
 _EARLY = 0.0002  # seconds too short to wait for
 _ALLOWED = (str, bytes, int, float, bool, type(None))
 _LOOK = 1000  # messages between two looks while there is nothing to wait for
@@ -44,33 +50,56 @@ class Control:
     def __init__(self) -> None:
         self.is_paused = False
         self.is_stopped = False
+        self._wakes: list[Callable[[], None]] = []
+
+    @contextmanager
+    def _waking(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Have something called at each change, while a replay waits with it."""
+        self._wakes.append(wake)
+        try:
+            yield
+        finally:
+            self._wakes.remove(wake)
+
+    def _changed(self) -> None:
+        for wake in tuple(self._wakes):
+            wake()
 
     def pause(self) -> None:
         """Publish nothing until `resume`; what follows keeps its distance in time."""
         self.is_paused = True
+        self._changed()
 
     def resume(self) -> None:
         """Go on."""
         self.is_paused = False
+        self._changed()
 
     def toggle(self) -> None:
         """Pause, or go on."""
         self.is_paused = not self.is_paused
+        self._changed()
 
     def stop(self) -> None:
         """End it."""
         self.is_stopped = True
+        self._changed()
 
 
 class _Clock:
     """Says when a message is due."""
 
-    def __init__(self, speed: float | None, control: Control, look: Callable[[], object]) -> None:
+    def __init__(
+        self, speed: float | None, control: Control, bell: Bell, look: Callable[[], object] | None
+    ) -> None:
         self._speed = speed
         self._control = control
-        self._look = look
+        self._bell = bell
+        self._poller = zmq.Poller()
+        self._poller.register(bell, zmq.POLLIN)
+        self._look = look or (lambda: None)
+        self._look_seconds = inf if look is None else _LOOK_SECONDS
         self._began: tuple[float, int] | None = None
-        self._waits = threading.Event()
         self._passed = self._latest = 0
         self._looked = time.monotonic()
 
@@ -97,7 +126,7 @@ class _Clock:
                     # It was stopped, or a subscriber held it up: what follows keeps its distance.
                     self._began = now, time_ns
                 break
-            self._waits.wait(min(left, _SLICE))
+            self._wait(left)
         return not self._control.is_stopped
 
     def await_room(self) -> bool:
@@ -108,7 +137,7 @@ class _Clock:
     def _look_now_and_then(self) -> float:
         """Look, if the last look was a while ago: there may be nothing to wait for. Gives the time."""
         now = time.monotonic()
-        if now - self._looked >= _SLICE:
+        if now - self._looked >= self._look_seconds:
             self._looked = now
             self._look()
         return now
@@ -116,8 +145,18 @@ class _Clock:
     def _rest(self) -> None:
         while self._control.is_paused and not self._control.is_stopped:
             self._look()
-            self._waits.wait(_SLICE)
+            self._wait(inf)
             self._began = None
+
+    def _wait(self, seconds: float) -> None:
+        """Wait so long at most, until it is time to look or the control has changed."""
+        seconds = min(seconds, self._look_seconds)
+        if seconds < _POLLED:
+            time.sleep(seconds)
+        else:
+            # Not later than that: a poller counts in milliseconds.
+            self._poller.poll(-1 if seconds == inf else int(min(seconds, _LONGEST) * 1000))
+            self._bell.hear()
 
 
 def replay(
@@ -164,18 +203,38 @@ def replay(
     if speed is not None and not speed > 0:  # so that NaN is refused too
         raise ValueError(f"speed is greater than 0, or None for as fast as possible; not {speed:g}")
     done = stats or ReplayStats()
-    clock = _Clock(speed, control or Control(), on_look or (lambda: None))
-    for record in journal.read(pattern, start=start, end=end, gaps=True):
+    control = control or Control()
+    with closing(Bell()) as bell, bell.rung_by_signals(), control._waking(bell.ring):
+        _replay(
+            journal.read(pattern, start=start, end=end, gaps=True),
+            publisher,
+            done,
+            _Clock(speed, control, bell, on_look),
+            wait_for_room=wait_for_room,
+            with_headers=headers,
+        )
+    publisher.flush()
+    return done
+
+
+def _replay(
+    records: Iterable[Record],
+    publisher: Publisher,
+    done: ReplayStats,
+    clock: _Clock,
+    *,
+    wait_for_room: bool,
+    with_headers: bool,
+) -> None:
+    for record in records:
         if not record.is_message:
             done.gaps += 1
             done.lost += record.lost or 0
         elif not clock.wait_for(record.time_ns or 0) or not _publish_in_time(
-            publisher, record, done, clock if wait_for_room else None, with_headers=headers
+            publisher, record, done, clock if wait_for_room else None, with_headers=with_headers
         ):
             break
         done.passed = (record.offset or 0) + 1
-    publisher.flush()
-    return done
 
 
 def _publish_in_time(

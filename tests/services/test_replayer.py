@@ -275,3 +275,16 @@ def test_a_loss_of_unknown_size_is_recorded_as_such():
 
     assert columns_of_loss("nats:a", Loss(None, 5))["lost"] is None
     assert columns_of_loss("nats:a", Loss(1 << 80, 5, b"o", 1 << 70))["lost"] == (1 << 63) - 1
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_replay_that_waits_for_long_ends_when_it_is_stopped(journal, listener, paused):
+    pub, _ = listener
+    found = journal([Record("a", b"", 0), Record("a", b"", 100_000 * SECOND)])
+    control, stats = Control(), ReplayStats()
+    working = waiting.Thread(lambda: replay(found, pub, control=control, stats=stats))
+    waiting.until(lambda: stats.published == 1)
+    if paused:
+        control.pause()
+    control.stop()
+    assert working.outcome().published == 1
