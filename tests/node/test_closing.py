@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 import oz
-from oz.transport.publisher.dispatch import Dispatch
+from oz.protocol.publisher.dispatch import Dispatch
 from scripts import finished, started
 from waiting import DEADLINE, Thread, until
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 
 import oz
-from oz.transport.publisher.batches import Batches
+from oz.protocol.publisher.batches import Batches
 from waiting import DEADLINE, Thread, until
 
 STREAMS = 15

@@ -62,7 +62,7 @@ def test_a_full_plain_subscriber_holds_up_no_raw_send_when_a_routed_one_comes():
         pub.wait_for_subscribers(timeout=DEADLINE)
         pub._engine._ticker.stop()
         # Full to the brim: one who has been passed over already is not waited for anyway.
-        pub._engine.dispatch.make_lossless(pub._engine.socket)
+        pub._engine.dispatch._sink.make_lossless()
         until(lambda: is_full(pub._engine.socket))
         with oz.Subscriber("inproc://full", context=context, filtering="publisher") as sub:
             sub.subscribe("b")

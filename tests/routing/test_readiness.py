@@ -8,7 +8,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from oz.transport.publisher.dispatch import Dispatch
+from oz.protocol.publisher.dispatch import Dispatch
 from ports import lasting_endpoint
 from waiting import DEADLINE, Thread, until
 
@@ -119,9 +119,9 @@ def test_what_is_published_as_soon_as_the_answer_is_out_arrives(monkeypatch):
         pub.publish("n.1", b"nobody wants it")
         tell, answers = Dispatch.answer, 0
 
-        def tell_and_publish(dispatch, socket):
+        def tell_and_publish(dispatch):
             nonlocal answers
-            tell(dispatch, socket)
+            tell(dispatch)
             answers += 1
             pub.publish("n.1", b"%d" % answers)
 

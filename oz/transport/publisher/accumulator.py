@@ -14,10 +14,10 @@ from typing import Any
 import zmq
 
 from oz.protocol.publisher.batching import STEP, Rich
+from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.recipients import Recipients
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher.dispatch import Dispatch
 from oz.wire.batch import LARGE, MAX_COUNT
 
 QUIET = 20e-6
@@ -115,7 +115,7 @@ class Accumulator:
                     self._stats.sent += 1
                     self.is_sending = True
                     try:
-                        self._dispatch.send_alone(socket, recipients, raw, item)
+                        self._dispatch.send_alone(recipients, raw, item)
                     except zmq.ZMQError:
                         raise
                     except BaseException:
@@ -140,7 +140,7 @@ class Accumulator:
             self._send(socket)
             self._stats.sent += 1
             with self._counting():
-                self._dispatch.send_large(socket, [recipients, raw, item])
+                self._dispatch.send_large([recipients, raw, item])
             return
         self._is_rich |= type(item) is Rich
         is_alone = not (self.messages or self.is_held) and monotonic() - self._sent_at >= QUIET
@@ -211,7 +211,7 @@ class Accumulator:
             self._stats.sent += length // STEP - self._counted
             self._counted = 0
             is_rich, self._is_rich = self._is_rich, False
-            self._dispatch.send(socket, taken, is_rich=is_rich)
+            self._dispatch.send(taken, is_rich=is_rich)
         self._sent_at = monotonic()
         self._unwanted = self._stats.unwanted
         self._limit_bytes(length)

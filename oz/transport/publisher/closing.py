@@ -11,13 +11,13 @@ from typing import Any
 
 import zmq
 
+from oz.protocol.multicast.sender import MulticastDispatch
+from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.router import Router
 from oz.transport.attachments import Attachments
 from oz.transport.ending import CLOSE_TIMEOUT, end_context
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
-from oz.transport.multicast.sender import MulticastDispatch
-from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.untaken import Untaken
 
@@ -192,14 +192,14 @@ class PublisherClosing:
             return
         if isinstance(self._dispatch, MulticastDispatch):
             self._say_goodbye()
-            yield from self._dispatch.farewell(self._socket, deadline)
+            yield from self._dispatch.farewell(deadline)
             return
         yield from self._part(deadline)
         if time.monotonic() - self._dispatch.left_out_at <= _REMEMBERED:
             yield from self._insist(min(deadline, time.monotonic() + CLOSE_TIMEOUT))
         with self._guard, suppress(zmq.ZMQError):
             if not self._socket.closed:
-                self._dispatch.part_with_the_rest(self._socket)
+                self._dispatch.part_with_the_rest()
         # A moment for ZeroMQ to see peers leave that are sent this. Without it 1 close in 16 took all its
         # time, before listeners lingered for nobody; see Attachments.bind.
         yield _FAREWELL
@@ -220,7 +220,7 @@ class PublisherClosing:
             try:
                 # Behind what others have added since; a raw send is behind no check.
                 self._sender.accumulator.flush(self._socket)
-                return self._socket.closed or self._dispatch.say_goodbye(self._socket)
+                return self._socket.closed or self._dispatch.say_goodbye()
             except zmq.ZMQError:
                 # The context was ended under the socket.
                 return True
@@ -256,7 +256,7 @@ class PublisherClosing:
             try:
                 had_all = self._take_more is None or self._take_more()
                 self._sender.accumulator.flush(self._socket)
-                self._dispatch.retry(self._socket)
+                self._dispatch.retry()
             except zmq.ZMQError:
                 # The context was ended under the socket: nothing can be sent any more.
                 return True

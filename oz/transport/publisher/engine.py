@@ -15,6 +15,8 @@ import zmq
 
 from oz.errors import ClosedError, WouldBlock
 from oz.protocol.multicast.router import MulticastRouter
+from oz.protocol.multicast.sender import MulticastDispatch, high_water_mark_for
+from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
@@ -26,14 +28,13 @@ from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.multicast.group import Group
-from oz.transport.multicast.sender import MulticastDispatch, high_water_mark_for
 from oz.transport.option_checks import check_count
 from oz.transport.publisher.closing import PublisherClosing, pauses
-from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.options import PublisherOptions
 from oz.transport.publisher.plain_frames import PlainFrames
 from oz.transport.publisher.raw_sends import RawSends, as_it_is
 from oz.transport.publisher.sender import Refused, Sender
+from oz.transport.publisher.sink import XpubSink
 from oz.transport.publisher.subjects import Routes
 from oz.transport.socket import (
     backend_get,
@@ -198,15 +199,24 @@ class PublisherEngine:
     def _route_to(self, group: Group | None, last_values: LastValueCache | None, *, drops: bool) -> None:
         """Send messages to the streams that ask for them, or to a multicast group."""
         origin, stats = os.urandom(ID_SIZE), PublisherStats()
+        sink = XpubSink(self.socket, drops=drops)
         if group is None or group.is_plain:
             self.router = Router(origin, stats) if self._role is None else self._role.router
-            self.dispatch = Dispatch(self.router, last_values, drops=drops)
+            self.dispatch = Dispatch(self.router, last_values, sink, time.monotonic, drops=drops)
             if group is not None:
                 # Nobody can ask, so that everybody gets everything.
                 self.router.plain.learn(b"\x01")
         else:
             self.router = router = MulticastRouter(origin, stats)
-            self.dispatch = MulticastDispatch(router, origin, group.options, drops=drops)
+            self.dispatch = MulticastDispatch(
+                router,
+                origin,
+                group.options,
+                sink,
+                time.monotonic,
+                epoch=int(time.time()),
+                drops=drops,
+            )
 
     def _set_options(self, high_water_mark: int | None, group: Group | None) -> None:
         is_own = self.attachments.own_context
@@ -296,7 +306,7 @@ class PublisherEngine:
     def _attached(self) -> None:
         group = self.attachments.group
         if isinstance(self.dispatch, MulticastDispatch) and group is not None:
-            self.dispatch.greet(self.socket, group.endpoints.values())
+            self.dispatch.greet(one.to for one in group.endpoints.values())
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
         self.sender.routes.forget_valid()
         self._shell.attached()
@@ -367,7 +377,7 @@ class PublisherEngine:
             if (router.to_answer or router.to_serve) and not self.closing.said_goodbye:
                 # What was published before goes out before.
                 self.sender.accumulator.flush(self.socket)
-                self.dispatch.answer(self.socket)
+                self.dispatch.answer()
             return has_changed
 
     def _take_in(self) -> None:
@@ -406,8 +416,8 @@ class PublisherEngine:
             if not accumulator.is_held:
                 accumulator.flush(self.socket)
             self.listen()
-            dispatch.retry(self.socket)
-            dispatch.beat(self.socket, time.monotonic())
+            dispatch.retry()
+            dispatch.beat(time.monotonic())
             return was_busy or dispatch.is_halfway
 
     @contextmanager
@@ -498,7 +508,7 @@ class PublisherEngine:
             self.sender.accumulator.flush(self.socket)
             self.dispatch.skip(count)
             self.dispatch.beats_at = 0.0
-            self.dispatch.beat(self.socket, time.monotonic())
+            self.dispatch.beat(time.monotonic())
 
     def resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:
         """Go on for a multicast publisher that has ended; to be called before the first endpoint is given."""

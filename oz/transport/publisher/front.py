@@ -9,10 +9,10 @@ from typing import Any, ClassVar, NoReturn
 import zmq
 
 from oz.protocol.multicast.options import Multicast
+from oz.protocol.publisher.batches import MAX_BATCH
 from oz.protocol.stats import PublisherStats
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.endpoints import Endpoints
-from oz.transport.publisher.batches import MAX_BATCH
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import MAX_DELAY, OnFull, PublisherOptions
 from oz.transport.socket import describe, refuse_to_copy

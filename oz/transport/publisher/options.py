@@ -8,13 +8,13 @@ from typing import Any, Literal
 import zmq
 
 from oz.protocol.multicast.options import Multicast
+from oz.protocol.publisher.batches import MAX_BATCH
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.dropin import refuse_green
 from oz.transport.endpoints import Endpoints
 from oz.transport.multicast.group import Group, group_for
 from oz.transport.option_checks import check_count, check_seconds
-from oz.transport.publisher.batches import MAX_BATCH
 from oz.transport.socket import check_delimiter
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec

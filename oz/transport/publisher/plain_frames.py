@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import zmq
 
+from oz.protocol.publisher.dispatch import Dispatch
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
-from oz.transport.publisher.dispatch import Dispatch
 
 _send = zmq.backend.Socket.send
 # A plain number: the enum's member costs 0.3 µs a message.
@@ -74,7 +74,7 @@ class PlainFrames:
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Hand one message to ZeroMQ; see `HandOver`."""
         with self._guard:
-            self._dispatch.make_lossy(socket)
+            self._dispatch.make_lossy()
             if type(payload) is tuple:
                 send_frames(socket, (wire, *payload), flags)
                 return
@@ -95,7 +95,7 @@ class PlainFrames:
     def hand_over_joined(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """The same with the subject, its delimiter and the payload in one frame; more may follow it."""
         with self._guard:
-            self._dispatch.make_lossy(socket)
+            self._dispatch.make_lossy()
             if type(payload) is bytes:
                 _send(socket, wire + payload, flags)
             else:

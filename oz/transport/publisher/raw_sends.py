@@ -9,11 +9,11 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError
+from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.plain_interest import UNREACHABLE
 from oz.protocol.publisher.router import Router
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
-from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.sender import LISTEN_EVERY, Sender
 from oz.wire.keys import OWN as OWN_KEYS
 
@@ -136,11 +136,11 @@ class RawSends:
             self._check_first(frames[0])
             self._sender.look(self._socket)
             if self._dispatch.is_blocked:
-                self._dispatch.retry(self._socket)
+                self._dispatch.retry()
                 if self._dispatch.is_blocked:
                     raise zmq.Again
             # After it: what answers subscriptions is not to be dropped.
-            self._dispatch.make_lossy(self._socket)
+            self._dispatch.make_lossy()
             result = self._as_result(tracker) if self.is_framed else self._deliver(frames, flags, tracker)
             self._route_too(frames)
             return result
@@ -229,7 +229,7 @@ class RawSends:
                     check(data)
                 if monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(socket)
-                make_lossy(socket)
+                make_lossy()
                 _send(socket, data)
                 if streams:
                     route((data,))
@@ -249,7 +249,7 @@ class RawSends:
                     check(frames[0])
                 if monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(socket)
-                make_lossy(socket)
+                make_lossy()
                 send_frames(socket, frames, 0)
                 if streams:
                     route(frames)

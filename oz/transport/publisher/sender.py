@@ -14,13 +14,13 @@ import zmq
 
 from oz.message import Extras
 from oz.protocol.publisher.batching import Rich
+from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
 from oz.transport.publisher.accumulator import Accumulator
-from oz.transport.publisher.dispatch import Dispatch
 from oz.transport.publisher.plain_frames import HandOver, as_item, as_sendable
 from oz.transport.publisher.subjects import Route, Routes
 from oz.wire.batch import LARGE
@@ -291,5 +291,5 @@ class Sender:
     def _make_room(self, socket: Any) -> bool:
         """Try to send what waits for room; tell whether the publisher can go on."""
         with self._guard:
-            self._dispatch.retry(socket)
+            self._dispatch.retry()
         return not self._dispatch.is_blocked

@@ -19,7 +19,7 @@ from oz.protocol.multicast.plan import (
     usable_kbps,
     window_of,
 )
-from oz.transport.multicast.sender import BEAT
+from oz.protocol.multicast.sender import BEAT
 from oz.wire.batch import CONTROL, Head
 from oz.wire.datagram import pack
 

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from math import inf
-from time import monotonic
-from typing import Any
 
-import zmq
-
-from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.router import Router
-from oz.protocol.publisher.stream import OutStream
-from oz.transport.publisher.batches import (
+from oz.protocol.publisher.batches import (
     CONTROL,
     LAST_VALUES,
     LAST_VALUES_RICH,
     MAX_BATCH,
     Batches,
-    send_if_it_fits,
 )
+from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.sink import Clock, Sink
+from oz.protocol.publisher.stream import OutStream
 from oz.wire.batch import pack_array, pack_chunk, pack_control
 
 HEARTBEAT = 1.0
@@ -35,7 +31,7 @@ _GOODBYE = pack_control(bye=True)
 
 
 class Dispatch(Batches):
-    """Sends batches, and tells streams where they stand. The caller holds the publisher's guard.
+    """Sends batches, and tells streams where they stand.
 
     Attributes:
         beats_at: when the next heartbeat is due, in monotonic seconds.
@@ -44,31 +40,35 @@ class Dispatch(Batches):
 
     __slots__ = ("_last_values", "_telling", "_unnotified", "beats_at", "is_halfway")
 
-    def __init__(self, router: Router, last_values: LastValueCache | None, *, drops: bool) -> None:
+    def __init__(
+        self, router: Router, last_values: LastValueCache | None, sink: Sink, clock: Clock, *, drops: bool
+    ) -> None:
         """Start with nothing to send.
 
         Args:
             router: the interests.
             last_values: the last values, if they are kept.
+            sink: takes the frames.
+            clock: what time it is.
             drops: whether a full subscriber is passed over; otherwise it holds up the publisher.
         """
-        super().__init__(router, drops=drops)
+        super().__init__(router, sink, clock, drops=drops)
         self._last_values = last_values
         self._telling: OrderedDict[OutStream, None] = OrderedDict()
         self._unnotified: dict[OutStream, None] | None = None
         self.beats_at = 0.0
         self.is_halfway = False
 
-    def answer(self, socket: Any) -> None:
+    def answer(self) -> None:
         """Tell streams where they stand, and give the last values that were asked for."""
         router = self._router
         before = len(router.to_answer)
         if router.to_answer:
-            self.make_lossless(socket)
+            self._sink.make_lossless()
             # Shared patterns first: their numbers must be known when the declaration is answered.
             for stream in sorted(router.to_answer, key=lambda one: not one.is_shared):
                 body = b"" if stream.is_shared else _answer(stream)
-                if _can_be_notified(stream) and self._tell_in_time(socket, stream, body):
+                if _can_be_notified(stream) and self._tell_in_time(stream, body):
                     router.to_answer.pop(stream, None)
         waiting, router.to_serve = router.to_serve, []
         for stream, number in waiting:
@@ -76,10 +76,10 @@ class Dispatch(Batches):
                 # What is held is numbered already, and must go first.
                 router.to_serve.append((stream, number))
             else:
-                self._serve(socket, stream, number)
+                self._serve(stream, number)
         self.is_halfway |= 0 < len(router.to_answer) < before
 
-    def beat(self, socket: Any, now: float) -> None:
+    def beat(self, now: float) -> None:
         """Tell every stream its sequence, when that is due: it shows up what was lost last.
 
         A stream for which there is no room is told as soon as there is, those first that wait for longest: a
@@ -90,37 +90,33 @@ class Dispatch(Batches):
             self._router.expire(now)
             self._telling.update(dict.fromkeys(self._router.streams.values()))
         if self._telling:
-            self._say_where(socket)
+            self._say_where()
 
-    def _say_where(self, socket: Any) -> None:
-        self.make_lossless(socket)
+    def _say_where(self) -> None:
+        self._sink.make_lossless()
         refused: list[OutStream] = []
         count, left_out_at = len(self._telling), self.left_out_at
         # Once somebody was left out, others may be too for a moment: what is sent now could be lost on them.
         while self._telling and len(refused) < MOST_REFUSED and self.left_out_at == left_out_at:
             stream, _ = self._telling.popitem(last=False)
             # What is still unsent tells where it stands when it goes.
-            if (
-                not stream.is_gone
-                and _can_be_notified(stream)
-                and not self._tell_in_time(socket, stream, b"")
-            ):
+            if not stream.is_gone and _can_be_notified(stream) and not self._tell_in_time(stream, b""):
                 refused.append(stream)
         self._telling.update(dict.fromkeys(refused))
         self.is_halfway |= 0 < len(self._telling) < count
 
-    def say_goodbye(self, socket: Any) -> bool:
+    def say_goodbye(self) -> bool:
         """Tell every stream its sequence, and that nothing more comes; once each, as soon as there is room.
 
         Returns:
             Whether all have been told that are there.
         """
-        self.make_lossless(socket)
+        self._sink.make_lossless()
         if self._unnotified is None:
             self._unnotified = dict.fromkeys(self._router.streams.values())
         for stream in list(self._unnotified):
             if _is_absent(stream) or (
-                _can_be_notified(stream) and self._tell(socket, self._standing(stream, _GOODBYE))
+                _can_be_notified(stream) and self._sink.try_send(self._standing(stream, _GOODBYE))
             ):
                 del self._unnotified[stream]
         return not self._unnotified
@@ -129,25 +125,25 @@ class Dispatch(Batches):
         """Begin `say_goodbye` anew, as some may have been left out."""
         self._unnotified = None
 
-    def part_with_the_rest(self, socket: Any) -> None:
+    def part_with_the_rest(self) -> None:
         """Say goodbye where that was not done yet, to those who have room for it."""
         for stream in self._unnotified or ():
             if not _is_absent(stream) and _can_be_notified(stream):
-                self._leave_out(socket, stream, self._standing(stream, _GOODBYE))
+                self._leave_out(stream, self._standing(stream, _GOODBYE))
 
-    def _tell_in_time(self, socket: Any, stream: OutStream, body: bytes) -> bool:
+    def _tell_in_time(self, stream: OutStream, body: bytes) -> bool:
         """Send a record, and do not wait for ever for one connection of several; tell whether all got it.
 
         Whoever was left out is not told yet, and may be one who has no room just now.
         """
         frames = self._standing(stream, body)
-        if self._tell(socket, frames):
+        if self._sink.try_send(frames):
             stream.refused_at = inf
             return True
-        now = monotonic()
+        now = self._clock()
         stream.refused_at = min(stream.refused_at, now)
         if now - max(stream.refused_at, stream.left_out_at) >= RECORD_PATIENCE:
-            self._leave_out(socket, stream, frames)
+            self._leave_out(stream, frames)
         return False
 
     def _standing(self, stream: OutStream, body: bytes) -> tuple[bytes, ...]:
@@ -158,16 +154,7 @@ class Dispatch(Batches):
             sequence = stream.send_buffer.take(stream, 0)[0]
         return (self._head(stream, CONTROL, sequence, 0) + body,)
 
-    @staticmethod
-    def _tell(socket: Any, frames: tuple[bytes, ...]) -> bool:
-        """Send a record; tell whether there was room."""
-        try:
-            send_if_it_fits(socket, frames)
-        except zmq.Again:
-            return False
-        return True
-
-    def _serve(self, socket: Any, stream: OutStream, number: int) -> None:
+    def _serve(self, stream: OutStream, number: int) -> None:
         chunk = stream.chunks.get(number)
         if chunk is None or self._last_values is None:
             return
@@ -179,9 +166,9 @@ class Dispatch(Batches):
             kind = LAST_VALUES_RICH if is_rich else LAST_VALUES
             stream.sequence += count
             frame = self._head(stream, kind, sequence, count) + pack_chunk(number) + pack_array(part)
-            self.make_lossless(socket)
-            if not self._try(socket, stream, (frame,)):
-                self._overflow(socket, stream, count, (frame,), must_wait=True)
+            self._sink.make_lossless()
+            if not self._try(stream, (frame,)):
+                self._overflow(stream, count, (frame,), must_wait=True)
 
 
 def _answer(stream: OutStream) -> bytes:

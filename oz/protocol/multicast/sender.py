@@ -1,31 +1,23 @@
-"""Sending what is multicast: frames of their own, which say who sent them and which they are.
-
-Whoever calls holds the publisher's guard.
-"""
+"""Sending what is multicast: frames of their own, which say who sent them and which they are."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from math import inf
-from time import monotonic, time
 from typing import Any
 
 import msgpack
-import zmq
 
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.plan import usable_kbps
 from oz.protocol.multicast.router import MulticastRouter
 from oz.protocol.publisher.batching import STEP
+from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.recipients import Recipients
-from oz.transport.multicast.endpoint import Endpoint
-from oz.transport.publisher.dispatch import Dispatch
+from oz.protocol.publisher.sink import Clock, Sink
 from oz.wire.batch import CONTROL, RICH, Head
 from oz.wire.datagram import BATCH, LONGEST_QUIET, OVERHEAD, pack, pack_batch
-
-_send = zmq.backend.Socket.send
-_NOBLOCK = int(zmq.NOBLOCK)
 
 BEAT = 0.2
 """Seconds between two records of where the publisher stands."""
@@ -70,18 +62,31 @@ class MulticastDispatch(Dispatch):
         "to",
     )
 
-    def __init__(self, router: MulticastRouter, origin: bytes, options: Multicast, *, drops: bool) -> None:
+    def __init__(
+        self,
+        router: MulticastRouter,
+        origin: bytes,
+        options: Multicast,
+        sink: Sink,
+        clock: Clock,
+        *,
+        epoch: int,
+        drops: bool,
+    ) -> None:
         """Start with nothing to send.
 
         Args:
             router: has the counters.
             origin: 16 bytes that name this publisher.
             options: how it sends.
+            sink: takes the frames.
+            clock: what time it is.
+            epoch: the epoch of its sequence, later than that of any publisher it goes on for.
             drops: whether what finds no room is dropped; otherwise it holds up the publisher.
         """
-        super().__init__(router, None, drops=drops)
+        super().__init__(router, None, sink, clock, drops=drops)
         self._origin = origin
-        self._epoch = int(time())
+        self._epoch = epoch
         self._stats = router.stats
         self._drops_all = drops
         self._rate = options.rate_kbps
@@ -98,7 +103,7 @@ class MulticastDispatch(Dispatch):
 
     # messages --------------------------------------------------------------------------------------------
 
-    def send(self, socket: Any, accumulated: list[Any], *, is_rich: bool) -> None:
+    def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
         """Send what was published, in as few frames as packets can hold; see `Dispatch.send`."""
         subjects, payloads = accumulated[1::STEP], accumulated[2::STEP]
         start = size = 0
@@ -106,24 +111,24 @@ class MulticastDispatch(Dispatch):
             more = len(subjects[place]) + _ITEM_OVERHEAD
             more += len(payload) if type(payload) is bytes else self._most
             if size and size + more > self._most:
-                self._send_some(socket, subjects[start:place], payloads[start:place])
+                self._send_some(subjects[start:place], payloads[start:place])
                 start, size = place, 0
             size += more
-        self._send_some(socket, subjects[start:], payloads[start:])
+        self._send_some(subjects[start:], payloads[start:])
 
-    def send_alone(self, socket: Any, recipients: Recipients, subject: bytes, payload: Any) -> None:
+    def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message."""
-        self._send_some(socket, [subject], [payload])
+        self._send_some([subject], [payload])
 
-    def send_large(self, socket: Any, accumulated: list[Any]) -> None:
+    def send_large(self, accumulated: list[Any]) -> None:
         """Send one message whose payload is large; PGM cuts it into packets."""
-        self._send_some(socket, accumulated[1:2], accumulated[2:3])
+        self._send_some(accumulated[1:2], accumulated[2:3])
 
-    def _send_some(self, socket: Any, subjects: list[bytes], payloads: list[Any]) -> None:
+    def _send_some(self, subjects: list[bytes], payloads: list[Any]) -> None:
         """Send some messages in one frame."""
         count = len(subjects)
         if self._began_at is None:
-            self._began_at = monotonic()
+            self._began_at = self._clock()
         sequence = self._sequence
         # Before anything can be cut short: a number that nothing was sent under is found missing.
         self._sequence = sequence + count
@@ -136,39 +141,37 @@ class MulticastDispatch(Dispatch):
         frame = pack(prefix, Head(flags, self._origin, self._epoch, sequence, count), body)
         quiet = _PACKET_OVERHEAD * len(frame) / self._bytes_per_second_at_least
         if quiet > BEAT:
-            self._announce(socket, sequence, quiet)
-        if not self._unsent and self._fits(socket, frame):
+            self._announce(sequence, quiet)
+        if not self._unsent and self._fits(frame):
             return
         if self._drops_all:
             self._stats.missed += count
             return
         self._unsent.append(frame)
-        self.full.setdefault(self._stream, monotonic())
+        self.full.setdefault(self._stream, self._clock())
         self.is_blocked = True
 
-    def _announce(self, socket: Any, sequence: int, quiet: float) -> None:
+    def _announce(self, sequence: int, quiet: float) -> None:
         """Say that the next message takes so many seconds: no record can overtake it on the way."""
         record = self._record(sequence, quiet=min(quiet, LONGEST_QUIET))
-        if (self._unsent or not self._fits(socket, record)) and not self._drops_all:
+        if (self._unsent or not self._fits(record)) and not self._drops_all:
             self._unsent.append(record)
 
     @property
     def _stream(self) -> Any:
         return self._router.streams[b""]
 
-    def _fits(self, socket: Any, frame: bytes) -> bool:
+    def _fits(self, frame: bytes) -> bool:
         """Send a frame, if there is room."""
-        try:
-            _send(socket, frame, _NOBLOCK)
-        except zmq.Again:
+        if not self._sink.try_send_one(frame):
             return False
         seconds = _PACKET_OVERHEAD * len(frame) / self._bytes_per_second
-        self._busy_until = max(self._busy_until, monotonic()) + seconds
+        self._busy_until = max(self._busy_until, self._clock()) + seconds
         return True
 
-    def retry(self, socket: Any) -> None:
+    def retry(self) -> None:
         """Send what waits for room, as far as there is some."""
-        while self._unsent and self._fits(socket, self._unsent[0]):
+        while self._unsent and self._fits(self._unsent[0]):
             self._unsent.popleft()
         if not self._unsent:
             self.full.clear()
@@ -177,7 +180,7 @@ class MulticastDispatch(Dispatch):
     def skip(self, count: int | None) -> None:
         """Count messages that were lost before they came here; see `Batches.skip`."""
         if self._began_at is None:
-            self._began_at = monotonic()
+            self._began_at = self._clock()
         if count is None:
             self._epoch += 1
         else:
@@ -196,54 +199,51 @@ class MulticastDispatch(Dispatch):
         self._epoch = epoch
         self._sequence = sequence
         if sequence:
-            self._began_at = monotonic() - age
+            self._began_at = self._clock() - age
 
     def lose_count(self) -> None:
         """Called when sending was cut short: what did not go has its number, and is found missing."""
 
-    def make_lossy(self, socket: Any) -> None:
-        """Called before a plain message: there is none."""
-
     # records ---------------------------------------------------------------------------------------------
 
-    def answer(self, socket: Any) -> None:
+    def answer(self) -> None:
         """Called when a subscriber asked for something: none can."""
 
-    def greet(self, socket: Any, endpoints: Iterable[Endpoint]) -> None:
-        """Record where messages go, and say that there is a publisher."""
-        self.to = next((one.to for one in endpoints), "")
+    def greet(self, groups: Iterable[str]) -> None:
+        """Record the group and port that messages go to, and say that there is a publisher."""
+        self.to = next(iter(groups), "")
         self.beats_at = 0.0
-        self.beat(socket, monotonic())
+        self.beat(self._clock())
 
-    def beat(self, socket: Any, now: float) -> None:
+    def beat(self, now: float) -> None:
         """Say where this publisher stands, when that is due."""
         if now >= self.beats_at and self.to:
             self.beats_at = now + BEAT
-            self._say(socket, now)
+            self._say(now)
 
-    def say_goodbye(self, socket: Any) -> bool:
+    def say_goodbye(self) -> bool:
         """Say that nothing more comes; `farewell` says it again and again."""
         if self.to:
-            self._say(socket, monotonic(), bye=True)
+            self._say(self._clock(), bye=True)
         return True
 
-    def _say(self, socket: Any, now: float, **more: Any) -> None:
+    def _say(self, now: float, **more: Any) -> None:
         # Behind what waits, which is not lost.
         if not self._unsent:
-            self._fits(socket, self._record(self._sequence, now, **more))
+            self._fits(self._record(self._sequence, now, **more))
 
     def _record(self, sequence: int, now: float | None = None, **more: Any) -> bytes:
         """Make a record that stands before the message of this number."""
         age = 0.0
         if self._began_at is not None:
             # As old as it will be when what ZeroMQ still has to send has gone.
-            age = max(now or monotonic(), self._busy_until) - self._began_at
+            age = max(now or self._clock(), self._busy_until) - self._began_at
         body = msgpack.packb({"to": self.to, "rate": self._rate, "age": age, **more})
         return pack(b"", Head(CONTROL, self._origin, self._epoch, sequence, 0), body)
 
-    def farewell(self, socket: Any, deadline: float) -> Iterator[float]:
+    def farewell(self, deadline: float) -> Iterator[float]:
         """Stay until all has gone and been heard, and say goodbye again and again; give the time to wait."""
-        ends = max(monotonic(), self._busy_until) + self._farewell if self.to else -inf
-        while (now := monotonic()) < min(ends, deadline):
-            self._say(socket, now, bye=True)
+        ends = max(self._clock(), self._busy_until) + self._farewell if self.to else -inf
+        while (now := self._clock()) < min(ends, deadline):
+            self._say(now, bye=True)
             yield min(BEAT, max(0.0, deadline - now))
