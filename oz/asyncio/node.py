@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterable
 from contextlib import suppress
-from math import ceil
 from typing import Any, Self, overload
 
 import zmq
@@ -27,12 +26,10 @@ from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
 from oz.transport.node.handlers import HandlerRunner
 from oz.transport.node.mailbox import Mailbox
-from oz.transport.node.node import TICK, NodeBase
+from oz.transport.node.node import NodeBase
 from oz.transport.node.subscriptions import OnDropped
 from oz.transport.option_checks import Overflow, Policy, check_count, closing_time
 from oz.wire.discovery import Announcement
-
-_SLICE = 0.05
 
 _PATIENCE = 5.0
 """Seconds beyond its own time for which another loop waits for a node's own to close it."""
@@ -138,29 +135,46 @@ class Node(NodeBase):
     # the I/O side ----------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        self._woken.set()
+        if asyncio._get_running_loop() is self._loop:
+            self._woken.set()
+        else:
+            # An error: the loop has ended, and does nothing more.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._woken.set)
 
     def _changed(self) -> None:
-        """Do nothing: `_attend` tells those who wait, as that is awaited."""
+        """Do nothing: `_tell_news` tells those who wait, as that is awaited."""
+
+    async def _tell_news(self) -> None:
+        """Have those who wait look again."""
+        async with self._news:
+            self._number_of_news += 1
+            self._news.notify_all()
 
     async def _receive(self) -> None:
         """Receive, and hand messages to handlers; nothing here is for anybody else."""
         sub = self._sub
         while not sub.socket.closed:
-            await sub.socket.poll(0 if sub.has_some else ceil(1000 * TICK))
+            await sub.socket.poll(0 if sub.has_some else None)
             sub.take_in(TURN_SECONDS)
+            if self._number_of_waits:
+                self._note_news(time.monotonic())
+                self._woken.set()
 
     async def _attend(self) -> None:
         """Do what is due, and what has been asked for."""
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, self._tick_at - time.monotonic())):
+                async with asyncio.timeout(self._seconds_left()):
                     await self._woken.wait()
             self._woken.clear()
-            for endpoint, frame in self._tick(time.monotonic()):
-                self._say(endpoint, frame)
-            async with self._news:
-                self._news.notify_all()
+            self._sub.take_in(TURN_SECONDS)
+            if self._has_due(now := time.monotonic()):
+                for endpoint, frame in self._tick(now):
+                    self._say(endpoint, frame)
+                await self._tell_news()
+            # What was done to the socket may have taken the news of its descriptor: this tells `_receive`.
+            self._sub.socket.get(zmq.EVENTS)
 
     def _say(self, endpoint: str, frame: bytes) -> None:
         with suppress(zmq.Again):
@@ -171,21 +185,34 @@ class Node(NodeBase):
         while True:
             frame = await dealer.recv()
             self._mesh.receive(endpoint, frame, time.monotonic())
-            self._woken.set()
+            self._note_due()
 
     async def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
         """Wait until nothing is missing."""
         ends = None if timeout is None else time.monotonic() + timeout
         self._check_loop()
-        while (missing := what_is_missing()) is not None:
-            self._check_owner()
-            self._check_open()
-            left = None if ends is None else ends - time.monotonic()
-            if left is not None and left <= 0:
-                raise Timeout(f"not within {timeout:g} s: {missing}")
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_SLICE if left is None else min(_SLICE, left)), self._news:
-                    await self._news.wait()
+        self._number_of_waits += 1
+        try:
+            while True:
+                seen, missing = self._number_of_news, what_is_missing()
+                if missing is None:
+                    return
+                self._check_owner()
+                self._check_open()
+                left = None if ends is None else ends - time.monotonic()
+                if left is not None and left <= 0:
+                    raise Timeout(f"not within {timeout:g} s: {missing}")
+                # The look itself may have set a time for the next one, or asked something.
+                self._woken.set()
+                await self._await_news(seen, left)
+        finally:
+            self._number_of_waits -= 1
+
+    async def _await_news(self, seen: int, seconds: float | None) -> None:
+        """Wait for more news than so many."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._news:
+                await self._news.wait_for(lambda: self._number_of_news != seen)
 
     def _check_loop(self) -> None:
         if self._has_started and asyncio.get_running_loop() is not self._loop:
@@ -337,7 +364,11 @@ class Node(NodeBase):
 
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()
-        return work()
+        try:
+            return work()
+        finally:
+            # Something may be due, or have come, that nobody was told of.
+            self._wake()
 
     def _hear_own(self) -> None:
         # Nobody else may touch the subscriber; in another loop nothing says what comes before what.
@@ -349,14 +380,14 @@ class Node(NodeBase):
         if not subscription.active:
             return True
         ends, has_all = time.monotonic() + timeout, True
-        self._sub.begin_part(subscription)
+        self._call(lambda: self._sub.begin_part(subscription))
         try:
             await self._wait(lambda: self._still_draining(subscription), timeout)
         except Timeout:
             has_all = False
-        self._sub.end_with_rest(subscription)
+        self._call(lambda: self._sub.end_with_rest(subscription))
         is_handled = await subscription.queue.drain(max(0.0, ends - time.monotonic()))
-        self._end_drained(subscription)
+        self._call(lambda: self._end_drained(subscription))
         return has_all and is_handled
 
     # presence --------------------------------------------------------------------------------------------
@@ -414,6 +445,7 @@ class Node(NodeBase):
                 task.cancel()
         if is_own:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            await self._tell_news()
         self._close_queues()
         if is_own:
             await self._handlers.close(max(0.0, ends - time.monotonic()))

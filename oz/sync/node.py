@@ -27,7 +27,7 @@ from oz.sync.requesting import ThreadRequester
 from oz.sync.waiting import Handler, Subscription
 from oz.transport.node.handlers import HandlerRunner
 from oz.transport.node.mailbox import Mailbox
-from oz.transport.node.node import TICK, NodeBase
+from oz.transport.node.node import NodeBase
 from oz.transport.node.subscriptions import OnDropped
 from oz.transport.option_checks import Overflow, Policy, check_count, closing_time
 from oz.transport.subscriber.socket import refuse_async
@@ -36,8 +36,6 @@ from oz.wire.discovery import Announcement
 OnPeer = Callable[[Announcement, str], Any]
 
 _log = logging.getLogger("oz.node")
-
-_SLICE = 0.05
 
 _TURN_SECONDS = 0.05
 """Seconds for what has come in one turn; then the rest has its own."""
@@ -139,12 +137,13 @@ class Node(NodeBase):
 
     def _changed(self) -> None:
         with self._news:
+            self._number_of_news += 1
             self._news.notify_all()
 
     def _turn(self, is_wanted: Callable[[], bool]) -> None:
         """Wait for something to do, and do it."""
-        wait = 0.0 if is_wanted() or self._sub.has_some else max(0.0, self._tick_at - time.monotonic())
-        ready = dict(self._poller.poll(ceil(1000 * min(wait, TICK))))
+        left = 0.0 if is_wanted() else self._seconds_left()
+        ready = dict(self._poller.poll(None if left is None else ceil(1000 * left)))
         if self._io.bell in ready:
             self._io.hear()
         now = time.monotonic()
@@ -152,12 +151,15 @@ class Node(NodeBase):
             if dealer in ready:
                 self._read(endpoint, dealer, now)
         self._sub.take_in(_TURN_SECONDS)
-        if now >= self._tick_at or self._mesh._is_stale or self._notices:
+        if self._number_of_waits and self._sub.socket in ready:
+            self._note_news(now)
+        if self._has_due(now):
             for endpoint, frame in self._tick(now):
                 with suppress(zmq.Again):
                     self._servers[endpoint].send(frame, zmq.NOBLOCK)
 
     def _read(self, endpoint: str, dealer: Any, now: float) -> None:
+        self._is_due = True
         with suppress(zmq.Again):
             for _ in range(1_000):
                 self._mesh.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
@@ -169,12 +171,27 @@ class Node(NodeBase):
     def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
         """Wait until nothing is missing; it is asked for in the I/O thread."""
         ends = None if timeout is None else time.monotonic() + timeout
-        while (missing := self._call(what_is_missing)) is not None:
-            left = None if ends is None else ends - time.monotonic()
-            if left is not None and left <= 0:
-                raise Timeout(f"not within {timeout:g} s: {missing}")
-            with self._handlers.lend(), self._news:
-                self._news.wait(_SLICE if left is None else min(_SLICE, left))
+        with self._news:
+            self._number_of_waits += 1
+        try:
+            while True:
+                # What comes after this look wakes.
+                seen, missing = self._call(lambda: (self._number_of_news, what_is_missing()))
+                if missing is None:
+                    return
+                left = None if ends is None else ends - time.monotonic()
+                if left is not None and left <= 0:
+                    raise Timeout(f"not within {timeout:g} s: {missing}")
+                self._await_news(seen, left)
+        finally:
+            with self._news:
+                self._number_of_waits -= 1
+
+    def _await_news(self, seen: int, seconds: float | None) -> None:
+        """Wait for more news than so many."""
+        most = None if seconds is None else min(seconds, threading.TIMEOUT_MAX)
+        with self._handlers.lend(), self._news:
+            self._news.wait_for(lambda: self._number_of_news != seen, most)
 
     # publishing ------------------------------------------------------------------------------------------
 
@@ -469,13 +486,13 @@ class Node(NodeBase):
         with suppress(ClosedError):
             self._io.call(self._take_leave)
         has_ended = self._io.stop(max(_LAST_TURN, ends - time.monotonic()))
+        self._changed()
         self._close_queues()
         self._handlers.close(max(0.0, ends - time.monotonic()) if drain else 0)
         if has_ended:
             self._close_sockets(ends, drain=drain)
         else:
             _log.warning("closed, but the thread of node %s is still busy; its sockets stay open", self.name)
-        self._changed()
 
     def _close_sockets(self, ends: float, *, drain: bool) -> None:
         # With a drain the goodbye has been said, and answered by those who are there.

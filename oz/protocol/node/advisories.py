@@ -96,6 +96,10 @@ class Throttle:
         self._held[key] = (advisory, False) if held is None else (_sum(held[0], advisory), True)
         return None
 
+    def next_deadline(self) -> float | None:
+        """Return when `due` has something to give, in monotonic seconds; None for never."""
+        return min((self._published_at.get(key, 0.0) + EVERY for key in self._held), default=None)
+
     def due(self, now: float) -> list[Advisory]:
         """Return those whose time has come, each with the count of all that it stands for."""
         ready = [key for key in self._held if now - self._published_at.get(key, 0.0) >= EVERY]

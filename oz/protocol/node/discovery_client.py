@@ -127,6 +127,21 @@ class DiscoveryClient:
             self._tries += 1
         return [pack(Announce(self.announcement, self._has_heard))]
 
+    def next_deadline(self, now: float) -> float | None:
+        """Return when `tick` or `is_registered` may say something else, if nothing comes before.
+
+        Args:
+            now: monotonic seconds.
+
+        Returns:
+            Monotonic seconds; None for never.
+        """
+        if self._has_left:
+            return None
+        if self.heard_at is None or not self.is_registered(now):
+            return self.next_at
+        return min(self.next_at, self.heard_at + self._expiry)
+
     def goodbye(self) -> bytes:
         """Leave; give the frame that says so. From now on there is nothing else to send."""
         self._has_left, self._has_heard = True, False

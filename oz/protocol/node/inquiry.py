@@ -32,6 +32,10 @@ class Inquiry:
         at, patience = self._asked.get(uuid, (now, 0.0))
         return now - at >= patience
 
+    def next_deadline(self) -> float | None:
+        """Return when a peer that was asked is to be asked again, in monotonic seconds; None for never."""
+        return min((at + patience for at, patience in self._asked.values()), default=None)
+
     def asked(self, uuid: bytes, now: float) -> None:
         """Record that a peer was asked."""
         _, patience = self._asked.get(uuid, (now, 0.0))

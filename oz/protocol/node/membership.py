@@ -176,6 +176,16 @@ class Membership:
             del self._gone[uuid]
         return steps
 
+    def next_deadline(self) -> float | None:
+        """Return when `tick` has something to do, in monotonic seconds; None for never."""
+        deadlines = [at + 4 * self._lost_after for at, _ in self._gone.values()]
+        deadlines += [
+            one.since + self._lost_after
+            for one in self._known.values()
+            if not one.linked and (one.is_up or not one.vouched)
+        ]
+        return min(deadlines, default=None)
+
     def _end(self, uuid: bytes, now: float, act: Act) -> list[Step]:
         one = self._known.pop(uuid, None)
         if one is None:

@@ -41,6 +41,10 @@ class DrainingPeer:
         self._look_at = now + LOOK_EVERY
         self._ends_at = now + LONGEST
 
+    def next_deadline(self) -> float:
+        """Return when `is_over` looks next, in monotonic seconds."""
+        return self._look_at
+
     def is_over(self, heard_at: int, now: float) -> bool:
         """Tell whether nothing more comes, as far as one can know.
 

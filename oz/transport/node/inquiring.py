@@ -21,6 +21,9 @@ from oz.wire.node_codec import Asked, Question
 
 _PREFIX = "_OZ.INTEREST."
 
+SAY_AGAIN = 0.1
+"""Seconds after which what nodes say to each other is said again, if there was no room for it."""
+
 
 def interest_subject(uuid: bytes) -> str:
     """Return the subject on which a node is asked what it wants, and answered."""
@@ -63,6 +66,17 @@ class Inquiries:
             for peer, publishers in peers
             if not self._is_known(inquiry, peer, publishers, now)
         ]
+
+    def next_deadline(self, inquiry: Inquiry, now: float) -> float:
+        """Return when to call `unknown` again, if nothing comes before.
+
+        Args:
+            inquiry: of whoever waits.
+            now: monotonic seconds.
+        """
+        deadline = inquiry.next_deadline()
+        # Overdue: there was no room for the question.
+        return now + SAY_AGAIN if deadline is None else max(deadline, now + SAY_AGAIN)
 
     def _is_known(
         self, inquiry: Inquiry, peer: Announcement, publishers: list[NodePublisher], now: float

@@ -187,6 +187,7 @@ class Mesh:
 
     def tick(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due; give the frames that are to be sent to name servers, by endpoint."""
+        self._look_who_is_silent(now)
         self.look_at_links(now)
         self._do(self.membership.tick(now), now)
         self._scan(now)
@@ -197,11 +198,36 @@ class Mesh:
             del self._forgotten[origin]
             self._heard.pop(origin, None)
             self._sub.forget(origin)
-        self._look_who_is_silent(now)
         self._look_at_servers(now)
         return [
             (endpoint, frame) for endpoint, one in self.discovery_clients.items() for frame in one.tick(now)
         ]
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when `tick` has something to do, if nothing comes before.
+
+        Args:
+            now: monotonic seconds.
+
+        Returns:
+            Monotonic seconds; None for never.
+        """
+        if self._is_stale:
+            return now
+        deadlines = [self.membership.next_deadline()]
+        deadlines += [one.next_deadline(now) for one in self.discovery_clients.values()]
+        deadlines += [one.next_deadline() for one in self._draining.values()]
+        deadlines += [at for origin, at in self._forgotten.items() if origin not in self._draining]
+        if self._local_directory is not None:
+            deadlines.append(self._scan_at)
+        if self.membership.known:
+            deadlines.append(self._check_at)
+        return min((at for at in deadlines if at is not None), default=None)
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether links may have come or gone that nobody has looked at."""
+        return self._is_stale
 
     def look_at_links(self, now: float) -> None:
         """See which links stand, if any may have come or gone since this was asked last."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from oz.errors import ClosedError, NoResponders, OwnershipError
@@ -21,6 +22,7 @@ from oz.protocol.node.inquiry import Inquiry
 from oz.protocol.node.membership import Act
 from oz.protocol.node.subscription import NodeStats, NodeSubscription
 from oz.transport.ending import end_context
+from oz.transport.node.inquiring import SAY_AGAIN
 from oz.transport.node.sockets import local_origin, network_origin
 from oz.transport.node.subscriptions import Interested
 from oz.wire.discovery import Announcement
@@ -28,8 +30,9 @@ from oz.wire.node_codec import Introduction
 
 _log = logging.getLogger("oz.node")
 
-TICK = 0.1
-"""Seconds between two looks at what is due."""
+NEWS_EVERY = 0.01
+"""Seconds between two looks of those who wait, while more and more comes."""
+
 _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
 
 
@@ -79,11 +82,11 @@ class NodeBase(Interested):
     def _hear_of(self, message: Message) -> None:
         if isinstance(message.payload, Introduction):
             self._mesh.hear_of(message.payload, time.monotonic())
+            self._mesh.wake()
 
     def _hear_about_interest(self, message: Message) -> None:
         if self._inquiries.take(message):
-            self._changed()
-            self._wake()
+            self._note_news(time.monotonic())
 
     def _tell_bus(self, subject: str, value: Any) -> bool:
         has_room = self._main.engine.sender.publish(self._main.engine.socket, subject, value) is None
@@ -101,7 +104,9 @@ class NodeBase(Interested):
 
     def _tick(self, now: float) -> list[tuple[str, bytes]]:
         """Do what is due; give the frames for name servers."""
-        self._tick_at = now + TICK
+        self._is_due = False
+        if now >= self._look_at:
+            self._look_at = inf
         silent = self._mesh.silent
         frames = self._mesh.tick(now)
         if self._watcher is not None and self._mesh.silent != silent:
@@ -111,8 +116,45 @@ class NodeBase(Interested):
         self._settle_ended()
         self._count_losses()
         self._publish_notices(now)
+        self._told_at = now
+        self._tick_at = self._next_deadline(now)
         self._changed()
         return frames
+
+    def _next_deadline(self, now: float) -> float:
+        """Return when `_tick` has something to do, if nothing comes before; `inf` for never."""
+        deadlines = [self._look_at, self._mesh.next_deadline(now), self._throttle.next_deadline()]
+        if self._untold:
+            deadlines.append(now + SAY_AGAIN)
+        with suppress(IndexError):
+            deadlines.append(self._parked[0][0])
+        return min(at for at in deadlines if at is not None)
+
+    def _seconds_left(self) -> float | None:
+        """Return how long to wait at most for something to come; None for ever."""
+        now = time.monotonic()
+        if self._has_due(now) or self._sub.has_some:
+            return 0.0
+        at = min(self._tick_at, self._sub.engine.declarer.due_at)
+        return None if at == inf else max(0.0, at - now)
+
+    def _has_due(self, now: float) -> bool:
+        """Tell whether `_tick` has something to do."""
+        return now >= self._tick_at or self._is_due or self._mesh.is_stale or bool(self._notices)
+
+    def _expect(self, at: float) -> None:
+        """Have those who wait look again at a time of the monotonic clock; on the I/O side."""
+        self._look_at = min(self._look_at, at)
+        self._tick_at = min(self._tick_at, at)
+
+    def _note_news(self, now: float) -> None:
+        """Have those who wait look again, though not too often; on the I/O side."""
+        if self._number_of_waits:
+            self._expect(max(now, self._told_at + NEWS_EVERY))
+
+    def _note_due(self) -> None:
+        self._is_due = True
+        self._wake()
 
     def _count_losses(self) -> None:
         publishers = self._publishers()
@@ -177,7 +219,6 @@ class NodeBase(Interested):
         _log.error("a handler raised at %r", subject, exc_info=error)
         text = f"a handler raised {type(error).__name__} at {subject!r}: {error}"
         self._advise(advise("handler_failed", text, about=str(subject)))
-        self._wake()
         if self._error_replies and isinstance(message, Message):
             with suppress(ClosedError):
                 self._answer_failure(message, error)
@@ -201,6 +242,7 @@ class NodeBase(Interested):
         """Take an advisory, from any thread; the I/O side publishes it."""
         if len(self._notices) < 10_000:
             self._notices.append(advisory)
+            self._wake()
 
     def _publish_notices(self, now: float) -> None:
         notified = self._throttle.due(now)
@@ -310,7 +352,10 @@ class NodeBase(Interested):
         inquiry = Inquiry()
 
         def missing() -> str | None:
-            unknown = self._inquiries.unknown(inquiry, self._mesh.there(), time.monotonic())
+            now = time.monotonic()
+            unknown = self._inquiries.unknown(inquiry, self._mesh.there(), now)
+            if unknown:
+                self._expect(self._inquiries.next_deadline(inquiry, now))
             return "; ".join(self._mesh.unready() + unknown) or None
 
         return missing

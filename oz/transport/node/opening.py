@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -160,8 +161,11 @@ class NodeOpening(BusListener):
         self._parked: deque[tuple[float, str, Any, Any]] = deque()
         self._untold: dict[bytes, str] = {}
         self._said = 0
-        self._is_unheard = False
+        self._is_unheard = self._is_due = False
         self._tick_at = 0.0
+        self._look_at = inf
+        self._told_at = 0.0
+        self._number_of_news = self._number_of_waits = 0
         self._counted = (0, 0, 0)
 
     # opening ---------------------------------------------------------------------------------------------

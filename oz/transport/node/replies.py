@@ -25,6 +25,10 @@ class Replying(NodeOpening):
         """Say which publisher a subject goes out by."""
         raise NotImplementedError
 
+    def _note_due(self) -> None:
+        """Have the I/O side look at what is due, and when; any thread may ask for it."""
+        raise NotImplementedError
+
     def _answer(self, message: Message, payload: Any, headers: Any) -> None:
         """Publish a reply; one whose requester is not connected yet waits for it for a while."""
         inbox = message.reply_to
@@ -58,6 +62,8 @@ class Replying(NodeOpening):
             self._stats.replies_dropped += 1
         else:
             self._parked.append((time.monotonic() + PARKED, subject, payload, headers))
+            # Whoever does what is due may not know of it yet.
+            self._note_due()
 
     def _send_reply(self, publisher: Any, inbox: str, payload: Any, headers: Any) -> None:
         extras = None if headers is None else Extras(headers=headers)
