@@ -1,9 +1,12 @@
 """What a message may have beside its payload: one table says where it is and what may be in it."""
 
+import inspect
+
 import msgpack
 import pytest
 
 import oz
+import oz.asyncio
 from oz.message import BARE, Extras, Message
 from oz.wire.extras import (
     FIELDS,
@@ -24,6 +27,12 @@ def test_the_table_has_every_field_in_order():
 def test_a_message_shows_every_field_that_travels():
     shown = [field.name for field in FIELDS if field.key is not None]
     assert all(hasattr(Message, name) for name in shown)
+
+
+@pytest.mark.parametrize("kind", [oz.Publisher, oz.Node, oz.asyncio.Publisher, oz.asyncio.Node])
+def test_every_field_is_an_argument_of_publish_but_what_to_reply_to(kind):
+    _, _, _, *options = inspect.signature(kind.publish).parameters
+    assert {*options, "reply_to"} == set(Extras._fields)
 
 
 def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():
