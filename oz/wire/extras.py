@@ -18,6 +18,9 @@ VIA = "oz-via"
 MAX_ID = 64
 """Bytes of a message's id, or of the series that it is a number of."""
 
+# Half the price of calling the class, for each message that has any.
+_new = tuple.__new__
+
 _SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
@@ -49,14 +52,20 @@ def check_extras(extras: Extras) -> Extras:
             neither text nor bytes.
         ValueError: a header, the id or the key has no form on the wire.
     """
-    return Extras(*[
-        None if value is None else give(value) for give, value in zip(_GIVE, extras, strict=True)
-    ])  # fmt: skip
+    values = [*extras]
+    for place, value in enumerate(extras):
+        if value is not None:
+            values[place] = _GIVE[place](value)
+    return _new(Extras, values)
 
 
 def encode_extras(extras: Extras) -> dict[str, Any]:
     """Return the map that stands for extras on the wire."""
-    return {key: value for key, value in zip(_KEYS, extras, strict=True) if key and value is not None}
+    found = {}
+    for place, value in enumerate(extras):
+        if value is not None and (key := _KEYS[place]) is not None:
+            found[key] = value
+    return found
 
 
 def decode_extras(found: Any) -> Extras:
@@ -67,7 +76,13 @@ def decode_extras(found: Any) -> Extras:
     """
     if type(found) is not dict:
         raise ProtocolError("the extras of a message are no map")
-    return Extras(*[take(found[key]) if key in found else None for key, take in _TAKE])
+    values = _NOTHING.copy()
+    for key, value in found.items():
+        known = _PLACES.get(key)
+        if known is not None:
+            place, take = known
+            values[place] = take(value)
+    return _new(Extras, values)
 
 
 def stored_extras(extras: Extras) -> dict[str, Any]:
@@ -86,7 +101,7 @@ def restore_extras(fields: dict[Any, Any]) -> Extras:
         fields: the headers of a record.
     """
     found: list[Any] = []
-    for name, (_, take) in zip(STORED, _TAKE, strict=True):
+    for name, take in zip(STORED, _TAKE, strict=True):
         value = None if name is None else fields.pop(name, None)
         try:
             found.append(None if value is None else take(value))
@@ -123,7 +138,9 @@ def _give_headers(headers: Any) -> dict[str, Any] | None:
         if not is_utf8(name) or (isinstance(value, str) and not is_utf8(value)):
             raise ValueError(f"header {name!r} holds text that is not UTF-8: {value!r}")
     # Whoever sends on what came, or replies with it, makes a message that has passed no forwarder yet.
-    return {name: value for name, value in headers.items() if name != VIA} or None
+    own = dict(headers)
+    own.pop(VIA, None)
+    return own or None
 
 
 def _take_headers(headers: Any) -> dict[str, Any]:
@@ -183,7 +200,9 @@ FIELDS = (
 
 _GIVE = [field.give for field in FIELDS]
 _KEYS = [field.key for field in FIELDS]
-_TAKE = [(field.key, field.take) for field in FIELDS]
+_TAKE = [field.take for field in FIELDS]
+_PLACES = {field.key: (place, field.take) for place, field in enumerate(FIELDS) if field.key is not None}
+_NOTHING: list[Any] = [None] * len(FIELDS)
 STORED = [
     None if field.key is None or field.name in ("headers", "reply_to") else f"oz-{field.key}"
     for field in FIELDS
