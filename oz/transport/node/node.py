@@ -73,8 +73,8 @@ class NodeBase(Interested):
         watcher.on_change()
 
     def _on_interest(self) -> None:
-        if (mesh := getattr(self, "_mesh", None)) is not None:
-            mesh.wake()
+        if self._has_mesh:
+            self._mesh.wake()
             self._wake()
         if self._watcher is not None:
             self._watcher.on_change()
@@ -402,7 +402,7 @@ class NodeBase(Interested):
 
     def _count_stats(self) -> NodeStats:
         """Count what its parts count."""
-        if not hasattr(self, "_mesh"):
+        if not self._has_mesh:
             # One for asyncio that has not joined yet.
             return replace(self._stats)
         stats, sub = self._stats, self._sub.stats

@@ -161,7 +161,7 @@ class NodeOpening(BusListener):
         self._parked: deque[tuple[float, str, Any, Any]] = deque()
         self._untold: dict[bytes, str] = {}
         self._said = 0
-        self._is_unheard = self._is_due = False
+        self._is_unheard = self._is_due = self._has_mesh = False
         self._tick_at = 0.0
         self._look_at = inf
         self._told_at = 0.0
@@ -280,6 +280,7 @@ class NodeOpening(BusListener):
             local_directory=looks_around,
             echo=self._echo,
         )
+        self._has_mesh = True
         if self._echo:
             for publisher in filter(None, (self._local, self._network)):
                 one = next(
