@@ -27,17 +27,16 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _SLICE = 0.05
 # libzmq gives no sign when a subscriber leaves its high-water mark, so a blocked publisher looks again.
 _FIRST_PAUSE = 0.0005
-_ATTEND_EVERY = 0.1
+_WATCHFUL = 0.1
+"""Seconds between two looks while the program sends, and for which it counts as sending: the socket's file
+descriptor tells of news only once, and whoever sends may take the sign."""
 
 
 def _look_after(find: weakref.ref[LoopPublisher], loop: asyncio.AbstractEventLoop) -> None:
-    """Attend to a publisher now, and again in a while, for as long as it is there and open."""
+    """Attend to a publisher now, and again when something is due, for as long as it is there and open."""
     one = find()
     if one is not None and one.loop is loop and not one.closed and not one.is_foreign:
-        one.attend()
-        is_busy = one.dispatch.full or one.dispatch.is_halfway
-        pause = _FIRST_PAUSE if is_busy else _ATTEND_EVERY
-        loop.call_later(pause, _look_after, find, loop)
+        one.look_after()
 
 
 class LoopSocket(zmq.asyncio.Socket):
@@ -101,12 +100,15 @@ class LoopPublisher(PublisherEngine):
         """
         self.loop: asyncio.AbstractEventLoop | None = None
         self._flushing: asyncio.Handle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._used_at = -inf
         self._own_front: LoopSocket | None = None
         self._shown_by: weakref.ref[LoopSocket] | None = None
         shell = Shell(
             context_class=zmq.asyncio.Context,
             expect_more=self._expect_more,
             attached=self._attached_anew,
+            in_use=self._stay_watchful,
             deliver=self._deliver,
             as_result=self._as_result,
         )
@@ -130,9 +132,35 @@ class LoopPublisher(PublisherEngine):
         """Be looked after by a loop: the first that there is, or another one after it has ended."""
         if self.loop is not loop:
             self.loop = loop
-            self._flushing = None
+            self._flushing = self._timer = None
             self.front._get_loop()  # type: ignore[operator]
             loop.call_soon(_look_after, weakref.ref(self), loop)
+
+    def look_after(self) -> None:
+        """Do what is due, and see to it that the loop comes back in time."""
+        self.attend()
+        rest = _FIRST_PAUSE if self.dispatch.full or self.dispatch.is_halfway else self.rest()
+        if time.monotonic() - self._used_at < 2 * _WATCHFUL:
+            rest = _WATCHFUL if rest is None else min(rest, _WATCHFUL)
+        if rest is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = None
+        else:
+            self._come_back(rest)
+
+    def _come_back(self, seconds: float) -> None:
+        loop = self.loop
+        if loop is not None and not loop.is_closed():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_later(seconds, _look_after, weakref.ref(self), loop)
+
+    def _stay_watchful(self) -> None:
+        self._used_at = time.monotonic()
+        loop, timer = self.loop, self._timer
+        if loop is not None and (timer is None or timer.when() > loop.time() + _WATCHFUL):
+            self._come_back(_WATCHFUL)
 
     def _attached_anew(self) -> None:
         # Without a loop so far: the first `publish` has one.

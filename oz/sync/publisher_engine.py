@@ -26,6 +26,9 @@ _log = logging.getLogger("oz.publisher")
 _SLICE = 0.05
 _NOBLOCK = int(zmq.NOBLOCK)
 
+_RETRY = 0.25
+"""Seconds before the thread tries again what code in C sent and no subscriber had room for."""
+
 _SHARE = 200
 """Messages that are passed on for code in C before the publisher's thread looks at all else again."""
 
@@ -68,6 +71,7 @@ class ThreadedPublisher(PublisherEngine):
             context_class=zmq.Context,
             expect_more=self._expect_more,
             attached=self._start,
+            in_use=self._stay_watchful,
             send_whole=None if options.on_full == "drop" else self._send_whole,
             take_more=self._pass_on_all,
         )
@@ -154,6 +158,24 @@ class ThreadedPublisher(PublisherEngine):
         if self.raw.is_framed or self.on_full != "drop":
             return self.raw.send, self.raw.send_multipart
         return self.raw.quick_sends()
+
+    def _stay_watchful(self) -> None:
+        ticker = self._ticker
+        if ticker is not None:
+            ticker.watch_out()
+
+    def rest_for(self, most: float | None) -> float | None:
+        """Say how long the thread may sleep, and so long at most; see `rest`.
+
+        Args:
+            most: seconds; None has no limit.
+        """
+        with self.guard:
+            seconds = self.rest()
+            if self._relay is not None and self._relay.first:
+                # It has found no room, and libzmq gives no sign when there is some.
+                most = _RETRY if most is None else min(most, _RETRY)
+        return most if seconds is None else seconds if most is None else min(seconds, most)
 
     def _expect_more(self) -> None:
         ticker = self._ticker

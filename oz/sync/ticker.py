@@ -1,7 +1,11 @@
 """The thread that looks after a publisher while the threads of the application do other things.
 
 It sends the tail of a batch, answers subscribers and tells them where their streams stand. It sleeps until
-the socket has something to tell or a batch is left waiting.
+the socket has something to tell, a batch is left waiting, or something is due.
+
+The socket's file descriptor tells of news only once, and whoever sends may take the sign. So while the
+program sends, the thread looks now and then without one. When nothing was sent for so long it has looked
+last, and sleeps without that until something is sent again.
 """
 
 from __future__ import annotations
@@ -12,6 +16,8 @@ import threading
 import weakref
 from collections import deque
 from contextlib import suppress
+from math import ceil
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import zmq
@@ -23,8 +29,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("oz.publisher")
 
-_LONGEST_SLEEP = 0.25
-"""Seconds. The socket's file descriptor tells of news only once, and a thread that publishes may take it."""
+_WATCHFUL = 0.25
+"""Seconds between two looks while the program sends, and for which it counts as sending."""
 
 _SHORTEST_DELAY = 0.0001
 
@@ -37,6 +43,7 @@ class Ticker:
 
     Attributes:
         is_awake: it looks every `max_delay` seconds, so that it need not be woken.
+        is_dormant: it sleeps for as long as there is no sign of news.
     """
 
     __slots__ = (
@@ -47,8 +54,10 @@ class Ticker:
         "_ringer",
         "_stop",
         "_thread",
+        "_used_at",
         "_watched",
         "is_awake",
+        "is_dormant",
     )
 
     def __init__(self, publisher: ThreadedPublisher, delay: float) -> None:
@@ -63,7 +72,8 @@ class Ticker:
         self._is_stopped = False
         self._stop = threading.Event()
         self._watched: deque[int] = deque()
-        self.is_awake = False
+        self.is_awake = self.is_dormant = False
+        self._used_at = monotonic()
         self._bell, self._ringer = socket.socketpair()
         self._ringer.setblocking(False)
         self._thread = threading.Thread(
@@ -75,6 +85,13 @@ class Ticker:
         """Attend to the publisher when a file descriptor is readable, too."""
         self._watched.append(descriptor)
         self.wake()
+
+    def watch_out(self) -> None:
+        """Look now and then for some time to come, as the socket is used."""
+        self._used_at = monotonic()
+        if self.is_dormant and threading.get_ident() != self._thread.ident:
+            self.is_dormant = False
+            self.wake()
 
     def wake(self) -> None:
         """Make it look now."""
@@ -104,11 +121,28 @@ class Ticker:
             while not self._is_stopped:
                 while self._watched:
                     poller.register(self._watched.popleft(), POLLIN)
-                for ready, _ in poller.poll(1000 * _LONGEST_SLEEP):
+                seconds = self._rest()
+                for ready, _ in poller.poll(None if seconds is None else ceil(1000 * seconds)):
                     if ready == self._bell.fileno():
                         self._bell.recv(4096)
+                self.is_dormant = False
                 if not self._stay_awake():
                     return
+
+    def _rest(self) -> float | None:
+        """Say how long to sleep, unless something comes."""
+        publisher = self._publisher()
+        if publisher is None:
+            return 0.0
+        # First: whoever uses the socket from now on wakes this thread, or is seen to have used it here.
+        self.is_dormant = True
+        if monotonic() - self._used_at < _WATCHFUL:
+            self.is_dormant = False
+        try:
+            return publisher.rest_for(None if self.is_dormant else _WATCHFUL)
+        except zmq.ZMQError:
+            # The context has ended: the next look finds that.
+            return 0.0
 
     def _stay_awake(self) -> bool:
         """Attend to the publisher until it has been idle for a while; tell whether it is still there."""

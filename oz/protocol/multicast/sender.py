@@ -221,6 +221,10 @@ class MulticastDispatch(Dispatch):
             self.beats_at = now + BEAT
             self._say(now)
 
+    def next_deadline(self, now: float) -> float | None:
+        """Say when this publisher says next where it stands; see `Dispatch.next_deadline`."""
+        return self.beats_at if self.to else None
+
     def say_goodbye(self) -> bool:
         """Say that nothing more comes; `farewell` says it again and again."""
         if self.to:

@@ -92,6 +92,13 @@ class Dispatch(Batches):
         if self._telling:
             self._say_where()
 
+    def next_deadline(self, now: float) -> float | None:
+        """Say when something is due that no news tells of, in monotonic seconds; None is never."""
+        if self._telling or self._router.to_answer or self._router.to_serve:
+            # No room for it so far, and libzmq gives no sign when there is.
+            return now + RECORD_PATIENCE
+        return self.beats_at if self._router.streams else None
+
     def _say_where(self) -> None:
         self._sink.make_lossless()
         refused: list[OutStream] = []

@@ -141,6 +141,7 @@ class Accumulator:
             self._stats.sent += 1
             with self._counting():
                 self._dispatch.send_large([recipients, raw, item])
+            self._look(socket)
             return
         self._is_rich |= type(item) is Rich
         is_alone = not (self.messages or self.is_held) and monotonic() - self._sent_at >= QUIET

@@ -66,6 +66,9 @@ class Shell:
         context_class: of which a publisher makes a context of its own.
         expect_more: a message waits for others: see to it that `attend` is called in time.
         attached: the socket was bound or connected anew.
+        in_use: something was sent a moment ago, or is about to be: whoever sends may take the sign of news
+            that comes meanwhile, so look for some time to come as if there were none. Called once in
+            `LISTEN_EVERY` seconds at most while messages are sent, and for whatever else uses the socket.
         deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
         take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
     """
@@ -73,6 +76,7 @@ class Shell:
     context_class: type[zmq.Context[Any]]
     expect_more: Callable[[], object]
     attached: Callable[[], object]
+    in_use: Callable[[], object]
     deliver: Callable[[Sequence[Any], int, Any], Any] | None = None
     as_result: Callable[[Any], Any] = as_it_is
     send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
@@ -161,7 +165,7 @@ class PublisherEngine:
             options.max_batch,
             routes=routes,
             hand_over=plain.hand_over if delimiter is None else plain.hand_over_joined,
-            listen=self.listen,
+            listen=self._listen_in_use,
             check_open=self.check_open,
             expect_more=shell.expect_more,
         )
@@ -310,14 +314,17 @@ class PublisherEngine:
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
         self.sender.routes.forget_valid()
         self._shell.attached()
+        self._shell.in_use()
 
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
         self.attachments.unbind(self.socket, addr)
+        self._shell.in_use()
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self.attachments.disconnect(self.socket, addr)
+        self._shell.in_use()
 
     def set(self, option: int, optval: Any) -> None:
         """Set a socket option, as `zmq.Socket.set` does.
@@ -346,6 +353,8 @@ class PublisherEngine:
         """
         with self.guard:
             found = self.socket.get(option)
+        if option == zmq.EVENTS:
+            self._shell.in_use()
         # Programs that find an XPUB read subscriptions from it, which is done here already.
         return int(zmq.PUB) if option == zmq.TYPE else found
 
@@ -378,7 +387,29 @@ class PublisherEngine:
                 # What was published before goes out before.
                 self.sender.accumulator.flush(self.socket)
                 self.dispatch.answer()
+                self._shell.in_use()
             return has_changed
+
+    def _listen_in_use(self) -> bool:
+        self._shell.in_use()
+        return self.listen()
+
+    def rest(self) -> float | None:
+        """Say how long whoever looks after this may sleep, unless the socket or others wake it first.
+
+        To be asked last, with nothing done in between: what it finds to be done is not told again.
+
+        Returns:
+            Seconds; 0 where `attend` is to be called at once, None for as long as nothing comes.
+        """
+        with self.guard:
+            if self.closed or self.closing.said_goodbye:
+                return None
+            if int(backend_get(self.socket, _EVENTS)) & _POLLIN:
+                return 0.0
+            now = time.monotonic()
+            due = self.dispatch.next_deadline(now)
+            return None if due is None else max(0.0, due - now)
 
     def _take_in(self) -> None:
         """Learn of the subscriptions that have arrived, and tell ZeroMQ what comes of each.
@@ -509,6 +540,7 @@ class PublisherEngine:
             self.dispatch.skip(count)
             self.dispatch.beats_at = 0.0
             self.dispatch.beat(time.monotonic())
+            self._shell.in_use()
 
     def resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:
         """Go on for a multicast publisher that has ended; to be called before the first endpoint is given."""
