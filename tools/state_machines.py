@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import oz
 from oz.protocol.declared import declare
-from oz.protocol.multicast.receiver import Sender
+from oz.protocol.multicast.receiver import HeardSender
 from oz.protocol.multicast.watchdog import Watchdog
 from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.protocol.node.membership import Membership
@@ -295,7 +295,7 @@ def _look(machine: Machine) -> None:
 
 
 def _hear_sender(machine: Machine, *, has_left: bool = False) -> None:
-    sender = machine["senders"].setdefault(b"o", Sender())
+    sender = machine["senders"].setdefault(b"o", HeardSender())
     machine["now"] += 0.1
     sender.heard_at = round(machine["now"] * 1e9)
     if machine["state"] == START or sender.has_left > has_left:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from markdown_blocks import ROOT
 
-FOLDERS = ("oz", "tests", "docs", "examples", "benchmarks")
-FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "tox.ini", ".ci/run")
+FOLDERS = ("oz", "tests", "docs", "examples", "benchmarks", "tools")
+FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "setup.cfg", "tox.ini", ".ci/run")
 # A path below another, a pattern or a placeholder is none of the checkout's.
 _PATH = re.compile(r"(?<![\w./<{~$-])(?:oz|tests|docs|examples|benchmarks|tools)/[\w./-]*\w\.(?:md|py)\b")
 
