@@ -16,7 +16,7 @@ from oz.spark.jobs.archiving.loading import load_lake
 from oz.spark.registration import register
 from oz.subjects.pattern import Pattern
 
-Source: TypeAlias = str | os.PathLike[str] | DataFrame
+Source: TypeAlias = "str | os.PathLike[str] | DataFrame"
 """A journal's directory, a Parquet lake's, or rows with the columns of either."""
 
 _TYPES = {
