@@ -16,7 +16,7 @@ MessageId = bytes | tuple[bytes, int]
 
 
 class Extras(NamedTuple):
-    """What a message may have beside subject and payload; None is what it has not.
+    """The optional fields of a message, beside subject and payload; None is what it has not.
 
     `oz.wire.extras` has a line for each: where it is on the wire, and what may be in it.
 
@@ -133,7 +133,7 @@ class Message:
 
     @property
     def headers(self) -> Mapping[str, Any]:
-        """What was published with it; empty unless the message was routed."""
+        """The headers that were published with it; empty unless the message was routed."""
         return self.extras.headers or _NO_HEADERS
 
     @property

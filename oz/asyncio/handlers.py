@@ -35,7 +35,7 @@ class TaskNews:
         self._waiters: set[asyncio.Future[None]] = set()
 
     def tell(self) -> None:
-        """Have all who wait look again."""
+        """Wake all who wait, to look again."""
         for waiter in tuple(self._waiters):
             loop = waiter.get_loop()
             if loop is asyncio._get_running_loop():
@@ -237,7 +237,7 @@ class TaskPool:
         self._alive = set()
 
     def _turn_ends(self) -> float:
-        """Give until when one task may hold the loop, so that all of them together do not for long."""
+        """Return until when one task may hold the loop, so that all of them together do not for long."""
         return monotonic() + TURN / max(1, len(self.workers.members))
 
     # what subscriptions ask of it ------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class Node(NodeBase):
         """Do nothing: `_tell_news` tells those who wait, as that is awaited."""
 
     async def _tell_news(self) -> None:
-        """Have those who wait look again."""
+        """Wake those who wait, to look again."""
         async with self._news:
             self._number_of_news += 1
             self._news.notify_all()

@@ -118,7 +118,7 @@ class LoopPublisher(PublisherEngine):
 
     @property
     def front(self) -> LoopSocket:
-        """What a loop sees of its socket."""
+        """The socket as a loop sees it."""
         found = self._shown_by() if self._shown_by is not None else None
         if found is None:
             found = self._own_front = LoopSocket(self)

@@ -1,4 +1,4 @@
-"""How subscribers for asyncio wait."""
+"""The waiting of subscribers for asyncio."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ class LoopWaiter:
     # what is due -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Have done what is due, as long as anything waits for something to read."""
+        """Do what is due, as long as anything waits for something to read."""
         due_at = self._engine.declarer.due_at
         if due_at < inf and self._socket._recv_futures:
             self._clock.set(due_at)

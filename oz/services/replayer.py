@@ -54,7 +54,7 @@ class Control:
 
     @contextmanager
     def _waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Have something called at each change, while a replay waits with it."""
+        """Call something at each change, while a replay waits with it."""
         self._wakes.append(wake)
         try:
             yield

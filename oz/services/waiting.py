@@ -1,4 +1,4 @@
-"""How services wait: for sockets, until something is due, or until somebody rings."""
+"""The waiting of services: for sockets, until something is due, or until somebody rings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOOK_SECONDS = 0.1
 
 
 class Pollable(Protocol):
-    """What a service waits with: `zmq.Poller`, or `oz.Poller`."""
+    """The poller that a service waits with: `zmq.Poller`, or `oz.Poller`."""
 
     def poll(self, timeout: int) -> object:
         """Wait so many milliseconds at most; -1 is for ever."""
@@ -53,7 +53,7 @@ class Bell:
 
     @contextmanager
     def rung_by_signals(self) -> Iterator[None]:
-        """Have signals ring it as well, in the main thread.
+        """Let signals ring it as well, in the main thread.
 
         A handler runs between two steps of Python only: a signal that comes right before a wait begins would
         be seen when that ends, which may be never. What the system writes to a descriptor ends it at once.

@@ -33,7 +33,7 @@ class ThreadNews:
         self._waiters = 0
 
     def tell(self) -> None:
-        """Have all who wait look again."""
+        """Wake all who wait, to look again."""
         # Whoever waits has said so before it looked: what changed before this is seen by those who come now.
         if self._waiters:
             with self._changed:

@@ -1,4 +1,4 @@
-"""How blocking subscribers wait."""
+"""The waiting of blocking subscribers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a socket is bound and connected to, and the checks before libzmq is asked: a part of engines."""
+"""The endpoints that a socket is bound and connected to, and the checks before libzmq is asked."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Attachments:
                 self.connections -= 1
 
     def forget(self, addr: str) -> bool:
-        """Have `last` not tell what does not hold any more; tell whether it did."""
+        """Clear `last` where it does not hold any more; tell whether it did."""
         is_known = addr in self.endpoints
         if is_known:
             self.endpoints.remove(addr)

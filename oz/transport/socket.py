@@ -1,4 +1,4 @@
-"""What sockets of publishers and subscribers have in common: marks, keepalive, and how they are shown."""
+"""The common part of the sockets of publishers and subscribers: marks, keepalive, and how they are shown."""
 
 from __future__ import annotations
 

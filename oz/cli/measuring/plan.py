@@ -1,4 +1,4 @@
-"""What the processes of a measurement tell each other: the plan, answers on stdout, and the results.
+"""The plan of a measurement, the answers of its processes on stdout, and the results.
 
 The plan has the sizes, the subjects and which of them match. A child answers with a JSON object a line, and
 ends when its stdin does.

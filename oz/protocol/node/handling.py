@@ -1,4 +1,4 @@
-"""Who handles what: the workers of a pool, and the partitions of one subscription that they work off.
+"""The workers of a pool, and the partitions of one subscription that they work off.
 
 Workers are threads or tasks; here they are only told apart. Nothing here starts one or waits for one: whoever
 does asks whether there may be one more, and what becomes of a partition that a worker leaves. It is touched
@@ -25,7 +25,7 @@ class Waker(Protocol):
     """Wakes those who wait for something to become different."""
 
     def tell(self) -> None:
-        """Have all who wait look again."""
+        """Wake all who wait, to look again."""
 
 
 def refused() -> ClosedError:
@@ -77,7 +77,7 @@ class Workers:
         return len(self.members) - self.ending > self._size + self.lent
 
     def watch(self, news: Waker) -> None:
-        """Have news told, for as long as they live, when the pool is closed or a worker stands still."""
+        """Wake those who wait, for as long as they live, when the pool is closed or a worker stands still."""
         self._watching.add(news)
 
     def watching(self) -> list[Waker]:
@@ -85,7 +85,7 @@ class Workers:
         return list(self._watching)
 
     def clear(self) -> None:
-        """Have none, and take no more work: in the child of a fork."""
+        """Forget all, and take no more work: in the child of a fork."""
         self.is_closed = True
         self.members = set()
 

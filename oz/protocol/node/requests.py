@@ -30,7 +30,7 @@ Missing = Callable[[], str | None]
 
 
 class Publishing(Protocol):
-    """What requests go out by."""
+    """The bus that requests go out by."""
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether anybody has a subscription for a subject."""
@@ -88,7 +88,7 @@ class Request:
         self._wake()
 
     def close(self) -> None:
-        """Give nothing more than what has come: the node is closed."""
+        """End with what has come: the node is closed."""
         self._is_closed = True
         self._wake()
 
@@ -103,7 +103,7 @@ class Request:
             return number
 
     def next_answer(self, now: float) -> Message | None:
-        """Give the next answer; with None there is none yet, or it is over.
+        """Return the next answer; None: there is none yet, or it is over.
 
         Raises:
             Timeout: the time is over, and nobody has answered at all.
@@ -218,7 +218,7 @@ class Requests:
 
 
 class RequestClient:
-    """What a node asks others by: who is asked, and what a request waits for before it is sent."""
+    """The requests of a node: who is asked, and what a request waits for before it is sent."""
 
     __slots__ = ("_has_responders", "_no_responders", "_publisher_for", "_requests", "_stats", "end")
 

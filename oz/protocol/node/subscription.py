@@ -12,7 +12,7 @@ from oz.subjects.pattern import Pattern
 
 
 class Pending(Protocol):
-    """What messages of a subscription wait in: for its handler, or to be received."""
+    """The place where messages of a subscription wait: for its handler, or to be received."""
 
     @property
     def waiting(self) -> int:
@@ -41,7 +41,7 @@ class Pending(Protocol):
         """Wait until all is handled; give whether it is, on asyncio when awaited."""
 
     def end(self) -> None:
-        """Have those who receive know that no more comes; what is here stays."""
+        """Tell those who receive that no more comes; what is here stays."""
 
     def abandon(self) -> int:
         """Have no more handled, since the node closes; give how many messages are dropped for that."""

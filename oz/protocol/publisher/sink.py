@@ -10,7 +10,7 @@ Clock = Callable[[], float]
 
 
 class Sink(Protocol):
-    """Takes frames for whoever listens on the key that they begin with: a ZeroMQ socket, or a simulation."""
+    """Takes frames for all who listen on the key that they begin with: a ZeroMQ socket, or a simulation."""
 
     def try_send(self, frames: tuple[bytes, ...]) -> bool:
         """Send the frames of one message to all who listen; tell whether there was room, or send nothing."""

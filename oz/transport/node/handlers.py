@@ -33,7 +33,7 @@ class WaitedNews(Waker, Protocol):
 
 
 class Drained(Protocol):
-    """What messages of one subscription wait in."""
+    """The queue that messages of one subscription wait in."""
 
     guard: Guard
     news: WaitedNews

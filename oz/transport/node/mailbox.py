@@ -14,7 +14,7 @@ from oz.transport.node.handlers import Drained, WaitedNews
 
 
 class Receiving(Protocol):
-    """How threads or tasks wait for messages: all that differs between the two."""
+    """The waiting for messages by threads or by tasks: all that differs between the two."""
 
     def make_news(self, guard: Guard) -> WaitedNews:
         """Make what is told when something guarded changes."""
@@ -79,7 +79,7 @@ class Mailbox:
         return len(self._queue) > 0 or self._is_ended
 
     def is_done(self, who: Worker) -> bool:
-        """What waits here is still to be received: there is nothing to wait for."""
+        """Return at once: what is here is still to be received."""
         return True
 
     def put(self, message: Message) -> None:
@@ -90,7 +90,7 @@ class Mailbox:
             self._dropped(dropped, message)
 
     def take(self) -> Message:
-        """Give the next message of a mailbox that is readable; threads have its guard.
+        """Return the next message of a mailbox that is readable; threads have its guard.
 
         Raises:
             ClosedError: the subscription has ended, and nothing is left.
@@ -113,7 +113,7 @@ class Mailbox:
         return self._receiving.receive(self, timeout)
 
     def drain(self, timeout: float | None = None) -> Any:
-        """Give that all is handled, at once; on asyncio when awaited."""
+        """Return that all is handled, at once; on asyncio when awaited."""
         return self._receiving.drain(self, timeout)
 
     def close(self) -> int:

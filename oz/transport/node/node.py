@@ -68,7 +68,7 @@ class NodeBase(Interested):
     # the I/O side ----------------------------------------------------------------------------------------
 
     def _watch(self, watcher: Watcher) -> None:
-        """Have somebody told of what happens from now on."""
+        """Tell somebody of what happens from now on."""
         self._watcher = watcher
         watcher.on_change()
 
@@ -116,7 +116,7 @@ class NodeBase(Interested):
         self._settle_ended()
         self._count_losses()
         self._publish_notices(now)
-        self._told_at = now
+        self._notified_at = now
         self._tick_at = self._next_deadline(now)
         self._changed()
         return frames
@@ -143,14 +143,14 @@ class NodeBase(Interested):
         return now >= self._tick_at or self._is_due or self._mesh.is_stale or bool(self._notices)
 
     def _expect(self, at: float) -> None:
-        """Have those who wait look again at a time of the monotonic clock; on the I/O side."""
+        """Wake those who wait at a time of the monotonic clock; on the I/O side."""
         self._look_at = min(self._look_at, at)
         self._tick_at = min(self._tick_at, at)
 
     def _note_news(self, now: float) -> None:
-        """Have those who wait look again, though not too often; on the I/O side."""
+        """Wake those who wait, though not too often; on the I/O side."""
         if self._number_of_waits:
-            self._expect(max(now, self._told_at + NEWS_EVERY))
+            self._expect(max(now, self._notified_at + NEWS_EVERY))
 
     def _note_due(self) -> None:
         self._is_due = True

@@ -164,7 +164,7 @@ class NodeOpening(BusListener):
         self._is_unheard = self._is_due = self._has_mesh = False
         self._tick_at = 0.0
         self._look_at = inf
-        self._told_at = 0.0
+        self._notified_at = 0.0
         self._number_of_news = self._number_of_waits = 0
         self._counted = (0, 0, 0)
 

@@ -270,7 +270,7 @@ class NodeSubscriber:
 
     @property
     def endpoints(self) -> list[str]:
-        """Where it is connected to."""
+        """The endpoints that it is connected to."""
         return self._attachments.endpoints
 
     @property

@@ -60,7 +60,7 @@ _REFUSED_OPTIONS = (_SUBSCRIBE, _UNSUBSCRIBE, int(zmq.XPUB_MANUAL), int(zmq.INVE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shell:
-    """What an engine asks of the thread or the loop that it is for.
+    """The thread or the loop that an engine is for, as far as the engine asks it for something.
 
     Attributes:
         context_class: of which a publisher makes a context of its own.
@@ -85,7 +85,7 @@ class Shell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What one kind of publisher knows of its subscribers beyond what all do, such as a node's.
+    """The role of a publisher that knows more of its subscribers than others do, such as a node's.
 
     Attributes:
         router: who wants what.
@@ -395,7 +395,7 @@ class PublisherEngine:
         return self.listen()
 
     def rest(self) -> float | None:
-        """Say how long whoever looks after this may sleep, unless the socket or others wake it first.
+        """Return how long the thread or loop behind it may sleep, unless the socket or others wake it first.
 
         To be asked last, with nothing done in between: what it finds to be done is not told again.
 

@@ -1,4 +1,4 @@
-"""What the public publishers share: the socket that you hold has an engine, and leads to it."""
+"""The common part of the public publishers: the socket that you hold has an engine, and leads to it."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class PublisherFront(zmq.Socket[Any]):
         )
 
     def _register(self) -> None:
-        """Have `Context.destroy` and its `repr` know of this socket in place of its engine."""
+        """Make `Context.destroy` and its `repr` know of this socket in place of its engine."""
         self.context._rm_socket(self._engine)
         self.context._add_socket(self)
 

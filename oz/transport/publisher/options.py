@@ -1,4 +1,4 @@
-"""What a publisher can be told when it is made."""
+"""The options of a publisher."""
 
 from __future__ import annotations
 

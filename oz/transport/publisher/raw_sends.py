@@ -25,7 +25,7 @@ _FIRST_FREE = OWN_KEYS[:-1] + bytes((OWN_KEYS[-1] + 1,))
 
 
 def as_it_is(tracker: Any) -> Any:
-    """Give what a blocking `send` gives: the tracker itself."""
+    """Return what a blocking `send` does: the tracker itself."""
     return tracker
 
 

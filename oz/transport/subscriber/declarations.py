@@ -1,4 +1,4 @@
-"""What a subscriber asks publishers for: it tells ZeroMQ, and does what is due while no message comes."""
+"""The declarations of a subscriber, told to ZeroMQ, and what is due while no message comes."""
 
 from __future__ import annotations
 
@@ -189,14 +189,14 @@ class Declarer:
         self.due_at = max(self._look_at, earliest if self.is_settled else -inf)
 
     def next_deadline(self) -> float | None:
-        """Return when to `look` at the latest, in monotonic seconds; None when nothing will be due.
+        """Return when to `look` at the latest, in monotonic seconds; None when nothing becomes due.
 
         Whatever is read or changed before may make it earlier: ask again then.
         """
         return None if self.due_at == inf else self.due_at
 
     def seconds_left(self) -> float:
-        """Return how long to wait at most until `look` is due; infinite when nothing will be."""
+        """Return how long to wait at most until `look` is due; infinite when it never is."""
         return max(0.0, self.due_at - time.monotonic())
 
     def joined(self) -> None:

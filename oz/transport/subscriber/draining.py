@@ -1,4 +1,4 @@
-"""What a subscriber does step by step while it waits for publishers: readiness, and stopping without loss.
+"""The steps of a subscriber that waits for publishers: until it is ready, and to stop without loss.
 
 The steps are generators, which wait and call handlers by yielding: so they are written once, and each twin
 runs them in its own way. The model is psycopg 3.
@@ -29,7 +29,7 @@ handlers are to be called, and which is for `receive` then if a subscription wan
 
 
 class Waiter(Protocol):
-    """What waits for the socket of one subscriber, and calls its handlers."""
+    """The shell that waits for the socket of one subscriber, and calls its handlers."""
 
     def __init__(self, engine: SubscriberEngine) -> None:
         """Wait for a subscriber's socket."""

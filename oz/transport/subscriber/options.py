@@ -1,4 +1,4 @@
-"""What a subscriber is made of: the options that it is given, checked, and the engine that comes of them."""
+"""The options of a subscriber, checked, and the engine that comes of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from oz.wire.codec import Codec, find_codec
 
 @dataclass(frozen=True, slots=True)
 class SubscriberOptions:
-    """What a subscriber was made with; see `oz.Subscriber`.
+    """The options that a subscriber was made with; see `oz.Subscriber`.
 
     Attributes:
         codec: decodes payloads.

@@ -1,4 +1,4 @@
-"""What the sockets of blocking and asyncio subscribers have in common: subscribing, and pyzmq's options."""
+"""The common part of the sockets of blocking and asyncio subscribers: subscribing, and pyzmq's options."""
 
 from __future__ import annotations
 
