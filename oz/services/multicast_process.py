@@ -17,7 +17,7 @@ from typing import Any
 import zmq
 
 from oz.errors import OzError, Timeout, WouldBlock
-from oz.message import Gap
+from oz.message import Extras, Gap
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.node.advisories import Advisory
@@ -201,7 +201,10 @@ class _Sending:
         self._skip_to(message.sequence)
         while True:
             try:
-                self._publisher.publish(message.subject, message.payload, **options_of(message))
+                extras = Extras(**options_of(message))
+                self._publisher.publish_slowly(
+                    message.subject, message.payload, extras if any(extras) else None
+                )
                 break
             except WouldBlock:
                 # RATE is reached; the gateway must know that this is not stuck.

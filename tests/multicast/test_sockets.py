@@ -261,6 +261,8 @@ def test_silence_reconnects_and_is_said_and_counted(endpoint):
         until(lambda: says("silent") and subscriber.stats.reconnects)
         assert advisories[-1].endpoint == subscriber.endpoint
         publisher._engine.dispatch.to = to
+        # It has slept since it had nothing to say.
+        publisher._engine._ticker.wake()
         until(lambda: says("heard"))
         publisher.publish("md.x", b"after")
         assert payloads(subscriber, 1) == [b"after"]
