@@ -39,7 +39,8 @@ def receive(name: str, pattern: str, interface: str) -> None:
                 got += 1
             except oz.Timeout:
                 pass
-        print(f"{name} got {got} of {COUNT} {name}, lost {subscriber.stats.lost}", flush=True)
+        # With its end of line, or two receivers that write at once share a line.
+        print(f"{name} got {got} of {COUNT} {name}, lost {subscriber.stats.lost}\n", end="", flush=True)
 
 
 def main() -> None:
