@@ -35,6 +35,22 @@ LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 POLLIN, POLLHUP = getattr(select, "POLLIN", 1), getattr(select, "POLLHUP", 16)
 
 
+def is_reader_gone(descriptor: int) -> bool:
+    """Tell whether nobody reads a pipe or socket any more, without writing to it.
+
+    Args:
+        descriptor: that is written to. It may also be no pipe at all.
+
+    Returns:
+        False also where only writing tells: Windows has no `poll`.
+    """
+    if not hasattr(select, "poll"):
+        return False
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
+
+
 class Poll:
     """`select.poll` for systems that have only `select.select`, as far as oz uses it."""
 

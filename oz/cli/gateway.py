@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -111,11 +112,12 @@ class _GatewayLines:
         self._line = f"ready, {', '.join(ways)}"
         self._is_said = False
 
-    def look(self) -> None:
-        """Say that it is ready, once it is."""
+    def look(self) -> float:
+        """Say that it is ready, once it is; return when to look again if nothing happens: never."""
         if not self._is_said and self._running.is_ready:
             self._is_said = True
             say(self._ctx, self._line)
+        return inf
 
     def summary(self) -> None:
         """Say what was done."""

@@ -6,12 +6,13 @@ import base64
 import json
 import os
 import re
-import select
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from oz.system import is_reader_gone
 
 if TYPE_CHECKING:  # rich takes longer to import than most commands to run
     from rich.console import Console
@@ -96,9 +97,4 @@ def reader_gone() -> bool:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):  # a test's stdout is no file
         return False
-    if not hasattr(select, "poll"):
-        # Nothing but writing tells there.
-        return False
-    poll = select.poll()
-    poll.register(descriptor, 0)
-    return any(event & (select.POLLERR | select.POLLNVAL) for _, event in poll.poll(0))
+    return is_reader_gone(descriptor)

@@ -17,15 +17,16 @@ class Backoff:
 
     Attributes:
         starts: how often it was started.
+        next_start: when it may be started next, in monotonic seconds.
     """
 
-    __slots__ = ("_may_start_at", "_pause", "_started_at", "starts")
+    __slots__ = ("_pause", "_started_at", "next_start", "starts")
 
     def __init__(self) -> None:
         """It may be started at once."""
         self.starts = 0
         self._pause = FIRST
-        self._may_start_at = -inf
+        self.next_start = -inf
         self._started_at = -inf
 
     def may_start(self, now: float) -> bool:
@@ -34,7 +35,7 @@ class Backoff:
         Args:
             now: monotonic seconds.
         """
-        return now >= self._may_start_at
+        return now >= self.next_start
 
     def started(self, now: float) -> None:
         """Record a start."""
@@ -46,6 +47,6 @@ class Backoff:
         if now - self._started_at >= STEADY:
             self._pause = FIRST
         pause = self._pause
-        self._may_start_at = now + pause
+        self.next_start = now + pause
         self._pause = min(LONGEST, 2 * pause)
         return pause

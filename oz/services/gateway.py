@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
@@ -15,7 +14,7 @@ from typing import Any, Self
 
 import zmq
 
-from oz.errors import OzError, Timeout
+from oz.errors import OzError
 from oz.message import Gap, Message
 from oz.protocol.bridge.bridge import Relaying
 from oz.protocol.multicast.options import Multicast
@@ -29,16 +28,19 @@ from oz.services.link import (
     READY,
     SEQUENCE_HEADER,
     Relayed,
-    options_of,
+    extras_of,
     pack,
     relayed,
     unpack_message,
 )
+from oz.services.sockets import ServiceSubscriber
+from oz.services.waiting import Bell, look_again, wait
 from oz.services.worker import Worker
-from oz.sync.publisher import Publisher
-from oz.sync.subscriber import Subscriber
+from oz.sync.publisher_engine import ThreadedPublisher
+from oz.transport.admission import EVERYTHING
 from oz.transport.capabilities import require_pgm
 from oz.transport.endpoints import as_list
+from oz.transport.publisher.options import PublisherOptions
 
 _log = logging.getLogger("oz.gateway")
 
@@ -48,7 +50,6 @@ ADVISORIES = "_OZ.gateway."
 HOLDS = 5.0
 """Seconds for which messages wait in their publishers while the sender is down; then they are dropped."""
 
-_TURN = 0.05
 _LOCAL = b"_LOCAL."
 
 
@@ -78,8 +79,8 @@ class Gateway:
 
     Attributes:
         stats: what it did so far.
-        publisher: local applications subscribe to it.
-        subscriber: local applications publish to it; None when nothing is sent.
+        publisher: the engine of what local applications subscribe to.
+        subscriber: what local applications publish to; None when nothing is sent.
     """
 
     def __init__(
@@ -122,23 +123,26 @@ class Gateway:
         self._number = self._reported = 0
         self._began_at: float | None = None
         self._joined_at = 0
-        self._stopping = threading.Event()
+        self._is_stopping = self._has_more = False
         self._directory = tempfile.TemporaryDirectory(prefix="oz-gateway-")
         self._options = asdict(multicast or Multicast())
         self._receiver = self._sender = None
-        self.subscriber: Subscriber | None = None
-        self.publisher = Publisher(dialect="zmq")
+        self.subscriber: ServiceSubscriber | None = None
+        self._bell = Bell()
+        self.publisher = ThreadedPublisher(PublisherOptions(dialect="zmq"))
         self._bound: list[str] = []
         self._taken: list[str] = []
         try:
-            self._bound += _bind(self.publisher, as_list(subscribers))
+            for endpoint in as_list(subscribers):
+                self.publisher.bind(endpoint)
+                self._bound.append(self.publisher.endpoint or endpoint)
             if receive:
                 self._receiver = self._worker("receiver", lambda: self._receiving(as_list(receive)))
             if send:
                 self._sender = self._worker("sender", lambda: self._sending([send]))
-                self.subscriber = Subscriber(dialect="zmq", filtering="publisher", on_gap=self._note_loss)
-                self.subscriber.subscribe("")
-                self._taken += _bind(self.subscriber, as_list(publishers))
+                self.subscriber = ServiceSubscriber(filtering="publisher", on_gap=self._note_loss)
+                self.subscriber.subscribe([EVERYTHING])
+                self._taken += map(self.subscriber.bind, as_list(publishers))
         except BaseException:
             self.close()
             raise
@@ -186,21 +190,28 @@ class Gateway:
 
     def stop(self) -> None:
         """Make `run` return soon; any thread or signal handler may call it."""
-        self._stopping.set()
+        self._is_stopping = True
+        self.wake()
 
-    def run(self, look: Callable[[], None] | None = None) -> None:
+    def wake(self) -> None:
+        """Make `run` see to everything now; any thread or signal handler may call it."""
+        self._bell.ring()
+
+    def run(self, look: Callable[[], object] | None = None) -> None:
         """Pass messages on until `stop`.
 
         Args:
-            look: called many times a second.
+            look: called whenever something was done, and ten times a second, or at the time of the monotonic
+                clock that it returns, a float.
 
         Raises:
             WorkerFailed: a multicast process could not begin: a wrong interface, a port that is taken.
         """
-        while not self._stopping.is_set():
-            self.turn(_TURN)
-            if look is not None:
-                look()
+        again = 0.0
+        with self._bell.rung_by_signals():
+            while not self._is_stopping:
+                self._turn(again)
+                again = look_again(look)
 
     def turn(self, seconds: float = 0) -> None:
         """Pass on what is there, and see to the processes.
@@ -211,6 +222,11 @@ class Gateway:
         Raises:
             WorkerFailed: as `run`.
         """
+        self._turn(time.monotonic() + seconds)
+
+    def _turn(self, until: float) -> None:
+        if not self._has_more:
+            self._wait(until)
         now = time.monotonic()
         for worker in self.workers:
             was_ready = worker.is_ready
@@ -219,17 +235,25 @@ class Gateway:
             if worker.is_ready != was_ready:
                 self._say("up" if worker.is_ready else "down", process=worker.role)
         self.stats.restarts = sum(one.restarts for one in self.workers)
-        if not self._pass_up(now):
-            self._wait(seconds)
+        self._has_more = self._pass_up(now)
 
-    def _wait(self, seconds: float) -> None:
+    def _wait(self, until: float) -> None:
+        """Wait until something comes, is due, or somebody rings."""
         poller = zmq.Poller()
+        poller.register(self._bell, zmq.POLLIN)
+        now = time.monotonic()
+        may_pass_up = self._may_pass_up(now)
         for worker in self.workers:
-            if worker.socket is not None:
-                poller.register(worker.socket, zmq.POLLIN)
-        if self.subscriber is not None and self._may_pass_up(time.monotonic()):
-            poller.register(self.subscriber, zmq.POLLIN)
-        poller.poll(round(seconds * 1000))
+            worker.register(poller, wants_room=worker is self._sender and worker.is_ready and not may_pass_up)
+            until = min(until, worker.next_deadline())
+        if self.subscriber is not None and self._sender is not None:
+            if may_pass_up:
+                poller.register(self.subscriber.socket, zmq.POLLIN)
+                until = min(until, self.subscriber.next_deadline())
+            elif not self._sender.is_ready:
+                until = min(until, self._sender.down_since + HOLDS)
+        wait(poller, until)
+        self._bell.hear()
 
     # from multicast to local applications ----------------------------------------------------------------
 
@@ -260,7 +284,7 @@ class Gateway:
     def _publish(self, message: Relayed) -> None:
         try:
             one = self._with_origin(message)
-            self.publisher.publish(one.subject, one.payload, **options_of(one))
+            self.publisher.publish(one.subject, one.payload, extras_of(one))
         except (OzError, TypeError, ValueError) as error:
             self.stats.refused += 1
             self.publisher.report_loss(1)
@@ -297,17 +321,14 @@ class Gateway:
             return False
         if sender.is_ready:
             return sender.has_room()
-        return now - sender.down_since > HOLDS
+        return now >= sender.down_since + HOLDS
 
     def _pass_up(self, now: float) -> bool:
         """Hand on what local applications published; tell whether there was anything."""
         if self.subscriber is None or not self._may_pass_up(now):
             return False
         self._tell_gap()
-        try:
-            messages = self.subscriber.receive_many(MANY, timeout=0)
-        except Timeout:
-            messages = []
+        messages = self.subscriber.take(MANY)
         batch = [one for message in messages if (one := self._numbered(message)) is not None]
         if self._reported < self._number:
             self._hand_over(batch)
@@ -364,6 +385,7 @@ class Gateway:
             worker.close()
         self._receiver = self._sender = None
         self.publisher.close()
+        self._bell.close()
         self._directory.cleanup()
 
     def __enter__(self) -> Self:
@@ -373,14 +395,6 @@ class Gateway:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
-
-
-def _bind(socket: Publisher | Subscriber, endpoints: list[str]) -> list[str]:
-    bound = []
-    for endpoint in endpoints:
-        socket.bind(endpoint)
-        bound.append(socket.endpoint or endpoint)
-    return bound
 
 
 def _check(receive: list[str], send: str | None, subscribers: list[str], publishers: list[str]) -> None:

@@ -7,19 +7,20 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from oz.message import Extras, Message
+from oz.message import BARE, Extras, Message
 
 READY = 1
 """From a process: it has opened its endpoints."""
 
 BEAT = 2
-"""From a process, several times a second: its counters."""
+"""From a process, every second: it works."""
 
 MESSAGES = 3
 """Either way: messages, and to the sender the number that the next one will have."""
 
 REACHED = 4
-"""From the receiver, when nothing waits in it: for each publisher the number that comes next."""
+"""From the receiver, when nothing waits in it and they have changed: for each publisher the number that comes
+next."""
 
 GAP = 5
 """From the receiver: numbers of a publisher that are lost. To the sender: some are, nobody knows how many."""
@@ -33,7 +34,8 @@ CLOSE = 7
 MANY = 500
 """Messages in one frame at most."""
 
-BEAT_SECONDS = 0.2
+BEAT_SECONDS = 1.0
+"""Seconds between two signs of a process that it works."""
 
 ORIGIN_HEADER = "oz-origin"
 """Carries the publisher that a message came from first: 16 bytes."""
@@ -78,12 +80,11 @@ def unpack_message(fields: Sequence[Any]) -> Relayed:
     return Relayed._make((*others, Extras(*extras)))
 
 
-def options_of(message: Relayed) -> dict[str, Any]:
-    """Return what `publish` takes beside subject and payload."""
-    options = message.extras._asdict()
-    # It is for peers of the bus that it was heard on.
-    del options["reply_to"]
-    return options
+def extras_of(message: Relayed) -> Extras | None:
+    """Return what it is published with beside subject and payload."""
+    # Where to answer is for peers of the bus that it was heard on.
+    extras = message.extras._replace(reply_to=None)
+    return None if extras == BARE else extras
 
 
 def relayed(message: Message) -> Relayed:

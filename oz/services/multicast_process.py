@@ -12,12 +12,13 @@ import sys
 import time
 from collections import deque
 from contextlib import closing
+from math import inf
 from typing import Any
 
 import zmq
 
-from oz.errors import OzError, Timeout, WouldBlock
-from oz.message import Extras, Gap
+from oz.errors import OzError
+from oz.message import Gap
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.node.advisories import Advisory
@@ -32,27 +33,37 @@ from oz.services.link import (
     REACHED,
     READY,
     Relayed,
-    options_of,
+    extras_of,
     pack,
     relayed,
     unpack,
     unpack_message,
 )
+from oz.services.sockets import ServiceSubscriber
+from oz.services.waiting import wait
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.sync.subscriber import Subscriber
 from oz.system import POLLHUP, POLLIN, make_poll
+from oz.transport.admission import EVERYTHING
 from oz.transport.multicast.group import silence_libpgm
 from oz.transport.publisher.options import PublisherOptions
 
 FAILED = 3
 """The exit code of a process that says in its last line why it cannot do its work."""
 
-_PATIENCE = 0.5
+_REACHED_SECONDS = 0.2
+"""Seconds at least between two accounts of the numbers that publishers have reached."""
+
 _CLOSE_TIMEOUT = 2.0
+_STDIN = 0
 
 
 class GatewayLink:
-    """This end of the link to the gateway."""
+    """This end of the link to the gateway.
+
+    Attributes:
+        socket: the PAIR.
+        beats_at: when to show that this process works, in monotonic seconds.
+    """
 
     def __init__(self, address: str) -> None:
         """Connect."""
@@ -64,8 +75,16 @@ class GatewayLink:
         self.socket.set(zmq.LINGER, round(_CLOSE_TIMEOUT * 1000))
         self.socket.connect(address)
         self._stdin = make_poll()
-        self._stdin.register(0, POLLIN | POLLHUP)
-        self._beats_at = 0.0
+        self._stdin.register(_STDIN, POLLIN | POLLHUP)
+        self._room = self.poller(zmq.POLLOUT)
+        self.beats_at = 0.0
+
+    def poller(self, flags: int = zmq.POLLIN) -> zmq.Poller:
+        """Make a poller that tells of the link, and of the end of the gateway."""
+        poller = zmq.Poller()
+        poller.register(self.socket, flags)
+        poller.register(_STDIN, zmq.POLLIN)
+        return poller
 
     def is_orphaned(self) -> bool:
         """Tell whether the gateway has ended."""
@@ -81,16 +100,19 @@ class GatewayLink:
             except zmq.Again:
                 if self.is_orphaned():
                     raise SystemExit(0) from None
-                self.socket.poll(100, zmq.POLLOUT)
+                wait(self._room, inf)
 
-    def beat(self, counters: Any) -> bool:
-        """Show that this process works, when that is due; tell whether it was."""
+    def rest(self, seconds: float) -> None:
+        """Do nothing for so long; end when the gateway has."""
+        if self._stdin.poll(1000 * seconds):
+            raise SystemExit(0)
+
+    def beat(self) -> None:
+        """Show that this process works, when that is due."""
         now = time.monotonic()
-        if now < self._beats_at:
-            return False
-        self._beats_at = now + BEAT_SECONDS
-        self.send(BEAT, counters)
-        return True
+        if now >= self.beats_at:
+            self.beats_at = now + BEAT_SECONDS
+            self.send(BEAT)
 
     def close(self) -> None:
         """Send the rest, and close."""
@@ -104,39 +126,71 @@ def receive(link: GatewayLink, task: dict[str, Any]) -> None:
     def say(advisory: Advisory) -> None:
         link.send(ADVISORY, advisory.kind, advisory.endpoint, advisory.text)
 
-    with Subscriber(
-        task["endpoints"],
-        dialect="zmq",
-        multicast=Multicast(**task["multicast"]),
-        on_gap=gaps.append,
-        on_advisory=say,
-    ) as subscriber:
-        subscriber.subscribe("")
-        receiver = subscriber._engine.receiver
+    made = ServiceSubscriber(
+        task["endpoints"], multicast=Multicast(**task["multicast"]), on_gap=gaps.append, on_advisory=say
+    )
+    with closing(made) as subscriber:
+        subscriber.subscribe([EVERYTHING])
+        receiver = subscriber.engine.receiver
         assert isinstance(receiver, MulticastReceiver)
         # What a publisher sent that began while no process listened is lost, not missed by coming late.
         receiver.joined_at = task["joined_at"] or receiver.joined_at
         link.send(READY, receiver.joined_at)
+        _Receiving(link, subscriber, receiver, gaps).run()
+
+
+class _Receiving:
+    """Passes on what is multicast, and says what is lost of it."""
+
+    def __init__(
+        self,
+        link: GatewayLink,
+        subscriber: ServiceSubscriber,
+        receiver: MulticastReceiver,
+        gaps: deque[Gap],
+    ) -> None:
+        self._link = link
+        self._subscriber = subscriber
+        self._receiver = receiver
+        self._gaps = gaps
+        self._poller = link.poller()
+        self._poller.register(subscriber.socket, zmq.POLLIN)
+        self._reached: dict[bytes, int] = {}
+        self._reaches_at = 0.0
+        self._may_have_reached = True
+
+    def run(self) -> None:
+        """Receive until told to close."""
+        link = self._link
         while not link.is_orphaned() and not _is_to_close(link):
-            try:
-                messages = subscriber.receive_many(MANY, timeout=BEAT_SECONDS)
-            except Timeout:
-                messages = []
+            messages = self._subscriber.take(MANY)
             if messages:
                 link.send(MESSAGES, [relayed(message) for message in messages])
+                self._may_have_reached = True
             if len(messages) < MANY:
                 # Nothing waits: what these say is behind all that was passed on.
-                _report(link, gaps)
-                if link.beat(_counters(subscriber.stats)):
-                    link.send(REACHED, {origin: one.expected for origin, one in receiver.senders.items()})
-            else:
-                link.beat(_counters(subscriber.stats))
+                self._report()
+            link.beat()
+            if not messages:
+                wait(self._poller, min(link.beats_at, self._next_deadline()))
+                # A record of a publisher is no message.
+                self._may_have_reached = True
 
+    def _next_deadline(self) -> float:
+        due = self._subscriber.next_deadline()
+        return min(due, self._reaches_at) if self._may_have_reached else due
 
-def _report(link: GatewayLink, gaps: deque[Gap]) -> None:
-    while gaps:
-        gap = gaps.popleft()
-        link.send(GAP, gap.origin, gap.sequence, gap.count)
+    def _report(self) -> None:
+        while self._gaps:
+            gap = self._gaps.popleft()
+            self._link.send(GAP, gap.origin, gap.sequence, gap.count)
+        now = time.monotonic()
+        if self._may_have_reached and now >= self._reaches_at:
+            self._may_have_reached = False
+            reached = {origin: one.expected for origin, one in self._receiver.senders.items()}
+            if reached != self._reached:
+                self._reached, self._reaches_at = reached, now + _REACHED_SECONDS
+                self._link.send(REACHED, reached)
 
 
 def _is_to_close(link: GatewayLink) -> bool:
@@ -148,12 +202,7 @@ def _is_to_close(link: GatewayLink) -> bool:
 
 def send(link: GatewayLink, task: dict[str, Any]) -> None:
     """Multicast what the gateway says, until it ends."""
-    options = PublisherOptions(
-        dialect="zmq",
-        multicast=Multicast(**task["multicast"]),
-        on_full="block",
-        full_timeout=_PATIENCE,
-    )
+    options = PublisherOptions(dialect="zmq", multicast=Multicast(**task["multicast"]), on_full="block")
     with closing(ThreadedPublisher(options)) as publisher:
         publisher.resume(bytes.fromhex(task["origin"]), task["epoch"], task["next"], task["age"])
         for endpoint in task["endpoints"]:
@@ -169,16 +218,18 @@ class _Sending:
         self._link = link
         self._publisher = publisher
         self._number = number
-        self._refused = 0
 
     def run(self) -> None:
         """Publish until told to close."""
         link = self._link
+        poller = link.poller()
         while not link.is_orphaned():
-            self._beat()
-            if not link.socket.poll(round(BEAT_SECONDS * 1000)):
+            link.beat()
+            wait(poller, link.beats_at)
+            try:
+                kind, body = unpack(link.socket.recv(zmq.NOBLOCK))
+            except zmq.Again:
                 continue
-            kind, body = unpack(link.socket.recv())
             if kind == CLOSE:
                 return
             if kind == GAP:
@@ -189,9 +240,6 @@ class _Sending:
                     self._publish(unpack_message(message))
                 self._skip_to(number)
 
-    def _beat(self) -> None:
-        self._link.beat({**_counters(self._publisher.stats), "refused": self._refused})
-
     def _skip_to(self, number: int) -> None:
         if number > self._number:
             self._publisher.report_loss(number - self._number)
@@ -199,28 +247,19 @@ class _Sending:
 
     def _publish(self, message: Relayed) -> None:
         self._skip_to(message.sequence)
-        while True:
-            try:
-                extras = Extras(**options_of(message))
-                self._publisher.publish_slowly(
-                    message.subject, message.payload, extras if any(extras) else None
-                )
-                break
-            except WouldBlock:
-                # RATE is reached; the gateway must know that this is not stuck.
-                self._beat()
-                if self._link.is_orphaned():
-                    raise SystemExit(0) from None
-            except (OzError, TypeError, ValueError):
-                # It keeps its number, and is found missing.
-                self._refused += 1
-                self._publisher.report_loss(1)
-                break
+        publisher, subject = self._publisher, message.subject
+        try:
+            refused = publisher.sender.publish(publisher.socket, subject, message.payload, extras_of(message))
+            if refused is not None:
+                # RATE is reached.
+                for pause in publisher.try_again(subject, refused):
+                    self._link.rest(pause)
+                    # The gateway must know that this is not stuck.
+                    self._link.beat()
+        except (OzError, TypeError, ValueError):
+            # It keeps its number, and is found missing.
+            self._publisher.report_loss(1)
         self._number += 1
-
-
-def _counters(stats: Any) -> dict[str, int]:
-    return {name: getattr(stats, name) for name in stats.__dataclass_fields__}
 
 
 def main(argument: str) -> None:

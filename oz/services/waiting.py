@@ -76,7 +76,7 @@ class Bell:
 def wait(poller: Pollable, until: float) -> None:
     """Wait until something can be read, or a time of the monotonic clock; `inf` is for ever."""
     left = until - time.monotonic()
-    poller.poll(-1 if left == inf else max(0, min(ceil(left * 1000), 2**31 - 1)))
+    poller.poll(-1 if left == inf else ceil(min(max(0.0, left * 1000), 2**31 - 1)))
 
 
 def look_again(look: Callable[[], object] | None) -> float:

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,8 +18,9 @@ import zmq
 
 from oz.errors import OzError
 from oz.protocol.backoff import Backoff
-from oz.services.link import BEAT, CLOSE, READY, pack, unpack
+from oz.services.link import CLOSE, READY, pack, unpack
 from oz.services.multicast_process import FAILED
+from oz.system import is_reader_gone
 
 _log = logging.getLogger("oz.gateway")
 
@@ -29,6 +31,7 @@ _MODULE = "oz.services.multicast_process"
 _STARTS_WITHIN = 20.0
 _CLOSE_TIMEOUT = 4.0
 _LAST_WORDS = 500
+_MOMENT = 0.1
 
 
 class WorkerFailed(OzError):
@@ -43,7 +46,6 @@ class Worker:
         socket: the link; another one after each start. None while there is no process.
         is_ready: whether it has opened its endpoints.
         down_since: when it was last seen to work, in monotonic seconds, while it does not.
-        counters: what it last said of itself.
         backoff: when it may be started again.
     """
 
@@ -59,7 +61,6 @@ class Worker:
         self.backoff = Backoff()
         self.is_ready = False
         self.down_since = time.monotonic()
-        self.counters: dict[str, int] = {}
         self.socket: zmq.Socket[Any] | None = None
         self._task = task
         self._directory = directory
@@ -92,14 +93,43 @@ class Worker:
             if self.backoff.may_start(now):
                 self._start(now)
             return
-        has_ended = self._process.poll() is not None
+        has_ended = self._has_ended(self._process)
         yield from self._heard(now)
         if has_ended:
             # What it said before it died counts.
             self._bury(now)
-        elif now - self._heard_at > (HANGS_AFTER if self.is_ready else _STARTS_WITHIN):
+        elif now >= self._hangs_at():
             _log.warning("the %s has not been heard for %.1f s: killing it", self.role, now - self._heard_at)
             self._process.kill()
+            self._heard_at = now
+
+    def _hangs_at(self) -> float:
+        return self._heard_at + (HANGS_AFTER if self.is_ready else _STARTS_WITHIN)
+
+    def next_deadline(self) -> float:
+        """Return when to `watch` at the latest, though nothing comes, in monotonic seconds."""
+        return self.backoff.next_start if self._process is None else self._hangs_at()
+
+    def register(self, poller: zmq.Poller, *, wants_room: bool) -> None:
+        """Have a poller tell when there is something to `watch`: it has spoken, or ended.
+
+        Args:
+            poller: the poller.
+            wants_room: tell also when a frame can be sent.
+        """
+        if self.socket is not None:
+            poller.register(self.socket, zmq.POLLIN | (zmq.POLLOUT if wants_room else 0))
+        if self._process is not None and self._process.stdin is not None:
+            # Nobody reads it any more: the process has ended.
+            poller.register(self._process.stdin.fileno(), zmq.POLLERR)
+
+    @staticmethod
+    def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+        if process.poll() is None and process.stdin is not None and is_reader_gone(process.stdin.fileno()):
+            # It closes its descriptors first: the rest takes a moment.
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_MOMENT)
+        return process.returncode is not None
 
     def _heard(self, now: float) -> Iterator[tuple[int, Any]]:
         assert self.socket is not None
@@ -111,8 +141,6 @@ class Worker:
             self._heard_at = now
             if kind == READY:
                 self.is_ready = self._was_ready = True
-            elif kind == BEAT:
-                self.counters = body[0]
             yield kind, body
 
     def send(self, frame: bytes) -> bool:

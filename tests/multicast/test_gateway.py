@@ -1,12 +1,14 @@
 """The gateway: whatever happens to its multicast processes, applications go on and learn of what was lost."""
 
 import json
+import math
 import os
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -17,6 +19,7 @@ import oz
 from oz.protocol.backoff import Backoff
 from oz.services import gateway, worker
 from oz.services.gateway import Gateway
+from oz.services.waiting import wait
 from oz.services.worker import WorkerFailed
 from oz.transport.capabilities import pgm_line
 from scripts import ENVIRONMENT
@@ -54,11 +57,18 @@ def kill(bridge, role, number=signal.SIGKILL):
 @contextmanager
 def without(bridge, role, monkeypatch):
     """Kill a process of the gateway; the next one is started when the block is left, and waited for."""
+
+    def never(backoff, _now):
+        backoff.next_start = math.inf
+        return math.inf
+
     with monkeypatch.context() as held:
-        held.setattr(Backoff, "may_start", lambda _backoff, _now: False)
+        held.setattr(Backoff, "ended", never)
         is_back = kill(bridge, role)
         bridge.until(lambda: not bridge.worker(role).is_ready)
-        yield
+    yield
+    bridge.worker(role).backoff.next_start = 0.0
+    bridge.gateway.wake()
     bridge.until(is_back)
 
 
@@ -262,6 +272,27 @@ def test_subscribers_that_do_not_count_get_an_advisory(bridge, monkeypatch):
     assert seen["down"] == seen["up"] == {"process": "receiver"}
     assert 1 <= seen["gap"]["count"] <= 5
     assert len(bytes.fromhex(seen["gap"]["origin"])) == 16
+
+
+# what it costs ---------------------------------------------------------------------------------------------
+
+
+def test_an_idle_gateway_waits_for_its_processes_and_not_in_slices(bridge, monkeypatch):
+    waits = []
+
+    def wait_and_tell(poller, until):
+        waits.append(until - time.monotonic())
+        wait(poller, until)
+
+    monkeypatch.setattr(gateway, "wait", wait_and_tell)
+    bridge.gateway.wake()
+    # What was due at the socket of the publishers has been seen to by the time that both have spoken.
+    heard = {one: one._heard_at for one in bridge.gateway.workers}
+    bridge.until(lambda: all(one._heard_at > at for one, at in heard.items()))
+    waits.clear()
+    bridge.until(lambda: len(waits) >= 3)
+    # Only a process that is stuck, or was hardly given a processor, would end the wait by itself.
+    assert min(waits) > 0.5
 
 
 # beginning and ending --------------------------------------------------------------------------------------

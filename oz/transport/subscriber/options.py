@@ -13,17 +13,21 @@ from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receiver import Receiver, SplittingReceiver
 from oz.protocol.subscriber.streams import Streams
+from oz.transport.ending import CLOSE_TIMEOUT
 from oz.transport.frames import frame_reader
 from oz.transport.guard import Guard
 from oz.transport.multicast.group import Group, group_for
 from oz.transport.multicast.receiver import Listening, OnAdvisory
 from oz.transport.option_checks import Filtering, check_advisory, check_filtering, check_multicast
-from oz.transport.socket import check_delimiter
+from oz.transport.socket import check_delimiter, keep_tcp_alive, set_high_water_mark
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.links import CAN_TELL, Links
 from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
 from oz.wire.codec import Codec, find_codec
+
+ROUTED_HIGH_WATER_MARK = 1_000
+"""Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +58,28 @@ class SubscriberOptions:
     def is_plain(self) -> bool:
         """Whether messages come as any ZeroMQ publisher sends them."""
         return not self.is_routed and (self.group is None or self.group.is_plain)
+
+    def configure(self, socket: zmq.Socket[Any], high_water_mark: int | None, *, own_context: bool) -> None:
+        """Set the options of a SUB before it has an endpoint.
+
+        Args:
+            socket: the socket.
+            high_water_mark: what may wait for each publisher; None for the default.
+            own_context: whether its context is oz's own.
+
+        Raises:
+            ValueError: the mark is out of bounds.
+        """
+        if own_context:
+            socket.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
+        keep_tcp_alive(socket)
+        if self.is_routed and high_water_mark is None and own_context:
+            high_water_mark = ROUTED_HIGH_WATER_MARK
+        set_high_water_mark(socket, high_water_mark, own_context=own_context)
+        # A SUB forwards only so many subscriptions in a burst, and silently drops the rest.
+        socket.set(zmq.SNDHWM, 0)
+        if self.group is not None:
+            self.group.configure(socket)
 
     def make_engine(self, socket: zmq.Socket[Any], guard: Guard) -> SubscriberEngine:
         """Make the engine.

@@ -23,7 +23,7 @@ from oz.transport import descriptors, endpoints
 from oz.transport.admission import compile_all
 from oz.transport.attachments import Attachments
 from oz.transport.dropin import Doubts, check_conflated, has_wildcard, refuse_green
-from oz.transport.ending import CLOSE_TIMEOUT, end_context
+from oz.transport.ending import end_context
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import StrictGuard
 from oz.transport.monitors import Monitor
@@ -35,16 +35,13 @@ from oz.transport.option_checks import (
     check_count,
     delivery_options,
 )
-from oz.transport.socket import describe, keep_tcp_alive, refuse_to_copy, set_high_water_mark, some
+from oz.transport.socket import describe, refuse_to_copy, some
 from oz.transport.subscriber.draining import Waiter, drain_one
 from oz.transport.subscriber.engine import SubscriberEngine
-from oz.transport.subscriber.options import SubscriberOptions, check_options
+from oz.transport.subscriber.options import check_options
 from oz.transport.subscriber.receiver import ReceivePath
 from oz.wire.codec import Codec
 from oz.wire.keys import DeliveryOptions
-
-ROUTED_HIGH_WATER_MARK = 1_000
-"""Batches, of 64 KiB mostly, that may wait at a subscriber for each publisher, unless said otherwise."""
 
 GOODBYE_SECONDS = 0.5
 """How long closing waits at most for the goodbye to be sent."""
@@ -188,7 +185,9 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         if options.is_plain and options.delimiter is None:
             self._doubts = Doubts(self._engine.receiver)
         try:
-            self._set_up(options, high_water_mark)
+            # Let `Context.destroy` know of this socket, as `Context.socket` does.
+            self.context._add_socket(self)
+            options.configure(self, high_water_mark, own_context=context is None)
             for endpoint in endpoints.as_list(bind):
                 self.bind(endpoint)
             for endpoint in endpoints.as_list(connect):
@@ -203,21 +202,6 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         self._receive_path, self._waiting = engine.receive_path, engine.waiting
         self._ready, self._rest = engine.ready, engine.rest
         self._waiter = type(self)._waiter_class(engine)
-
-    def _set_up(self, options: SubscriberOptions, high_water_mark: int | None) -> None:
-        """Set the options of the socket itself."""
-        is_own = self._attachments.own_context
-        if is_own:
-            self.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
-        keep_tcp_alive(self)
-        # Let `Context.destroy` know of this socket, as `Context.socket` does.
-        self.context._add_socket(self)
-        if options.is_routed and high_water_mark is None and is_own:
-            high_water_mark = ROUTED_HIGH_WATER_MARK
-        set_high_water_mark(self, high_water_mark, own_context=is_own)
-        self.set(zmq.SNDHWM, 0)
-        if options.group is not None:
-            options.group.configure(self)
 
     @property
     def _keeps_rcvtimeo(self) -> bool:
