@@ -21,8 +21,8 @@ from oz.transport.guard import Guard
 from oz.wire.batch import LARGE, MAX_COUNT
 
 QUIET = 20e-6
-"""Seconds between two messages, wanted or not, from which a publisher counts as quiet: the next one does not
-wait for others."""
+"""Seconds from the end of a send, more after messages that nobody wanted, from which a publisher counts as
+quiet: the next message does not wait for others."""
 
 BATCH_BYTES = 65_536
 """Size that batches are held to, by taking fewer messages when those are large."""
@@ -34,7 +34,7 @@ class Accumulator:
     """The messages that one publisher sends in its next batches.
 
     Attributes:
-        messages: recipients, subject and payload in turn; see `packing.STEP`.
+        messages: recipients, subject and payload in turn; see `batching.STEP`.
         limit: the length at which they go out.
         is_held: `with publisher.batch():`, so that nothing goes out before it is full.
         is_over: the publisher has closed, and nothing goes out any more.
@@ -99,23 +99,24 @@ class Accumulator:
 
     def begin(self, socket: Any, recipients: Recipients, raw: bytes, item: bytes) -> None:
         """Send a message at once, if the publisher has been quiet; otherwise have it wait."""
-        now = monotonic()
         unwanted = self._stats.unwanted
         # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
         if (
             not self.messages
-            and now - self._sent_at >= QUIET * (1 + unwanted - self._unwanted)
+            and monotonic() - self._sent_at >= QUIET * (1 + unwanted - self._unwanted)
             and not self.is_held
         ):
             with self._guard:
                 if not self.messages:
                     self._check_open()
-                    self._sent_at = now
                     self._unwanted = unwanted
                     self._stats.sent += 1
                     self.is_sending = True
                     try:
                         self._dispatch.send_alone(recipients, raw, item)
+                        # Not from its beginning: with many subscribers a send takes longer than what counts
+                        # as quiet, and every message of a burst would go out alone.
+                        self._sent_at = monotonic()
                     except zmq.ZMQError:
                         raise
                     except BaseException:

@@ -1,0 +1,67 @@
+"""When messages go out alone, and when they wait for each other; on a clock that the test moves."""
+
+import pytest
+
+from oz.protocol.stats import PublisherStats
+from oz.transport.guard import Guard
+from oz.transport.publisher import accumulator
+from oz.transport.publisher.accumulator import QUIET, Accumulator
+
+
+class Clock:
+    """A clock that stands still, but for what sends take."""
+
+    now = 1_000.0
+
+    def __call__(self):
+        return self.now
+
+
+class SlowDispatch:
+    """Sends batches, each of which takes a while, as one to many subscribers does."""
+
+    size = 0
+
+    def __init__(self, clock, seconds):
+        self._clock = clock
+        self._seconds = seconds
+        self.sent = []
+
+    def send_alone(self, recipients, raw, item):
+        self._clock.now += self._seconds
+        self.sent.append([raw])
+
+    def send(self, taken, *, is_rich):
+        self._clock.now += self._seconds
+        self.sent.append(taken[1::3])
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(accumulator, "monotonic", clock)
+    return clock
+
+
+def make(clock, seconds):
+    dispatch = SlowDispatch(clock, seconds)
+    waits = Accumulator(Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None)
+    return waits, dispatch
+
+
+@pytest.mark.parametrize("seconds", [0.1 * QUIET, 3 * QUIET, 1_000 * QUIET])
+def test_a_burst_makes_batches_however_long_a_send_takes(clock, seconds):
+    waits, dispatch = make(clock, seconds)
+    for number in range(5):
+        waits.begin(None, None, b"%d" % number, b"")
+    waits.flush(None)
+    assert dispatch.sent == [[b"0"], [b"1", b"2", b"3", b"4"]]
+
+
+def test_a_message_after_silence_goes_out_at_once(clock):
+    waits, dispatch = make(clock, 3 * QUIET)
+    waits.begin(None, None, b"0", b"")
+    clock.now += 1.1 * QUIET
+    waits.begin(None, None, b"1", b"")
+    assert dispatch.sent == [[b"0"], [b"1"]]
+    assert not waits
