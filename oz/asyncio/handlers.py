@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any, cast
 
 from oz.asyncio.closing import is_cancelled
+from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Message
 from oz.protocol.node.handler_queue import Partition
@@ -23,48 +24,6 @@ from oz.protocol.node.handling import TURN, Workers, refused
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
 from oz.transport.node.mailbox import Mailbox
-
-
-class TaskNews:
-    """Wakes the tasks that wait for something to become different."""
-
-    __slots__ = ("__weakref__", "_waiters")
-
-    def __init__(self) -> None:
-        """Start with nobody waiting."""
-        self._waiters: set[asyncio.Future[None]] = set()
-
-    def tell(self) -> None:
-        """Wake all who wait, to look again."""
-        for waiter in tuple(self._waiters):
-            loop = waiter.get_loop()
-            if loop is asyncio._get_running_loop():
-                _wake(waiter)
-            elif not loop.is_closed():
-                # A thread, or what was closed in another loop than that which waits.
-                loop.call_soon_threadsafe(_wake, waiter)
-
-    async def wait(self) -> None:
-        """Wait until the next `tell`."""
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.discard(waiter)
-
-    async def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something is so, for so many seconds; give whether it is."""
-        if is_so():
-            return True
-        try:
-            async with asyncio.timeout(timeout):
-                while not is_so():
-                    await self.wait()
-        except TimeoutError:
-            return is_so()
-        return True
-
 
 _log = logging.getLogger("oz.handlers")
 
@@ -309,11 +268,6 @@ class TaskPool:
                     runner.note_result(partition, message)
             if monotonic() > ends or self.workers.is_closed:
                 return False
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def _current_task() -> asyncio.Task[Any] | None:

@@ -10,26 +10,24 @@ from asyncio import _get_running_loop
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from math import ceil, inf
+from math import inf
 from typing import Any
 
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing, is_cancelled
+from oz.asyncio.closing import Closing
+from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Extras
 from oz.transport.publisher.closing import seconds_to_close
-from oz.transport.publisher.engine import PublisherEngine, Role, Shell
+from oz.transport.publisher.engine import SOON, PublisherEngine, Role, Shell
 from oz.transport.publisher.options import PublisherOptions
 
 _NOBLOCK = int(zmq.NOBLOCK)
-_SLICE = 0.05
-# libzmq gives no sign when a subscriber leaves its high-water mark, so a blocked publisher looks again.
-_FIRST_PAUSE = 0.0005
-_WATCHFUL = 0.1
-"""Seconds between two looks while the program sends, and for which it counts as sending: the socket's file
-descriptor tells of news only once, and whoever sends may take the sign."""
+
+_HALFWAY_PAUSE = 0.0005
+"""Seconds after which streams that found no room are told again where they stand, when others have been."""
 
 
 def _look_after(find: weakref.ref[LoopPublisher], loop: asyncio.AbstractEventLoop) -> None:
@@ -65,7 +63,7 @@ class LoopSocket(zmq.asyncio.Socket):
         """Called by pyzmq when the socket has news: subscriptions, as nothing else arrives here."""
         if self._engine.closed:
             return
-        self._engine.listen()
+        self._engine.hear()
         super()._handle_events(fd, events)  # type: ignore[misc]
 
     @property
@@ -102,6 +100,7 @@ class LoopPublisher(PublisherEngine):
         self._flushing: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._used_at = -inf
+        self._news = TaskNews()
         self._own_front: LoopSocket | None = None
         self._shown_by: weakref.ref[LoopSocket] | None = None
         shell = Shell(
@@ -109,6 +108,7 @@ class LoopPublisher(PublisherEngine):
             expect_more=self._expect_more,
             attached=self._attached_anew,
             in_use=self._stay_watchful,
+            heard=self._news.tell,
             deliver=self._deliver,
             as_result=self._as_result,
         )
@@ -138,16 +138,26 @@ class LoopPublisher(PublisherEngine):
 
     def look_after(self) -> None:
         """Do what is due, and see to it that the loop comes back in time."""
+        left = self._used_at + SOON - time.monotonic()
         self.attend()
-        rest = _FIRST_PAUSE if self.dispatch.full or self.dispatch.is_halfway else self.rest()
-        if time.monotonic() - self._used_at < 2 * _WATCHFUL:
-            rest = _WATCHFUL if rest is None else min(rest, _WATCHFUL)
+        rest = _HALFWAY_PAUSE if self.dispatch.is_halfway else self.rest()
+        if left > 0:
+            # What uses the socket goes on for a moment without saying so.
+            rest = left if rest is None else min(rest, left)
         if rest is None:
             if self._timer is not None:
                 self._timer.cancel()
             self._timer = None
         else:
             self._come_back(rest)
+
+    def hear(self) -> None:
+        """Attend to the news that the loop has a sign of: subscriptions, or room for what waits for some."""
+        if self.dispatch.full:
+            self.look_after()
+        else:
+            self.listen()
+            self._news.tell()
 
     def _come_back(self, seconds: float) -> None:
         loop = self.loop
@@ -159,8 +169,8 @@ class LoopPublisher(PublisherEngine):
     def _stay_watchful(self) -> None:
         self._used_at = time.monotonic()
         loop, timer = self.loop, self._timer
-        if loop is not None and (timer is None or timer.when() > loop.time() + _WATCHFUL):
-            self._come_back(_WATCHFUL)
+        if loop is not None and (timer is None or timer.when() > loop.time() + SOON):
+            self._come_back(SOON)
 
     def _attached_anew(self) -> None:
         # Without a loop so far: the first `publish` has one.
@@ -213,9 +223,11 @@ class LoopPublisher(PublisherEngine):
         if (loop := _get_running_loop()) is not None and not self.closed:
             self.adopt(loop)
         refused = self.sender.publish(self.socket, subject, payload, extras)
-        if refused is not None:
-            for pause in self.try_again(subject, refused):
-                await asyncio.sleep(pause)
+        if refused is not None and not (
+            self.on_full == "block"
+            and await self._news.wait_for(lambda: self.publish_again(refused), self.full_timeout)
+        ):
+            self.refuse(subject)
 
     async def flush(self) -> None:
         """Send now what waits for others to make a batch; see `oz.asyncio.Publisher.flush`."""
@@ -226,20 +238,15 @@ class LoopPublisher(PublisherEngine):
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
     ) -> None:
         """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`."""
-        self.check_open()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.enough(n, subject):
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise Timeout(self.too_few(n, subject, timeout))
-            try:
-                # Another task that publishes may take the sign that something came, hence only a slice.
-                await self.front.poll(ceil(1000 * (_SLICE if left is None else min(_SLICE, left))))
-            except asyncio.CancelledError:
-                # Closing cancels what waits on the socket; that is not a cancelled task.
-                if not self.closed or is_cancelled():
-                    raise
+
+        def has_enough() -> bool:
             self.check_open()
+            return self.enough(n, subject)
+
+        self.check_open()
+        self.adopt(asyncio.get_running_loop())
+        if not await self._news.wait_for(has_enough, timeout):
+            raise Timeout(self.too_few(n, subject, timeout))
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
         """Close; await what it gives to know that all is sent. See `oz.asyncio.Publisher.close`."""
@@ -250,6 +257,7 @@ class LoopPublisher(PublisherEngine):
         # Subscribers get their time, and the loop goes on meanwhile.
         self.is_closing = True
         self.sender.routes.forget()
+        self._news.tell()
         # Cut short, as by the end of the loop, it does not wait for ever.
         return Closing(later=self._close_later(finish, ends_at), surely=lambda: finish().give_up())
 
@@ -273,7 +281,9 @@ class LoopPublisher(PublisherEngine):
         if front is not None and not self.closed and not self.is_foreign:
             front._hide()
         # Within a loop, what there is no room for had its time already.
-        if not self.closing.close_socket(linger, timeout, waits=_get_running_loop() is None):
+        is_own = self.closing.close_socket(linger, timeout, waits=_get_running_loop() is None)
+        self._news.tell()
+        if not is_own:
             return Closing()
         seconds, given_up = max(0.0, ends_at - closed_at), threading.Event()
         end = partial(self.closing.end_context, seconds, closed_at, given_up)

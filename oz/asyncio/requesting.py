@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from time import monotonic
 from typing import Any
 
-from oz.asyncio.handlers import TaskNews
+from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Message
 from oz.protocol.node.requests import Missing, Request, RequestClient

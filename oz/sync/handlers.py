@@ -13,43 +13,10 @@ from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.node.handler_queue import Partition
 from oz.protocol.node.handling import TURN, Workers, refused
+from oz.sync.waiting import ThreadNews
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
 from oz.transport.node.mailbox import Mailbox
-
-
-class ThreadNews:
-    """Wakes the threads that wait for something guarded to become different."""
-
-    __slots__ = ("__weakref__", "_changed", "_waiters")
-
-    def __init__(self, guard: Guard) -> None:
-        """Start with nobody waiting.
-
-        Args:
-            guard: is had for each look and for each change, and by whoever tells not at all.
-        """
-        self._changed = threading.Condition(guard)  # type: ignore[arg-type]
-        self._waiters = 0
-
-    def tell(self) -> None:
-        """Wake all who wait, to look again."""
-        # Whoever waits has said so before it looked: what changed before this is seen by those who come now.
-        if self._waiters:
-            with self._changed:
-                self._changed.notify_all()
-
-    def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
-        """Wait until something is so, for so many seconds; give whether it is."""
-        with self._changed:
-            self._waiters += 1
-            try:
-                return self._changed.wait_for(
-                    is_so, None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-                )
-            finally:
-                self._waiters -= 1
-
 
 _log = logging.getLogger("oz.handlers")
 

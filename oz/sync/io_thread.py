@@ -16,6 +16,9 @@ from oz.errors import ClosedError
 
 _log = logging.getLogger("oz.node")
 
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+"""Seconds before the next turn after one that failed, doubled while they go on failing."""
+
 _Result = TypeVar("_Result")
 
 
@@ -116,6 +119,7 @@ class IOThread:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
+        pause = _FIRST_PAUSE
         with self._bell, self._ringer:
             while True:
                 self.work_off()
@@ -124,10 +128,13 @@ class IOThread:
                         return
                 try:
                     self._turn(lambda: bool(self._commands) or self._is_stopped)
+                    pause = _FIRST_PAUSE
                 except Exception:
                     _log.exception("a node failed at its work; it goes on")
-                    # Whatever it is, it must not burn the processor.
-                    select.select([self._bell], [], [], 0.1)
+                    # Whatever it is, it must not burn the processor. Nothing tells when it is over: what the
+                    # turn waits for may be readable all the time. A command ends the pause at once.
+                    select.select([self._bell], [], [], pause)
+                    pause = min(2 * pause, _LONGEST_PAUSE)
 
     def work_off(self) -> None:
         """Do what others have given it to do."""

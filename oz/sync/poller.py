@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from math import ceil, inf
 from typing import Any
 
@@ -11,10 +11,9 @@ import zmq
 
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
+from oz.sync.waiting import Bell
 from oz.transport.subscriber.receiver import LONGEST
 from oz.transport.subscriber.socket import SubscriberSocket
-
-_SLICE_MS = 250
 
 
 class Poller(zmq.Poller):
@@ -52,27 +51,27 @@ class Poller(zmq.Poller):
         No socket may be closed meanwhile: libzmq would go on with freed memory. Subscribers are held, as by
         whoever receives. Publishers are not: any thread may use and close them at any time. So they are left
         out, since what becomes of them is known: as any PUB, they can always be written to, and never read.
+        A bell ends the wait when one of them is closed.
         """
-        known: list[tuple[Any, int]] = []
-        others = []
+        publishers = [one for one in self.sockets if isinstance(one[0], Publisher)]
+        others = [one for one in self.sockets if not isinstance(one[0], Publisher)]
+        known = [(socket, int(zmq.POLLOUT)) for socket, mask in publishers if mask & zmq.POLLOUT]
+        rung = None
         with ExitStack() as held:
-            for socket, mask in self.sockets:
-                if not isinstance(socket, Publisher):
-                    others.append((socket, mask))
-                elif socket.closed:
-                    raise zmq.ZMQError(zmq.ENOTSOCK)
-                elif mask & zmq.POLLOUT:
-                    known.append((socket, int(zmq.POLLOUT)))
+            if publishers and timeout and not known:
+                bell = held.enter_context(closing(Bell()))
+                rung = bell.fileno()
+                others.append((rung, int(zmq.POLLIN)))
+                for socket, _ in publishers:
+                    held.callback(socket._engine.when_closed(bell.ring))
+            # Behind that: who closes one of them from now on rings.
+            if any(socket.closed for socket, _ in publishers):
+                raise zmq.ZMQError(zmq.ENOTSOCK)
+            for socket, _ in others:
                 if isinstance(socket, Subscriber):
                     held.enter_context(socket._guard)
-            if known:
-                timeout = 0
-            if others:
-                return known + zmq.zmq_poll(others, timeout)
-        if self.sockets and not known:
-            # In slices: nothing tells when another thread closes one of them.
-            time.sleep((_SLICE_MS if timeout < 0 else min(timeout, _SLICE_MS)) / 1000)
-        return known
+            found = zmq.zmq_poll(others, 0 if known else timeout)
+        return known + [one for one in found if one[0] != rung]
 
     def _left(self, deadline: float | None) -> int:
         """Return the milliseconds of one wait: until the caller's time is over, or something is due."""

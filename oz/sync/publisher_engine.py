@@ -7,7 +7,9 @@ import logging
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from math import inf
+from contextlib import suppress
+from functools import partial
+from math import ceil, inf
 from typing import Any
 
 import zmq
@@ -16,18 +18,18 @@ from oz.errors import ProtocolError, Timeout
 from oz.message import Extras
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
+from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
-from oz.transport.publisher.closing import pauses, seconds_to_close
+from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine, Role, Shell
 from oz.transport.publisher.options import PublisherOptions
 
 _log = logging.getLogger("oz.publisher")
 
-_SLICE = 0.05
 _NOBLOCK = int(zmq.NOBLOCK)
 
 _RETRY = 0.25
-"""Seconds before the thread tries again what code in C sent and no subscriber had room for."""
+"""Seconds before the thread tries again, if there is no sign, what code in C sent and nobody had room for."""
 
 _SHARE = 200
 """Messages that are passed on for code in C before the publisher's thread looks at all else again."""
@@ -52,6 +54,7 @@ class ThreadedPublisher(PublisherEngine):
 
     Attributes:
         publish: publishes one message of a subject, a payload and extras; see `oz.Publisher.publish`.
+        news: wakes those who wait for subscriptions, for room, or for the end of it.
     """
 
     publish: Callable[..., None]
@@ -66,16 +69,19 @@ class ThreadedPublisher(PublisherEngine):
         self._ticker: Ticker | None = None
         self._relay: Relay | None = None
         self._front: weakref.ref[zmq.Socket[Any]] | None = None
+        self._closings: set[Callable[[], object]] = set()
         self._max_delay = options.max_delay
         shell = Shell(
             context_class=zmq.Context,
             expect_more=self._expect_more,
             attached=self._start,
             in_use=self._stay_watchful,
+            heard=self._tell,
             send_whole=None if options.on_full == "drop" else self._send_whole,
             take_more=self._pass_on_all,
         )
         super().__init__(options, shell, role)
+        self.news = ThreadNews(self.guard)
         _open.add(self)
         try:
             if options.on_full != "drop":
@@ -142,16 +148,17 @@ class ThreadedPublisher(PublisherEngine):
         if flags & _NOBLOCK:
             return self.raw.send_message(frames, flags, tracker)
         # Not in libzmq: whoever waits there has the guard, which the answers to subscribers wait for.
+        sent: list[Any] = []
+
+        def send() -> bool:
+            with suppress(zmq.Again):
+                sent.append(self.raw.send_message(frames, flags | _NOBLOCK, tracker))
+            return bool(sent)
+
         limit = int(self.get(zmq.SNDTIMEO))
-        deadline = inf if limit < 0 else time.monotonic() + limit / 1000
-        for pause in pauses():
-            is_over = time.monotonic() >= deadline
-            try:
-                return self.raw.send_message(frames, flags | _NOBLOCK, tracker)
-            except zmq.Again:
-                if is_over:
-                    raise
-            time.sleep(pause)
+        if not self._wait_for(send, None if limit < 0 else limit / 1000):
+            raise zmq.Again
+        return sent[0]
 
     def quick_sends(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """Return the quickest `send` and `send_multipart` that this publisher can have."""
@@ -173,7 +180,7 @@ class ThreadedPublisher(PublisherEngine):
         with self.guard:
             seconds = self.rest()
             if self._relay is not None and self._relay.first:
-                # It has found no room, and libzmq gives no sign when there is some.
+                # It has found no room; the sign of some may be taken by whoever sends.
                 most = _RETRY if most is None else min(most, _RETRY)
         return most if seconds is None else seconds if most is None else min(seconds, most)
 
@@ -189,10 +196,10 @@ class ThreadedPublisher(PublisherEngine):
     def publish_slowly(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
         """Publish one message of any kind; see `oz.Publisher.publish`."""
         refused = self.sender.publish(self.socket, subject, payload, extras)
-        if refused is not None:
-            # Other threads have the socket meanwhile, and may close it; a lock alone would not be fair.
-            for pause in self.try_again(subject, refused):
-                time.sleep(pause)
+        if refused is not None and not (
+            self.on_full == "block" and self._wait_for(lambda: self.publish_again(refused), self.full_timeout)
+        ):
+            self.refuse(subject)
 
     def flush(self) -> None:
         """Send now what waits for others to make a batch; see `oz.Publisher.flush`."""
@@ -203,28 +210,48 @@ class ThreadedPublisher(PublisherEngine):
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
     ) -> None:
         """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`."""
-        self.check_open()
-        deadline = None if timeout is None else time.monotonic() + timeout
-        while not self.enough(n, subject):
-            left = None if deadline is None else deadline - time.monotonic()
-            if left is not None and left <= 0:
-                raise Timeout(self.too_few(n, subject, timeout))
-            self._await_news(_SLICE if left is None else min(_SLICE, left))
+
+        def has_enough() -> bool:
             self.check_open()
+            return self.enough(n, subject)
 
-    def _await_news(self, seconds: float) -> None:
-        """Wait for the socket's file descriptor, without the guard, so that others can publish meanwhile.
+        if not self._wait_for(has_enough, timeout):
+            raise Timeout(self.too_few(n, subject, timeout))
 
-        It is edge-triggered: a thread that publishes may take the edge, hence only a slice of time.
+    def _wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until something is so that news of the socket tell of; give whether it is.
+
+        The publisher's thread waits for the socket's file descriptor, and tells: no other could, as whoever
+        uses the socket may take the sign.
+
+        Args:
+            is_so: is called with the guard held, now and whenever there may be news.
+            timeout: seconds; None waits for ever.
         """
-        with self.guard:
-            if self.closed:
-                # By another thread, just now.
-                return
-            descriptor = self.socket.fileno()
-        poller = make_poll()
-        poller.register(descriptor, POLLIN)
-        poller.poll(seconds * 1000)
+        if not self.guard.is_mine:
+            return self.news.wait_for(is_so, timeout)
+        # A signal handler in the middle of a send: nobody else may get in between, nor take the sign.
+        deadline = inf if timeout is None else time.monotonic() + timeout
+        while not is_so():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            poller = make_poll()
+            poller.register(self.socket.fileno(), POLLIN)
+            poller.poll(None if left == inf else ceil(1000 * left))
+        return True
+
+    def _tell(self) -> None:
+        self.news.tell()
+
+    def when_closed(self, ring: Callable[[], object]) -> Callable[[], None]:
+        """Call something when this is closed; return what undoes that.
+
+        Args:
+            ring: may be called by any thread.
+        """
+        self._closings.add(ring)
+        return partial(self._closings.discard, ring)
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> None:
         """Close, and send what is still to be sent; see `oz.Publisher.close`."""
@@ -240,6 +267,9 @@ class ThreadedPublisher(PublisherEngine):
             self._ticker.stop(waits=not self.guard.is_mine)
         closed_at = time.monotonic()
         is_own = self.closing.close_socket(linger, timeout)
+        self.news.tell()
+        for ring in tuple(self._closings):
+            ring()
         if self._relay is not None:
             with self.guard:
                 unsent = self._relay.close()

@@ -3,34 +3,32 @@
 It sends the tail of a batch, answers subscribers and tells them where their streams stand. It sleeps until
 the socket has something to tell, a batch is left waiting, or something is due.
 
-The socket's file descriptor tells of news only once, and whoever sends may take the sign. So while the
-program sends, the thread looks now and then without one. When nothing was sent for so long it has looked
-last, and sleeps without that until something is sent again.
+The socket's file descriptor tells of news only once, and whoever sends may take the sign. Mostly senders
+look themselves afterwards. Where they do not, as in the middle of a burst, they say so, and the thread looks
+once after the last of these.
 """
 
 from __future__ import annotations
 
 import logging
-import socket
 import threading
 import weakref
 from collections import deque
-from contextlib import suppress
+from contextlib import closing
 from math import ceil
 from time import monotonic
 from typing import TYPE_CHECKING
 
 import zmq
 
+from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
+from oz.transport.publisher.engine import SOON
 
 if TYPE_CHECKING:
     from oz.sync.publisher_engine import ThreadedPublisher
 
 _log = logging.getLogger("oz.publisher")
-
-_WATCHFUL = 0.25
-"""Seconds between two looks while the program sends, and for which it counts as sending."""
 
 _SHORTEST_DELAY = 0.0001
 
@@ -51,7 +49,6 @@ class Ticker:
         "_delay",
         "_is_stopped",
         "_publisher",
-        "_ringer",
         "_stop",
         "_thread",
         "_used_at",
@@ -74,8 +71,7 @@ class Ticker:
         self._watched: deque[int] = deque()
         self.is_awake = self.is_dormant = False
         self._used_at = monotonic()
-        self._bell, self._ringer = socket.socketpair()
-        self._ringer.setblocking(False)
+        self._bell = Bell()
         self._thread = threading.Thread(
             target=self._run, args=(int(publisher.socket.fileno()),), name="oz-publisher", daemon=True
         )
@@ -87,17 +83,17 @@ class Ticker:
         self.wake()
 
     def watch_out(self) -> None:
-        """Look now and then for some time to come, as the socket is used."""
+        """Look once soon, as the socket was used; this thread itself looks after each use."""
+        if threading.get_ident() == self._thread.ident:
+            return
         self._used_at = monotonic()
-        if self.is_dormant and threading.get_ident() != self._thread.ident:
+        if self.is_dormant:
             self.is_dormant = False
             self.wake()
 
     def wake(self) -> None:
         """Make it look now."""
-        # An error: full, so that it is being woken anyway; or it has ended.
-        with suppress(OSError):
-            self._ringer.send(b"!")
+        self._bell.ring()
 
     def stop(self, *, waits: bool = True) -> None:
         """End the thread.
@@ -117,17 +113,21 @@ class Ticker:
         poller = make_poll()
         poller.register(descriptor, POLLIN)
         poller.register(self._bell, POLLIN)
-        with self._bell, self._ringer:
+        with closing(self._bell):
             while not self._is_stopped:
                 while self._watched:
                     poller.register(self._watched.popleft(), POLLIN)
                 seconds = self._rest()
                 for ready, _ in poller.poll(None if seconds is None else ceil(1000 * seconds)):
                     if ready == self._bell.fileno():
-                        self._bell.recv(4096)
+                        self._bell.hear()
                 self.is_dormant = False
                 if not self._stay_awake():
-                    return
+                    break
+        publisher = self._publisher()
+        if publisher is not None:
+            # Whoever waits finds out by itself that nothing comes any more.
+            publisher.news.tell()
 
     def _rest(self) -> float | None:
         """Say how long to sleep, unless something comes."""
@@ -136,10 +136,11 @@ class Ticker:
             return 0.0
         # First: whoever uses the socket from now on wakes this thread, or is seen to have used it here.
         self.is_dormant = True
-        if monotonic() - self._used_at < _WATCHFUL:
+        left = self._used_at + SOON - monotonic()
+        if left > 0:
             self.is_dormant = False
         try:
-            return publisher.rest_for(None if self.is_dormant else _WATCHFUL)
+            return publisher.rest_for(left if left > 0 else None)
         except zmq.ZMQError:
             # The context has ended: the next look finds that.
             return 0.0

@@ -1,8 +1,12 @@
-"""The waiting of blocking subscribers."""
+"""The waiting of blocking sockets: for news of other threads, for a bell, for what can be read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from math import ceil
 from typing import Any
 
@@ -10,6 +14,7 @@ import zmq
 
 from oz.message import Message
 from oz.protocol.subscriber import subscriptions
+from oz.transport.guard import Guard
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.receiver import LONGEST
@@ -47,6 +52,90 @@ class Subscription(subscriptions.Subscription):
             ClosedError, OwnershipError: as `oz.Subscriber.receive`.
         """
         return bool(super().drain(timeout))
+
+
+class ThreadNews:
+    """Wakes the threads that wait for something guarded to become different."""
+
+    __slots__ = ("__weakref__", "_changed", "_waiters")
+
+    def __init__(self, guard: Guard) -> None:
+        """Start with nobody waiting.
+
+        Args:
+            guard: is had for each look and for each change, and by whoever tells not at all.
+        """
+        self._changed = threading.Condition(guard)  # type: ignore[arg-type]
+        self._waiters = 0
+
+    def tell(self) -> None:
+        """Wake all who wait, to look again."""
+        # Whoever waits has said so before it looked: what changed before this is seen by those who come now.
+        if self._waiters:
+            with self._changed:
+                self._changed.notify_all()
+
+    def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
+        """Wait until something is so, for so many seconds; give whether it is."""
+        with self._changed:
+            self._waiters += 1
+            try:
+                return self._changed.wait_for(
+                    is_so, None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+                )
+            finally:
+                self._waiters -= 1
+
+
+class Bell:
+    """Wakes a thread that waits for descriptors; any thread or signal handler may ring it."""
+
+    __slots__ = ("_bell", "_ringer")
+
+    def __init__(self) -> None:
+        """Make it; `close` releases its two descriptors."""
+        self._bell, self._ringer = socket.socketpair()
+        self._bell.setblocking(False)
+        self._ringer.setblocking(False)
+
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable when it was rung."""
+        return self._bell.fileno()
+
+    def ring(self) -> None:
+        """Ring it; does nothing when it is closed."""
+        # Full: then it was rung, and nobody has come yet.
+        with suppress(OSError):
+            self._ringer.send(b"!")
+
+    def hear(self) -> bool:
+        """Tell whether it was rung since the last call."""
+        was_rung = False
+        with suppress(OSError):
+            while self._bell.recv(4096):
+                was_rung = True
+        return was_rung
+
+    @contextmanager
+    def rung_by_signals(self) -> Iterator[None]:
+        """Let signals ring it as well, in the main thread.
+
+        A handler runs between two steps of Python only: a signal that comes right before a wait begins would
+        be seen when that ends, which may be never. What the system writes to a descriptor ends it at once.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = signal.set_wakeup_fd(self._ringer.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(before)
+
+    def close(self) -> None:
+        """Close it. A second call does nothing."""
+        self._bell.close()
+        self._ringer.close()
 
 
 class BlockingWaiter:

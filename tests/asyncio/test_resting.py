@@ -2,9 +2,11 @@
 
 import asyncio
 
+import pytest
 import zmq
 import zmq.asyncio
 
+import oz
 import oz.asyncio
 from waiting import DEADLINE
 
@@ -32,7 +34,7 @@ def test_a_subscriber_is_answered_by_a_publisher_that_rests():
     asyncio.run(main())
 
 
-def test_who_uses_the_socket_has_the_loop_look_again():
+def test_who_uses_the_socket_in_a_burst_has_the_loop_look_again():
     async def main():
         with zmq.asyncio.Context() as context:
             async with (
@@ -42,9 +44,77 @@ def test_who_uses_the_socket_has_the_loop_look_again():
                 sub.subscribe("a")
                 await pub.wait_for_subscribers(timeout=DEADLINE)
                 await rests(pub)
+                # It looks itself, as it was quiet.
+                await pub.publish("a", b"")
+                assert pub._engine._timer is None
+                # As if it had looked a moment ago.
+                pub._engine.sender.listened_at = float("inf")
                 await pub.publish("a", b"")
                 assert pub._engine._timer is not None
                 await rests(pub)
+                await pub.close(0)
+
+    asyncio.run(main())
+
+
+def counted(pub, name):
+    """Return what grows by one whenever a method of the engine is called."""
+    method, calls = getattr(pub._engine, name), []
+    setattr(pub._engine, name, lambda *given: (calls.append(1), method(*given))[1])
+    return calls
+
+
+def test_waiting_for_subscribers_looks_only_when_there_is_news():
+    async def main():
+        async with oz.asyncio.Publisher(LOOPBACK) as pub:
+            looks = counted(pub, "enough")
+            with pytest.raises(oz.Timeout):
+                await pub.wait_for_subscribers(timeout=0.5)
+            assert len(looks) < 6
+
+    asyncio.run(main())
+
+
+def test_waiting_for_subscribers_ends_when_the_publisher_is_closed():
+    async def main():
+        async with oz.asyncio.Publisher(LOOPBACK) as pub:
+            looks = counted(pub, "enough")
+            waiting = asyncio.ensure_future(pub.wait_for_subscribers())
+            while not looks:
+                await asyncio.sleep(0)
+            await pub.close()
+            with pytest.raises(oz.ClosedError):
+                async with asyncio.timeout(DEADLINE):
+                    await waiting
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_a_publisher_without_room_tries_again_only_when_there_may_be_some(filtering):
+    """libzmq tells of room by the socket's file descriptor, which the loop watches."""
+
+    async def main():
+        with zmq.asyncio.Context() as context:
+            async with (
+                oz.asyncio.Publisher(LOOPBACK, context=context, on_full="block", high_water_mark=1) as pub,
+                oz.asyncio.Subscriber(
+                    pub.endpoint, context=context, filtering=filtering, high_water_mark=1
+                ) as sub,
+            ):
+                sub.subscribe("a")
+                await pub.wait_for_subscribers(timeout=DEADLINE)
+                attempts = counted(pub, "publish_again")
+                sending = [asyncio.create_task(pub.publish_many(("a", bytes(1_000_000)) for _ in range(20)))]
+                async with asyncio.timeout(DEADLINE):
+                    while not attempts:
+                        await asyncio.sleep(0)
+                    begun = len(attempts)
+                    await asyncio.wait(sending, timeout=0.5)
+                    assert len(attempts) - begun < 40
+                    for _ in range(20):
+                        await sub.receive()
+                    assert await sending[0] == 20
                 await pub.close(0)
 
     asyncio.run(main())

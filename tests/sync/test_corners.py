@@ -100,15 +100,15 @@ def test_closing_in_the_middle_of_publishing_does_not_wait_for_the_publishers_th
 
 
 class ClosesMeanwhile(ThreadedPublisher):
-    """A publisher that another thread closes between a look for subscribers and the wait for more."""
+    """A publisher that a signal handler closes between a look for subscribers and the wait for more."""
 
     def enough(self, wanted, subject):
         enough = super().enough(wanted, subject)
-        Thread(self.close).outcome()
+        self.close()
         return enough
 
 
-def test_who_waits_for_subscribers_while_another_thread_closes_is_told_so():
+def test_who_waits_for_subscribers_while_a_handler_closes_is_told_so():
     with pytest.raises(oz.ClosedError):
         ClosesMeanwhile(PublisherOptions(bind=LOOPBACK)).wait_for_subscribers(timeout=DEADLINE)
 

@@ -45,3 +45,25 @@ def test_a_thread_hears_the_bell_again_after_ctrl_c_interrupted_a_ring():
     came = done.wait(DEADLINE / 2)
     assert running.stop(2 * DEADLINE)
     assert came
+
+
+def test_a_thread_whose_work_goes_on_failing_rests_for_longer_each_time(monkeypatch, caplog):
+    pauses, enough = [], threading.Event()
+
+    def rest(readable, _writable, _failed, seconds):
+        pauses.append(seconds)
+        if len(pauses) == 8:
+            enough.set()
+            select_as_it_is(readable, [], [], DEADLINE)
+
+    select_as_it_is = select.select
+    monkeypatch.setattr("oz.sync.io_thread.select.select", rest)
+
+    def fail(_is_soon):
+        raise OSError("too many open files")
+
+    running = IOThread("failing", fail)
+    running.start()
+    assert enough.wait(DEADLINE)
+    assert running.stop(DEADLINE)
+    assert pauses[:8] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]

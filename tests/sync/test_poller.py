@@ -159,6 +159,19 @@ def test_a_publisher_that_another_thread_polls_may_be_closed(poller):
     assert refused.value.errno == zmq.ENOTSOCK
 
 
+def test_a_poll_ends_when_another_thread_closes_one_of_several_sockets(pair, poller):
+    two, pub = pair("a"), oz.Publisher("tcp://127.0.0.1:*")
+    for socket in (two.sub, two.pub, pub):
+        poller.register(socket, zmq.POLLIN)
+    polled = Thread(lambda: poller.poll())
+    until(lambda: is_in_use(two.sub))
+    pub.close()
+    with pytest.raises(zmq.ZMQError) as refused:
+        polled.outcome()
+    assert refused.value.errno == zmq.ENOTSOCK
+    assert not pub._engine._closings
+
+
 def test_a_publisher_can_be_written_to_and_never_read(pair, poller):
     two = pair("a")
     poller.register(two.pub)

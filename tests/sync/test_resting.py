@@ -1,14 +1,17 @@
 """A publisher's thread sleeps until something comes or is due, and misses nothing by it."""
 
+import threading
+
 import pytest
 import zmq
 
 import oz
 import oz.asyncio
+import oz.sync.publisher_engine
 from oz.protocol.publisher.dispatch import HEARTBEAT
 from oz.protocol.publisher.router import Router
 from oz.sync.ticker import Ticker
-from waiting import DEADLINE, until
+from waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
 
@@ -45,23 +48,141 @@ def test_a_subscriber_is_answered_by_a_publisher_that_sleeps(pub):
 @pytest.mark.parametrize(
     "use",
     [
-        lambda pub: pub.publish("a", b""),
-        lambda pub: pub.send_multipart([b"a", b""]),
         lambda pub: pub._engine.get(zmq.EVENTS),
         lambda pub: pub.unbind(pub.endpoint),
         lambda pub: pub.bind(LOOPBACK),
         lambda pub: pub.report_loss(1),
     ],
-    ids=["publish", "send", "events", "unbind", "bind", "report_loss"],
+    ids=["events", "unbind", "bind", "report_loss"],
 )
-def test_who_uses_the_socket_has_its_thread_look_now_and_then(pub, use):
+def test_who_uses_the_socket_has_its_thread_look_once(pub, use):
     """Any of these may take the only sign of a subscription that comes meanwhile."""
-    with oz.Subscriber(pub.endpoint, context=pub.context) as sub:
+    ticker = ticker_of(pub)
+    until(lambda: ticker.is_dormant)
+    before = ticker._used_at
+    use(pub)
+    assert ticker._used_at > before
+    until(lambda: ticker.is_dormant)
+
+
+SENDS = {
+    "publish": lambda pub: pub.publish("a", b""),
+    "publish with headers": lambda pub: pub.publish("a", b"", headers={"x": 1}),
+    "send": lambda pub: pub.send(b"a"),
+    "send_multipart": lambda pub: pub.send_multipart([b"a", b""]),
+    "send by flags": lambda pub: pub.send(b"a", zmq.NOBLOCK),
+}
+
+
+@pytest.fixture
+def listens(monkeypatch):
+    """Counts how often publishers that are made from now on take in subscriptions."""
+    seen = []
+    listen = oz.sync.publisher_engine.ThreadedPublisher.listen
+    monkeypatch.setattr(
+        oz.sync.publisher_engine.ThreadedPublisher,
+        "listen",
+        lambda engine: (seen.append(threading.get_ident()), listen(engine))[1],
+    )
+    return seen
+
+
+@pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
+def test_a_sender_looks_before_and_after_a_message_that_comes_alone(listens, send):
+    with oz.Publisher(LOOPBACK) as pub, oz.Subscriber(pub.endpoint) as sub:
         sub.subscribe("a")
         pub.wait_for_subscribers(timeout=DEADLINE)
-        ticker = ticker_of(pub)
+        ticker, sender = ticker_of(pub), pub._engine.sender
         until(lambda: ticker.is_dormant)
-        before = ticker._used_at
-        use(pub)
-        assert ticker._used_at > before
+        sender.listened_at, before = 0.0, ticker._used_at
+        listens.clear()
+        send(pub)
+        # So nobody else has to.
+        assert listens.count(threading.get_ident()) == 2
+        assert ticker._used_at == before
+
+
+@pytest.mark.parametrize("send", SENDS.values(), ids=SENDS)
+def test_a_sender_in_a_burst_has_the_thread_look_once(listens, send):
+    with oz.Publisher(LOOPBACK) as pub, oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("a")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        ticker, sender = ticker_of(pub), pub._engine.sender
         until(lambda: ticker.is_dormant)
+        # As if it had looked a moment ago.
+        sender.listened_at, sender.is_unheard, before = float("inf"), False, ticker._used_at
+        listens.clear()
+        send(pub)
+        told = ticker._used_at
+        assert told > before
+        send(pub)
+        assert ticker._used_at == told
+        assert threading.get_ident() not in listens
+        until(lambda: ticker.is_dormant)
+        assert listens
+
+
+def test_waiting_for_subscribers_looks_only_when_there_is_news(pub):
+    looks = counted(pub, "enough")
+    with pytest.raises(oz.Timeout):
+        pub.wait_for_subscribers(timeout=0.5)
+    # At the beginning, at the end, and for what the publisher's thread has to do at its start.
+    assert len(looks) < 6
+
+
+def test_waiting_for_subscribers_ends_when_another_thread_takes_in_the_subscription(pub):
+    waiting = Thread(pub.wait_for_subscribers)
+    waiting.wait_until_stuck()
+    with oz.Subscriber(pub.endpoint, context=pub.context) as sub:
+        sub.subscribe("a")
+        pub._engine.listen()
+        waiting.outcome()
+
+
+def test_waiting_for_subscribers_ends_when_another_thread_closes_the_publisher(pub):
+    waiting = Thread(pub.wait_for_subscribers)
+    waiting.wait_until_stuck()
+    pub.close(0)
+    with pytest.raises(oz.ClosedError):
+        waiting.outcome()
+
+
+def test_waiting_for_subscribers_ends_when_the_context_is_ended():
+    context = zmq.Context()
+    pub = oz.Publisher(LOOPBACK, context=context)
+    waiting = Thread(pub.wait_for_subscribers)
+    waiting.wait_until_stuck()
+    ending = Thread(context.term)
+    with pytest.raises(zmq.ContextTerminated):
+        waiting.outcome()
+    pub.close(0)
+    ending.outcome()
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_a_publisher_without_room_tries_again_only_when_there_may_be_some(filtering):
+    """libzmq tells of room by the socket's file descriptor, for which the publisher's thread waits."""
+    with (
+        zmq.Context() as context,
+        oz.Publisher(LOOPBACK, context=context, on_full="block", high_water_mark=1) as pub,
+        oz.Subscriber(pub.endpoint, context=context, filtering=filtering, high_water_mark=1) as sub,
+    ):
+        sub.subscribe("a")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        attempts = counted(pub, "publish_again")
+        sending = Thread(lambda: [pub.publish("a", bytes(1_000_000)) for _ in range(20)])
+        until(lambda: attempts)
+        begun = len(attempts)
+        sending.join(0.5)
+        assert len(attempts) - begun < 40
+        for _ in range(20):
+            sub.receive(timeout=DEADLINE)
+        sending.outcome()
+        pub.close(0)
+
+
+def counted(pub, name):
+    """Return what grows by one whenever a method of the engine is called."""
+    method, calls = getattr(pub._engine, name), []
+    setattr(pub._engine, name, lambda *given: (calls.append(1), method(*given))[1])
+    return calls

@@ -32,7 +32,11 @@ _LONGEST_INSISTENCE = 0.5
 
 
 def pauses() -> Iterator[float]:
-    """Return seconds to wait: libzmq gives no sign when a subscriber has room again, so one looks again."""
+    """Return seconds to wait for room, where the sign of it cannot be waited for.
+
+    libzmq tells of room by the socket's file descriptor, once, and to the next who uses the socket. Who
+    closes holds the guard, and uses it. docs/decisions/032-no-wait-is-cut-into-slices.md
+    """
     pause = _FIRST_PAUSE
     while True:
         yield pause

@@ -16,7 +16,7 @@ import zmq
 from oz.errors import ClosedError, WouldBlock
 from oz.protocol.multicast.router import MulticastRouter
 from oz.protocol.multicast.sender import MulticastDispatch, high_water_mark_for
-from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.dispatch import RECORD_PATIENCE, Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
@@ -54,6 +54,13 @@ _NOBLOCK = int(zmq.NOBLOCK)
 _POLLIN = int(zmq.POLLIN)
 _SUBSCRIBE = int(zmq.SUBSCRIBE)
 _UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
+
+SOON = 0.1
+"""Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
+
+_FIRST_PAUSE = 0.0005
+"""Seconds before the first attempt without a sign to send what found no room."""
+
 _REFUSED_OPTIONS = (_SUBSCRIBE, _UNSUBSCRIBE, int(zmq.XPUB_MANUAL), int(zmq.INVERT_MATCHING))
 """What a PUB has not, or what would change who gets what behind this publisher's back."""
 
@@ -66,9 +73,11 @@ class Shell:
         context_class: of which a publisher makes a context of its own.
         expect_more: a message waits for others: see to it that `attend` is called in time.
         attached: the socket was bound or connected anew.
-        in_use: something was sent a moment ago, or is about to be: whoever sends may take the sign of news
-            that comes meanwhile, so look for some time to come as if there were none. Called once in
-            `LISTEN_EVERY` seconds at most while messages are sent, and for whatever else uses the socket.
+        in_use: something was done with the socket that no look follows, or is about to be: that may take the
+            sign of news, so call `attend` once, `SOON` seconds after the last of these calls. Called once in
+            `LISTEN_EVERY` seconds at most while messages are sent.
+        heard: subscriptions have come, or room perhaps: wake those who wait for either. Called by whichever
+            thread has found that, under the guard.
         deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
         take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
     """
@@ -77,6 +86,7 @@ class Shell:
     expect_more: Callable[[], object]
     attached: Callable[[], object]
     in_use: Callable[[], object]
+    heard: Callable[[], object]
     deliver: Callable[[Sequence[Any], int, Any], Any] | None = None
     as_result: Callable[[Any], Any] = as_it_is
     send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
@@ -113,6 +123,7 @@ class PublisherEngine:
         closing: the end of it all.
         dialect: the dialect that subjects must be valid in.
         on_full: what to do when a subscriber is at its high-water mark.
+        full_timeout: seconds that `"block"` waits at most; None is for ever.
         is_closing: it has begun to close, and publishes nothing more.
     """
 
@@ -131,7 +142,8 @@ class PublisherEngine:
         self.dialect = options.dialect
         self.on_full = options.on_full
         self.is_closing = False
-        self._full_timeout = options.full_timeout
+        self.full_timeout = options.full_timeout
+        self._pause = _FIRST_PAUSE
         self._shell = shell
         self._role = role
         self.guard = guard = Guard()
@@ -165,7 +177,8 @@ class PublisherEngine:
             options.max_batch,
             routes=routes,
             hand_over=plain.hand_over if delimiter is None else plain.hand_over_joined,
-            listen=self._listen_in_use,
+            listen=self.listen,
+            in_use=shell.in_use,
             check_open=self.check_open,
             expect_more=shell.expect_more,
         )
@@ -203,7 +216,7 @@ class PublisherEngine:
     def _route_to(self, group: Group | None, last_values: LastValueCache | None, *, drops: bool) -> None:
         """Send messages to the streams that ask for them, or to a multicast group."""
         origin, stats = os.urandom(ID_SIZE), PublisherStats()
-        sink = XpubSink(self.socket, drops=drops)
+        self._sink = sink = XpubSink(self.socket, drops=drops)
         if group is None or group.is_plain:
             self.router = Router(origin, stats) if self._role is None else self._role.router
             self.dispatch = Dispatch(self.router, last_values, sink, time.monotonic, drops=drops)
@@ -376,7 +389,8 @@ class PublisherEngine:
             if self.closed:
                 return False
             router = self.router
-            self._take_in()
+            if self._take_in():
+                self._shell.heard()
             has_changed, router.has_changed = router.has_changed, False
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
@@ -389,10 +403,6 @@ class PublisherEngine:
                 self.dispatch.answer()
                 self._shell.in_use()
             return has_changed
-
-    def _listen_in_use(self) -> bool:
-        self._shell.in_use()
-        return self.listen()
 
     def rest(self) -> float | None:
         """Return how long the thread or loop behind it may sleep, unless the socket or others wake it first.
@@ -407,12 +417,16 @@ class PublisherEngine:
                 return None
             if int(backend_get(self.socket, _EVENTS)) & _POLLIN:
                 return 0.0
+            # What it has just taken notice of may have been room.
+            self._shell.heard()
             now = time.monotonic()
             due = self.dispatch.next_deadline(now)
+            if self.dispatch.full:
+                due = min(inf if due is None else due, now + self._pause)
             return None if due is None else max(0.0, due - now)
 
-    def _take_in(self) -> None:
-        """Learn of the subscriptions that have arrived, and tell ZeroMQ what comes of each.
+    def _take_in(self) -> bool:
+        """Learn of the subscriptions that have arrived, and tell ZeroMQ what comes of each; was there any?
 
         All of them in one go, without asking for EVENTS in between, which may end connections: libzmq looks
         at the connection that a subscription came from when that is read, even if its memory was freed since.
@@ -421,7 +435,7 @@ class PublisherEngine:
         # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
         # drops what a signal handler raises while it raises that itself.
         if not int(backend_get(self.socket, _EVENTS)) & _POLLIN:
-            return
+            return False
         router, now = self.router, time.monotonic()
         with suppress(zmq.Again):
             while True:
@@ -431,6 +445,7 @@ class PublisherEngine:
                     backend_set(self.socket, _SUBSCRIBE, key)
                 for key in dropped:
                     backend_set(self.socket, _UNSUBSCRIBE, key)
+        return True
 
     def attend(self) -> bool:
         """Do what is due: send what waits, take in subscriptions, tell streams where they stand.
@@ -442,14 +457,23 @@ class PublisherEngine:
             if self.closed or self.closing.said_goodbye:
                 return False
             accumulator, dispatch = self.sender.accumulator, self.dispatch
-            was_busy = bool(accumulator or dispatch.full)
+            was_busy = bool(accumulator)
             dispatch.is_halfway = False
             if not accumulator.is_held:
                 accumulator.flush(self.socket)
             self.listen()
-            dispatch.retry()
+            self._retry()
             dispatch.beat(time.monotonic())
+            self._shell.heard()
             return was_busy or dispatch.is_halfway
+
+    def _retry(self) -> None:
+        """Send what waits for room; the longer there is none, the later it tries again without a sign."""
+        if self.dispatch.full:
+            before = self._sink.taken
+            self.dispatch.retry()
+            has_moved = self._sink.taken != before
+            self._pause = _FIRST_PAUSE if has_moved else min(2 * self._pause, RECORD_PATIENCE)
 
     @contextmanager
     def batch(self) -> Iterator[None]:
@@ -483,6 +507,19 @@ class PublisherEngine:
 
     # publishing ------------------------------------------------------------------------------------------
 
+    def publish_again(self, refused: Refused) -> bool:
+        """Publish a message if there is room for it now; tell whether there was.
+
+        Raises:
+            ClosedError: the publisher was closed meanwhile.
+        """
+        (_, wire, raw), payload, item = refused
+        with self.guard:
+            self.check_open()
+            # Its route is looked up again: interests may have changed meanwhile.
+            route = self.sender.routes.look_up(wire, raw)
+            return self.sender.publish_any(self.socket, route, payload, item) is None
+
     def try_again(self, subject: Any, refused: Refused) -> Iterator[float]:
         """Publish a message once there is room for it; give the seconds to wait between the attempts.
 
@@ -491,28 +528,26 @@ class PublisherEngine:
             ClosedError: the publisher was closed meanwhile.
         """
         if self.on_full != "block":
-            self._refuse(subject)
-        deadline = inf if self._full_timeout is None else time.monotonic() + self._full_timeout
-        (_, wire, raw), payload, item = refused
+            self.refuse(subject)
+        deadline = inf if self.full_timeout is None else time.monotonic() + self.full_timeout
         for pause in pauses():
             # Looked at before the attempt: whoever was not scheduled until the end still has one.
             is_over = time.monotonic() >= deadline
-            with self.guard:
-                self.check_open()
-                # Its route is looked up again: interests may have changed meanwhile.
-                if (
-                    self.sender.publish_any(self.socket, self.sender.routes.look_up(wire, raw), payload, item)
-                    is None
-                ):
-                    return
+            if self.publish_again(refused):
+                return
             if is_over:
-                self._refuse(subject)
+                self.refuse(subject)
             yield pause
 
-    def _refuse(self, subject: str | bytes) -> NoReturn:
+    def refuse(self, subject: str | bytes) -> NoReturn:
+        """Refuse a message that was published, and count it.
+
+        Raises:
+            WouldBlock: always.
+        """
         self.sender.stats.dropped += 1
-        has_waited = self.on_full == "block" and self._full_timeout is not None
-        waited = f" for {self._full_timeout:g} s" if has_waited else ""
+        has_waited = self.on_full == "block" and self.full_timeout is not None
+        waited = f" for {self.full_timeout:g} s" if has_waited else ""
         raise WouldBlock(
             f"a subscriber is at its high-water mark{waited}; {subject!r} was not sent to anybody"
         ) from None

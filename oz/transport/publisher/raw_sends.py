@@ -138,11 +138,14 @@ class RawSends:
             if self._dispatch.is_blocked:
                 self._dispatch.retry()
                 if self._dispatch.is_blocked:
+                    self._sender.look(self._socket)
                     raise zmq.Again
             # After it: what answers subscriptions is not to be dropped.
             self._dispatch.make_lossy()
             result = self._as_result(tracker) if self.is_framed else self._deliver(frames, flags, tracker)
             self._route_too(frames)
+            if not self._sender.is_unheard:
+                self._sender.listen()
             return result
 
     def _deliver_now(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
@@ -211,7 +214,8 @@ class RawSends:
         """
         socket, guard, raw, sender = self._socket, self._guard, self._raw, self._sender
         streams = self._router.streams
-        look, make_lossy, route = sender.look, self._dispatch.make_lossy, self._route_too
+        look, listen = sender.look, sender.listen
+        make_lossy, route = self._dispatch.make_lossy, self._route_too
         slow_send, slow_multipart, check = self.send, self.send_multipart, self._check_first
 
         def send(
@@ -227,12 +231,14 @@ class RawSends:
             with guard:
                 if data < _FIRST_FREE:
                     check(data)
-                if monotonic() - sender.listened_at >= LISTEN_EVERY:
+                if not sender.is_unheard or monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(socket)
                 make_lossy()
                 _send(socket, data)
                 if streams:
                     route((data,))
+                if not sender.is_unheard:
+                    listen()
             return None
 
         def send_multipart(
@@ -247,12 +253,14 @@ class RawSends:
             with guard:
                 if frames[0] < _FIRST_FREE:
                     check(frames[0])
-                if monotonic() - sender.listened_at >= LISTEN_EVERY:
+                if not sender.is_unheard or monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(socket)
                 make_lossy()
                 send_frames(socket, frames, 0)
                 if streams:
                     route(frames)
+                if not sender.is_unheard:
+                    listen()
             return None
 
         return send, send_multipart

@@ -48,6 +48,9 @@ class Sender:
         flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
         hand_over: hands a plain message to ZeroMQ.
         listened_at: when subscriptions were taken in last, in monotonic seconds.
+        listen: takes in the subscriptions that have arrived; to be called also after a send that a look came
+            before, unless `is_unheard`: nobody else is told of what that send has taken the sign of.
+        is_unheard: the last look was left out, and somebody else was told to look later.
     """
 
     __slots__ = (
@@ -55,11 +58,13 @@ class Sender:
         "_dispatch",
         "_encode",
         "_guard",
+        "_in_use",
         "_last_values",
-        "_listen",
         "accumulator",
         "flags",
         "hand_over",
+        "is_unheard",
+        "listen",
         "listened_at",
         "routes",
         "stats",
@@ -77,6 +82,7 @@ class Sender:
         routes: Routes,
         hand_over: HandOver,
         listen: Callable[[], bool],
+        in_use: Callable[[], object],
         check_open: Callable[[], None],
         expect_more: Callable[[], object],
     ) -> None:
@@ -92,6 +98,7 @@ class Sender:
             routes: what is known of subjects.
             hand_over: hands a plain message to ZeroMQ.
             listen: takes in the subscriptions that have arrived, and tells whether any interest has changed.
+            in_use: called when something is sent that no look follows, once until the next look.
             check_open: raises when the publisher is closed.
             expect_more: see `Accumulator`.
         """
@@ -99,7 +106,8 @@ class Sender:
         self._encode = codec.encode if codec is not None else None
         self._dispatch = dispatch
         self._last_values = last_values
-        self._listen = listen
+        self.listen = listen
+        self._in_use = in_use
         self._check_open = check_open
         self.routes = routes
         self.hand_over = hand_over
@@ -108,6 +116,7 @@ class Sender:
         self.accumulator = Accumulator(guard, dispatch, router.stats, max_batch, self.look, expect_more)
         self.flags = 0
         self.listened_at = 0.0
+        self.is_unheard = False
 
     def publish(
         self,
@@ -212,6 +221,8 @@ class Sender:
         except zmq.ZMQError:
             self._check_open()
             raise
+        if not self.is_unheard:
+            self.listen()
         self.stats.sent += 1
         return True
 
@@ -223,9 +234,13 @@ class Sender:
         """
         now = monotonic()
         if now - self.listened_at < LISTEN_EVERY:
+            if not self.is_unheard:
+                self.is_unheard = True
+                self._in_use()
             return False
         self.listened_at = now
-        return self._listen()
+        self.is_unheard = False
+        return self.listen()
 
     def publish_any(self, socket: Any, route: Route, payload: Any, item: Any = None) -> Refused | None:
         """Send one message of any kind; see `publish`.
@@ -250,7 +265,10 @@ class Sender:
             try:
                 self.hand_over(socket, wire, payload, self.flags)
             except zmq.Again:
+                self.look(socket)
                 return route, payload, item
+            if not self.is_unheard:
+                self.listen()
         if not recipients.kind & ROUTED and self._last_values is None:
             self.stats.sent += 1
         elif type(item) is not bytes or len(item) >= LARGE or self._last_values is not None:
@@ -292,4 +310,5 @@ class Sender:
         """Try to send what waits for room; tell whether the publisher can go on."""
         with self._guard:
             self._dispatch.retry()
+            self.look(socket)
         return not self._dispatch.is_blocked

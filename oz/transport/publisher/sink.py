@@ -18,9 +18,13 @@ _NODROP = int(zmq.XPUB_NODROP)
 
 
 class XpubSink:
-    """Sends by an XPUB socket, whose guard the caller holds."""
+    """Sends by an XPUB socket, whose guard the caller holds.
 
-    __slots__ = ("_drops", "_is_lossless", "_socket")
+    Attributes:
+        taken: messages for which `try_send` found room.
+    """
+
+    __slots__ = ("_drops", "_is_lossless", "_socket", "taken")
 
     def __init__(self, socket: zmq.Socket[Any], *, drops: bool) -> None:
         """Begin.
@@ -33,6 +37,7 @@ class XpubSink:
         self._socket = socket
         self._drops = drops
         self._is_lossless = not drops
+        self.taken = 0
 
     def try_send_one(self, frame: bytes) -> bool:
         """Send one frame, the short way."""
@@ -57,6 +62,7 @@ class XpubSink:
                 send_frames(self._socket, frames, _NOBLOCK, copy=copy)
             except zmq.Again:
                 return False
+        self.taken += 1
         return True
 
     def send_past_the_full(self, frames: tuple[bytes, ...]) -> None:
