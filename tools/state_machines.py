@@ -19,6 +19,14 @@ import oz
 from oz.protocol.declared import declare
 from oz.protocol.multicast.receiver import HeardSender
 from oz.protocol.multicast.watchdog import Watchdog
+from oz.protocol.node.connections import (
+    CHECK_EVERY,
+    DRAIN_EVERY,
+    FORGET_AFTER,
+    MISSES,
+    Connections,
+    Forget,
+)
 from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.protocol.node.membership import Membership
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
@@ -236,6 +244,78 @@ PEER = Drawn(
 )
 
 
+# a connection to a peer -----------------------------------------------------------------------------------
+
+
+class _Heard:
+    """What the node's subscriber has heard of the peer."""
+
+    def __init__(self) -> None:
+        self.at = 0
+
+    def heard_at(self, _: bytes) -> int:
+        return self.at
+
+    def has_answer(self, _: bytes) -> bool:
+        return bool(self.at)
+
+
+def _begin_connection() -> Machine:
+    heard = _Heard()
+    return {"connections": Connections(_OWN, heard, None), "heard": heard, "now": 0.0, "known": False}
+
+
+def _connect(machine: Machine) -> None:
+    if not machine["known"]:
+        machine["known"] = True
+        machine["connections"].connect(_PEER, machine["now"])
+
+
+def _disconnect(machine: Machine) -> None:
+    if machine["known"]:
+        machine["known"] = False
+        machine["connections"].disconnect(_PEER, machine["now"])
+
+
+def _speak(machine: Machine) -> None:
+    machine["heard"].at += _connection_state(machine) not in (START, "remembered")
+
+
+def _wait(machine: Machine, seconds: float) -> None:
+    connections, ends = machine["connections"], machine["now"] + seconds
+    while machine["now"] < ends:
+        machine["now"] += DRAIN_EVERY
+        if connections.is_check_due(machine["now"]):
+            connections.check([_PEER] if machine["known"] else [], machine["now"])
+        if any(isinstance(step, Forget) for step in connections.drain(machine["now"])):
+            machine["heard"].at = 0
+
+
+def _connection_state(machine: Machine) -> str:
+    connections = machine["connections"]
+    if connections.gone_peer(_PEER.uuid):
+        return "drained" if connections.is_draining(_PEER.uuid) else "remembered"
+    if not machine["known"]:
+        return START
+    if not machine["heard"].at:
+        return "dialled"
+    return "silent, and dialled anew" if connections.has_fallen_silent(_PEER) else "heard"
+
+
+CONNECTION = Drawn(
+    "connection",
+    _begin_connection,
+    {
+        "peer is known": _connect,
+        "something comes": _speak,
+        "five seconds of silence": lambda one: _wait(one, (MISSES + 1) * CHECK_EVERY),
+        "peer is gone": _disconnect,
+        "a minute of silence": lambda one: _wait(one, FORGET_AFTER + DRAIN_EVERY),
+    },
+    _connection_state,
+)
+
+
 # a node at a name server ----------------------------------------------------------------------------------
 
 
@@ -323,7 +403,7 @@ WATCH = Drawn(
     lambda one: one["state"],
 )
 
-ALL = (STREAM, SOURCE, PEER, CLIENT, WATCH)
+ALL = (STREAM, SOURCE, PEER, CONNECTION, CLIENT, WATCH)
 
 
 def rewrite(page: str) -> str:

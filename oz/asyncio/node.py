@@ -120,10 +120,10 @@ class Node(NodeBase):
     async def _join(self, timeout: float) -> None:
         ends = time.monotonic() + timeout
         try:
-            await self._wait(lambda: None if self._mesh.is_registered else "no name server", timeout)
+            await self._wait(lambda: None if self._links.is_registered else "no name server", timeout)
             with suppress(Timeout):
                 left = max(0.0, min(1.0, ends - time.monotonic()))
-                await self._wait(lambda: "looking around" if self._mesh.unsettled() else None, left)
+                await self._wait(lambda: "looking around" if self._links.unsettled() else None, left)
         except Timeout:
             if timeout:
                 await self.close(drain=False, timeout=1.0)
@@ -184,7 +184,7 @@ class Node(NodeBase):
         dealer = self._servers[endpoint]
         while True:
             frame = await dealer.recv()
-            self._mesh.receive(endpoint, frame, time.monotonic())
+            self._dialler.receive(endpoint, frame, time.monotonic())
             self._note_due()
 
     async def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:

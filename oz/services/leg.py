@@ -161,14 +161,14 @@ class Leg:
 
     def _mute(self, now: float) -> set[bytes]:
         """Return the uuids of those who say nothing, or did so a moment ago."""
-        for uuid in self.node._mesh.silent:
+        for uuid in self.node._links.silent:
             self._silent_at[uuid] = now
         self._silent_at = {uuid: at for uuid, at in self._silent_at.items() if now - at < _AFTER_SILENCE}
         return set(self._silent_at)
 
     def unready(self) -> list[str]:
         """Say which peers are still to be spoken with."""
-        missing: list[str] = self.node._call(self.node._mesh.unready)
+        missing: list[str] = self.node._call(self.node._links.unready)
         return missing
 
     def tell(self, offer: Offer) -> None:

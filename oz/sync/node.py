@@ -117,11 +117,11 @@ class Node(NodeBase):
     def _join(self, timeout: float) -> None:
         ends = time.monotonic() + timeout
         try:
-            self._wait(lambda: None if self._mesh.is_registered else "no name server", timeout)
+            self._wait(lambda: None if self._links.is_registered else "no name server", timeout)
             # Nodes of this host are found at once, if they are there.
             with suppress(Timeout):
                 left = max(0.0, min(1.0, ends - time.monotonic()))
-                self._wait(lambda: "looking around" if self._mesh.unsettled() else None, left)
+                self._wait(lambda: "looking around" if self._links.unsettled() else None, left)
         except Timeout:
             if timeout:
                 self.close(drain=False, timeout=1.0)
@@ -162,7 +162,7 @@ class Node(NodeBase):
         self._is_due = True
         with suppress(zmq.Again):
             for _ in range(1_000):
-                self._mesh.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
+                self._dialler.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
 
     def _call(self, work: Callable[[], Any]) -> Any:
         self._check_owner()

@@ -234,8 +234,8 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
     second.subscribe("a", handler=got)
     met(first, second)
     os.unlink(first.announcement.local_endpoint.removeprefix("ipc://"))
-    looked_at = second._mesh._scan_at
-    until(lambda: second._mesh._scan_at >= looked_at + 1.5)
+    looked_at = second._links.connections._scan_at
+    until(lambda: second._links.connections._scan_at >= looked_at + 1.5)
     assert first.announcement.local_endpoint in second._sub.endpoints
     first.publish("a", 1)
     got.wait(1)

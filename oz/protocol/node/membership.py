@@ -6,6 +6,7 @@ It reads no clock and touches no socket: each call gives what is to be done and 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import NamedTuple
 
@@ -79,6 +80,11 @@ class Membership:
         """All that were heard of."""
         return [one.announced for one in self._known.values()]
 
+    @property
+    def has_any(self) -> bool:
+        """Whether any was heard of."""
+        return bool(self._known)
+
     def is_linked(self, uuid: bytes) -> bool:
         """Tell whether a peer's link stands."""
         one = self._known.get(uuid)
@@ -129,7 +135,7 @@ class Membership:
         return self._end(uuid, now, Act.LOST)
 
     def link(
-        self, there: Iterable[Announcement], whole: set[bytes], cut: set[bytes], now: float
+        self, there: Iterable[Announcement], whole: AbstractSet[bytes], cut: AbstractSet[bytes], now: float
     ) -> list[Step]:
         """Record which links stand.
 

@@ -34,6 +34,21 @@ MOST_STRANGERS = 1_024
 """Subscribers of another bus that are remembered."""
 
 
+def network_origin(uuid: bytes) -> bytes:
+    """Name the publisher of a node that its whole bus hears."""
+    return uuid
+
+
+def local_origin(uuid: bytes) -> bytes:
+    """Name the publisher of a node that only its host hears."""
+    return uuid[:-1] + bytes((uuid[-1] ^ 1,))
+
+
+def uuid_of(origin: bytes) -> bytes:
+    """Name the node that a publisher is of."""
+    return origin[:-1] + bytes((origin[-1] & 0xFE,))
+
+
 def to_text(announcement: Announcement) -> str:
     """Write an announcement as one token of a subject."""
     return base64.urlsafe_b64encode(pack_announcement(announcement)).rstrip(b"=").decode()

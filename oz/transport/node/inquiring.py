@@ -15,7 +15,8 @@ from weakref import WeakSet
 from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.node.inquiry import Inquiry
-from oz.transport.node.sockets import NodePublisher, NodeSubscriber, uuid_of
+from oz.protocol.node.presence import uuid_of
+from oz.transport.node.sockets import NodePublisher, NodeSubscriber
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Asked, Question
 

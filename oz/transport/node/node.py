@@ -20,10 +20,11 @@ from oz.protocol.node import reserved_subjects
 from oz.protocol.node.advisories import Advisory, advise
 from oz.protocol.node.inquiry import Inquiry
 from oz.protocol.node.membership import Act
+from oz.protocol.node.presence import local_origin, network_origin
 from oz.protocol.node.subscription import NodeStats, NodeSubscription
 from oz.transport.ending import end_context
+from oz.transport.node.dialler import BusListener
 from oz.transport.node.inquiring import SAY_AGAIN
-from oz.transport.node.sockets import local_origin, network_origin
 from oz.transport.node.subscriptions import Interested
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Introduction
@@ -47,6 +48,24 @@ class Watcher:
 
     on_change: Callable[[], None]
     on_gap: Callable[[Gap], None]
+
+
+class _Reports:
+    """Tells a node what becomes of its links."""
+
+    __slots__ = ("_node",)
+
+    def __init__(self, node: NodeBase) -> None:
+        self._node = node
+
+    def peer_changed(self, act: Act, peer: Announcement) -> None:
+        self._node._peer_changed(act, peer)
+
+    def server_changed(self, endpoint: str, *, is_there: bool) -> None:
+        self._node._server_changed(endpoint, is_there=is_there)
+
+    def introduce(self, peer: Announcement, text: str) -> None:
+        self._node._introduce(peer, text)
 
 
 class NodeBase(Interested):
@@ -73,16 +92,16 @@ class NodeBase(Interested):
         watcher.on_change()
 
     def _on_interest(self) -> None:
-        if self._has_mesh:
-            self._mesh.wake()
+        if self._has_links:
+            self._links.wake()
             self._wake()
         if self._watcher is not None:
             self._watcher.on_change()
 
     def _hear_of(self, message: Message) -> None:
         if isinstance(message.payload, Introduction):
-            self._mesh.hear_of(message.payload, time.monotonic())
-            self._mesh.wake()
+            self._dialler.hear_of(message.payload, time.monotonic())
+            self._links.wake()
 
     def _hear_about_interest(self, message: Message) -> None:
         if self._inquiries.take(message):
@@ -107,9 +126,9 @@ class NodeBase(Interested):
         self._is_due = False
         if now >= self._look_at:
             self._look_at = inf
-        silent = self._mesh.silent
-        frames = self._mesh.tick(now)
-        if self._watcher is not None and self._mesh.silent != silent:
+        silent = self._links.silent
+        frames = self._dialler.tick(now)
+        if self._watcher is not None and self._links.silent != silent:
             self._watcher.on_change()
         self._tell_untold()
         self._send_parked(now)
@@ -123,7 +142,7 @@ class NodeBase(Interested):
 
     def _next_deadline(self, now: float) -> float:
         """Return when `_tick` has something to do, if nothing comes before; `inf` for never."""
-        deadlines = [self._look_at, self._mesh.next_deadline(now), self._throttle.next_deadline()]
+        deadlines = [self._look_at, self._links.next_deadline(now), self._throttle.next_deadline()]
         if self._untold:
             deadlines.append(now + SAY_AGAIN)
         with suppress(IndexError):
@@ -140,7 +159,7 @@ class NodeBase(Interested):
 
     def _has_due(self, now: float) -> bool:
         """Tell whether `_tick` has something to do."""
-        return now >= self._tick_at or self._is_due or self._mesh.is_stale or bool(self._notices)
+        return now >= self._tick_at or self._is_due or self._links.is_stale or bool(self._notices)
 
     def _expect(self, at: float) -> None:
         """Wake those who wait at a time of the monotonic clock; on the I/O side."""
@@ -175,7 +194,10 @@ class NodeBase(Interested):
             text = f"patterns ran out of time on {count:,} messages"
             self._advise(advise("pattern_timeout", text, about="patterns", count=count))
 
-    # what the mesh tells ---------------------------------------------------------------------------------
+    # what becomes of links -------------------------------------------------------------------------------
+
+    def _bus_listener(self) -> BusListener:
+        return _Reports(self)
 
     def _peer_changed(self, act: Act, peer: Announcement) -> None:
         kind, word = _WORDS[act]
@@ -234,7 +256,7 @@ class NodeBase(Interested):
         for peer in (*self._membership.known, self.announcement):
             if origin in (network_origin(peer.uuid), local_origin(peer.uuid)):
                 return peer
-        return self._mesh.draining_peer(origin)
+        return self._links.connections.gone_peer(origin)
 
     # advisories ------------------------------------------------------------------------------------------
 
@@ -301,7 +323,7 @@ class NodeBase(Interested):
         """
         if self._publisher_for(subject).engine.interest(subject):
             return True
-        return None if self._mesh.unready() else False
+        return None if self._links.unready() else False
 
     def _no_responders(self, subject: Any) -> NoResponders:
         self._stats.no_responders += 1
@@ -353,10 +375,10 @@ class NodeBase(Interested):
 
         def missing() -> str | None:
             now = time.monotonic()
-            unknown = self._inquiries.unknown(inquiry, self._mesh.there(), now)
+            unknown = self._inquiries.unknown(inquiry, self._dialler.there(), now)
             if unknown:
                 self._expect(self._inquiries.next_deadline(inquiry, now))
-            return "; ".join(self._mesh.unready() + unknown) or None
+            return "; ".join(self._links.unready() + unknown) or None
 
         return missing
 
@@ -364,7 +386,7 @@ class NodeBase(Interested):
         """Return the peers whose link stands as far as is known now; on the I/O side."""
         for publisher in self._publishers():
             publisher.engine.listen()
-        self._mesh.look_at_links(time.monotonic())
+        self._dialler.look(time.monotonic())
         return [one for one in self._membership.up if self._membership.is_linked(one.uuid)]
 
     def _check_owner(self) -> None:
@@ -381,16 +403,16 @@ class NodeBase(Interested):
 
     def _say_goodbye(self) -> Iterable[tuple[str, bytes]]:
         """Return the frames that take leave of name servers."""
-        return [(endpoint, one.goodbye()) for endpoint, one in self._mesh.discovery_clients.items()]
+        return [(endpoint, one.goodbye()) for endpoint, one in self._links.discovery_clients.items()]
 
     def _still_closing(self) -> str | None:
         """Say whose answer to this node's goodbye is still to come; None when nothing is on its way."""
         # Those who have left meanwhile do not answer.
-        return None if self._sub.has_left(self._mesh.heard()) else "publishers"
+        return None if self._sub.has_left(self._links.heard()) else "publishers"
 
     def _still_draining(self, subscription: NodeSubscription) -> str | None:
         """Say whose answer to the end of a subscription is still to come; None when nothing is on its way."""
-        return None if self._sub.has_drained(subscription, self._mesh.heard()) else "publishers"
+        return None if self._sub.has_drained(subscription, self._links.heard()) else "publishers"
 
     def _publishers(self) -> list[Any]:
         return [one for one in (self._network, self._local) if one is not None]
@@ -402,7 +424,7 @@ class NodeBase(Interested):
 
     def _count_stats(self) -> NodeStats:
         """Count what its parts count."""
-        if not self._has_mesh:
+        if not self._has_links:
             # One for asyncio that has not joined yet.
             return replace(self._stats)
         stats, sub = self._stats, self._sub.stats

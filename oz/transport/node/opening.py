@@ -22,24 +22,24 @@ from oz.errors import ConfigurationError
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.advisories import Advisory, Throttle
+from oz.protocol.node.connections import Connections
+from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Membership
-from oz.protocol.node.presence import presence_pattern
+from oz.protocol.node.presence import local_origin, network_origin, presence_pattern
 from oz.protocol.node.requests import Requests
 from oz.protocol.node.subscription import NodeStats, NodeSubscription
 from oz.subjects.pattern import compile
 from oz.transport import descriptors
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.node.dialler import BusListener, Dialler
 from oz.transport.node.inquiring import Inquiries, interest_subject
-from oz.transport.node.links import BusListener, Mesh
 from oz.transport.node.local_directory import LocalDirectory, host_id
 from oz.transport.node.sockets import (
     FOR_EVER,
     NodePublisher,
     NodeSubscriber,
     keep_alive,
-    local_origin,
     make_uuid,
-    network_origin,
 )
 from oz.transport.publisher.engine import PublisherEngine, Role
 from oz.transport.publisher.options import OnFull, PublisherOptions
@@ -54,7 +54,7 @@ _log = logging.getLogger("oz.node")
 OnPeer = Callable[[Announcement, str], Any]
 
 
-class NodeOpening(BusListener):
+class NodeOpening:
     """The part of a node that runs once."""
 
     _engine_class: Callable[[PublisherOptions, Role], PublisherEngine]
@@ -161,7 +161,7 @@ class NodeOpening(BusListener):
         self._parked: deque[tuple[float, str, Any, Any]] = deque()
         self._untold: dict[bytes, str] = {}
         self._said = 0
-        self._is_unheard = self._is_due = self._has_mesh = False
+        self._is_unheard = self._is_due = self._has_links = False
         self._tick_at = 0.0
         self._look_at = inf
         self._notified_at = 0.0
@@ -270,24 +270,24 @@ class NodeOpening(BusListener):
         self._inquiries = Inquiries(self._sub, self._tell_bus)
         self._membership = Membership(self.announcement, config.lost_after)
         looks_around = local_directory if not (config.nameserver or config.peers) else None
-        self._mesh = Mesh(
+        self._links = Links(
             self._membership,
-            self.announcement,
-            (self._sub, self._local, self._network),
-            self,
+            Connections(self.announcement, self._sub, looks_around, config.peers),
+            self._local,
+            self._network,
             servers=config.nameserver,
-            seeds=config.peers,
-            local_directory=looks_around,
             echo=self._echo,
         )
-        self._has_mesh = True
+        sockets = (self._sub, self._local, self._network)
+        self._dialler = Dialler(self._links, sockets, self._bus_listener())
+        self._has_links = True
         if self._echo:
             for publisher in filter(None, (self._local, self._network)):
                 one = next(
                     one for one in publisher.engine.attachments.endpoints if one.startswith("inproc://")
                 )
                 self._sub.dial(one, stop=FOR_EVER)
-        self._mesh.start(time.monotonic())
+        self._dialler.start(time.monotonic())
 
     def _host_id(self, directory: Path | None) -> bytes:
         return host_id(directory)
@@ -307,6 +307,9 @@ class NodeOpening(BusListener):
 
     def _launch(self) -> None:
         """Do what is left to do when a node is made."""
+        raise NotImplementedError
+
+    def _bus_listener(self) -> BusListener:
         raise NotImplementedError
 
     def _on_interest(self) -> None:

@@ -62,21 +62,6 @@ ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
 
 
-def network_origin(uuid: bytes) -> bytes:
-    """Name the publisher of a node that its whole bus hears."""
-    return uuid
-
-
-def local_origin(uuid: bytes) -> bytes:
-    """Name the publisher of a node that only its host hears."""
-    return uuid[:-1] + bytes((uuid[-1] ^ 1,))
-
-
-def uuid_of(origin: bytes) -> bytes:
-    """Name the node that a publisher is of."""
-    return origin[:-1] + bytes((origin[-1] & 0xFE,))
-
-
 def make_uuid() -> bytes:
     """Name a node: 16 random bytes, of which the last is even, so that both its publishers have names."""
     drawn = os.urandom(16)

@@ -1,0 +1,428 @@
+"""The connections of a node to others: which endpoints it dials, for whom, and when it hangs up.
+
+Nothing here touches a socket or reads a clock. What the node's subscriber has heard and which sockets are in
+the directory is asked through ports, and what is to be done comes back as steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from oz.protocol.node.presence import local_origin, network_origin
+from oz.wire.discovery import Announcement
+
+CHECK_EVERY = 1.0
+"""Seconds between two looks at who says nothing."""
+
+SCAN_EVERY = 1.0
+"""Seconds between two looks at the directory where nodes of one host meet."""
+
+REDIAL_AFTER = 2.0
+"""Seconds without an answer after which a peer is connected to anew: what refused once is not tried."""
+
+MISSES = 4
+"""Looks in a row at which nothing new had come of a publisher, after which it counts as silent; its heart
+beats every second. Not seconds: while a process stood still itself, nobody else was silent."""
+
+PROBE_AGAIN = 2.0
+"""Seconds after which a socket in the directory that did not answer is looked at anew."""
+
+MUTE_AFTER = 4.0
+"""Seconds for which somebody who listens and says nothing is waited for: a process that stands still may do
+so for ever, and must not hold up those who have only just begun."""
+
+FORGET_AFTER = 60.0
+"""Seconds for which it is known where a lost node's messages stood: if it comes back, losses are counted."""
+
+DRAIN_EVERY = 0.5
+"""Seconds between two looks at whether anything has come of a peer that is gone."""
+
+DRAINED_AFTER = 4
+"""Looks in a row at which nothing new had come, after which nothing more does. Not seconds: a process that
+stood still itself has not read yet what had come to it."""
+
+LONGEST_DRAIN = 60.0
+"""Seconds for which a peer that is not linked any more is listened to at most, though something comes."""
+
+_A_NODE = "a node of this host"
+
+
+class Dial(NamedTuple):
+    """Connect to an endpoint.
+
+    Attributes:
+        endpoint: where to.
+        name: whose it is, for a log.
+        is_for_ever: whether it is tried again also when nobody listens there.
+    """
+
+    endpoint: str
+    name: str
+    is_for_ever: bool = False
+
+
+class HangUp(NamedTuple):
+    """Disconnect from an endpoint; what had come and was not taken yet is lost."""
+
+    endpoint: str
+
+
+class LoseTrack(NamedTuple):
+    """Report that messages of a publisher may be missing; see `BatchDecoder.lose_track`."""
+
+    origin: bytes
+    is_in_place: bool
+
+
+class Forget(NamedTuple):
+    """Forget a publisher that is gone for good."""
+
+    origin: bytes
+
+
+ConnectionStep = Dial | HangUp | LoseTrack | Forget
+
+
+class Hearing(Protocol):
+    """The node's subscriber, as far as it knows whom it hears; it answers at once."""
+
+    def heard_at(self, origin: bytes) -> int:
+        """Return the time when a publisher was heard last, in nanoseconds; 0 if it is not known."""
+
+    def has_answer(self, origin: bytes) -> bool:
+        """Tell whether a publisher has answered everything that is asked for."""
+
+
+class Directory(Protocol):
+    """The sockets by which nodes of one host find each other."""
+
+    def others(self) -> set[str]:
+        """Return the endpoints of the others, dead ones perhaps among them."""
+
+    def clear(self, endpoint: str) -> bool:
+        """Remove a socket that nobody listens on any more; tell whether it was one."""
+
+
+class Way(NamedTuple):
+    """One publisher of a peer: where it is connected to, and by which name it is heard."""
+
+    endpoint: str
+    origin: bytes
+
+
+class _Gone(NamedTuple):
+    """Whose publisher it was, and until when that is remembered, in monotonic seconds."""
+
+    peer: Announcement
+    until: float
+
+
+class DrainingPeer:
+    """One publisher of a peer that is gone: its last messages are on their way.
+
+    Attributes:
+        peer: whose it is.
+        endpoint: where it was connected to.
+        next_look: when `is_over` looks next, in monotonic seconds.
+    """
+
+    __slots__ = ("_ends_at", "_heard_at", "_misses", "endpoint", "next_look", "peer")
+
+    def __init__(self, peer: Announcement, endpoint: str, heard_at: int, now: float) -> None:
+        """Begin to listen for what is left.
+
+        Args:
+            peer: whose publisher it is.
+            endpoint: where it was connected to.
+            heard_at: when it was heard last.
+            now: monotonic seconds.
+        """
+        self.peer = peer
+        self.endpoint = endpoint
+        self.next_look = now + DRAIN_EVERY
+        self._heard_at = heard_at
+        self._misses = 0
+        self._ends_at = now + LONGEST_DRAIN
+
+    def is_over(self, heard_at: int, now: float) -> bool:
+        """Tell whether nothing more comes, as far as one can know.
+
+        Args:
+            heard_at: when it was heard last.
+            now: monotonic seconds.
+        """
+        if now < self.next_look:
+            return False
+        self.next_look = now + DRAIN_EVERY
+        self._misses = self._misses + 1 if heard_at == self._heard_at else 0
+        self._heard_at = heard_at
+        return self._misses >= DRAINED_AFTER or now >= self._ends_at
+
+
+class Connections:
+    """The connections of one node. Each call says which steps to take, in order.
+
+    Attributes:
+        own: the node's announcement.
+    """
+
+    __slots__ = (
+        "_check_at",
+        "_dialled",
+        "_dialled_at",
+        "_directory",
+        "_draining",
+        "_gone",
+        "_hearing",
+        "_looks",
+        "_mute",
+        "_probed",
+        "_scan_at",
+        "_seeds",
+        "_seen_at",
+        "own",
+    )
+
+    def __init__(
+        self, own: Announcement, hearing: Hearing, directory: Directory | None, seeds: Sequence[str] = ()
+    ) -> None:
+        """Start with nothing dialled.
+
+        Args:
+            own: the node's announcement.
+            hearing: what its subscriber has heard.
+            directory: where nodes of this host are looked for; None when they are not.
+            seeds: endpoints of peers that are connected to whether they are there or not.
+        """
+        self.own = own
+        self._hearing = hearing
+        self._directory = directory
+        self._seeds = tuple(seeds)
+        self._dialled: dict[str, bytes] = {}
+        self._dialled_at: dict[str, float] = {}
+        self._looks: dict[bytes, tuple[int, int]] = {}
+        self._check_at = 0.0
+        self._draining: dict[bytes, DrainingPeer] = {}
+        self._gone: dict[bytes, _Gone] = {}
+        self._probed: dict[str, float] = {}
+        self._seen_at: dict[str, float] = {}
+        self._mute: set[str] = set()
+        self._scan_at = 0.0
+
+    def start(self) -> list[ConnectionStep]:
+        """Dial the seeds."""
+        return [Dial(seed, "a peer", is_for_ever=True) for seed in self._seeds]
+
+    def next_deadline(self, *, has_peers: bool) -> float | None:
+        """Return when something is due, in monotonic seconds; None for never.
+
+        Args:
+            has_peers: whether any peer is known, who may fall silent.
+        """
+        deadlines = [one.next_look for one in self._draining.values()]
+        deadlines += [one.until for origin, one in self._gone.items() if origin not in self._draining]
+        if self._directory is not None:
+            deadlines.append(self._scan_at)
+        if has_peers:
+            deadlines.append(self._check_at)
+        return min(deadlines, default=None)
+
+    # where peers are -------------------------------------------------------------------------------------
+
+    def is_local(self, peer: Announcement) -> bool:
+        """Tell whether a peer is connected to by way of this host's directory."""
+        return (
+            self.own.local_endpoint is not None
+            and peer.local_endpoint is not None
+            and peer.host_id == self.own.host_id
+        )
+
+    def ways(self, peer: Announcement) -> list[Way]:
+        """Return the publishers of a peer that this node hears, and where each is connected to."""
+        ways = []
+        if peer.local_endpoint is not None and self.is_local(peer):
+            ways.append(Way(peer.local_endpoint, local_origin(peer.uuid)))
+        if peer.endpoints:
+            ways.append(Way(peer.endpoints[0], network_origin(peer.uuid)))
+        return ways
+
+    # peers that come and go ------------------------------------------------------------------------------
+
+    def connect(self, peer: Announcement, now: float) -> list[ConnectionStep]:
+        """See to it that a peer is heard."""
+        steps: list[ConnectionStep] = []
+        for endpoint, origin in self.ways(peer):
+            self._gone.pop(origin, None)
+            self._draining.pop(origin, None)
+            others = [gone for gone, one in self._draining.items() if one.endpoint == endpoint]
+            for gone in others:
+                steps += self._part(gone, now)
+            if others and endpoint not in self._seeds:
+                steps.append(self._dial(endpoint, peer, now))
+            elif endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
+                # It was here before, or another was; whether that connection stands is seen by what comes.
+                self._dialled[endpoint] = peer.uuid
+                self._dialled_at.setdefault(endpoint, now)
+            elif self._is_silent(origin):
+                steps.append(self._dial(endpoint, peer, now))
+        return steps
+
+    def disconnect(self, peer: Announcement, now: float) -> None:
+        """Listen to a peer that is gone for as long as something comes of it."""
+        for endpoint, origin in self.ways(peer):
+            heard_at = self._hearing.heard_at(origin)
+            self._gone[origin] = _Gone(peer, now + FORGET_AFTER)
+            self._looks[origin] = heard_at, MISSES
+            self._draining[origin] = DrainingPeer(peer, endpoint, heard_at, now)
+
+    def drain(self, now: float) -> list[ConnectionStep]:
+        """Hang up on those of whom nothing more comes, and forget those who are gone for long."""
+        steps: list[ConnectionStep] = []
+        for origin, one in list(self._draining.items()):
+            if one.is_over(self._hearing.heard_at(origin), now):
+                steps += self._part(origin, now)
+        for origin in [one for one, gone in self._gone.items() if now >= gone.until]:
+            if origin in self._draining:
+                continue
+            del self._gone[origin]
+            self._looks.pop(origin, None)
+            steps.append(Forget(origin))
+        return steps
+
+    def gone_peer(self, origin: bytes) -> Announcement | None:
+        """Return the peer of a publisher that is gone; None once it is forgotten."""
+        gone = self._gone.get(origin)
+        return None if gone is None else gone.peer
+
+    def is_draining(self, origin: bytes) -> bool:
+        """Tell whether a publisher that is gone is listened to, as its last messages are on their way."""
+        return origin in self._draining
+
+    def _part(self, origin: bytes, now: float) -> list[ConnectionStep]:
+        """Hang up on a publisher that is gone; report that something is missing, unless it said goodbye."""
+        one = self._draining.pop(origin)
+        self._gone[origin] = _Gone(one.peer, now + FORGET_AFTER)
+        is_its_own = self._dialled.get(one.endpoint) == one.peer.uuid
+        return [LoseTrack(origin, is_in_place=False), *(self._hang_up(one.endpoint) if is_its_own else [])]
+
+    def _dial(self, endpoint: str, peer: Announcement, now: float) -> Dial:
+        self._dialled[endpoint] = peer.uuid
+        self._dialled_at[endpoint] = now
+        return Dial(endpoint, peer.name)
+
+    def _hang_up(self, endpoint: str) -> list[ConnectionStep]:
+        self._probed.pop(endpoint, None)
+        self._dialled.pop(endpoint, None)
+        self._dialled_at.pop(endpoint, None)
+        return [] if endpoint in self._seeds else [HangUp(endpoint)]
+
+    # peers that say nothing ------------------------------------------------------------------------------
+
+    def is_check_due(self, now: float) -> bool:
+        """Tell whether it is time for `check`."""
+        return now >= self._check_at
+
+    def check(self, peers: Iterable[Announcement], now: float) -> list[ConnectionStep]:
+        """Look who says nothing, and connect to them anew.
+
+        Args:
+            peers: those who should speak.
+            now: monotonic seconds.
+        """
+        self._check_at = now + CHECK_EVERY
+        steps: list[ConnectionStep] = []
+        for peer in peers:
+            for endpoint, origin in self.ways(peer):
+                self._look_at(origin)
+                is_due = now - self._dialled_at.get(endpoint, now - REDIAL_AFTER) >= REDIAL_AFTER
+                if is_due and endpoint not in self._seeds and self._is_silent(origin):
+                    steps += self._hang_up(endpoint)
+                    steps.append(self._dial(endpoint, peer, now))
+        return steps
+
+    def _look_at(self, origin: bytes) -> None:
+        heard_at = self._hearing.heard_at(origin)
+        if heard_at:
+            before, misses = self._looks.get(origin, (0, 0))
+            self._looks[origin] = heard_at, misses + 1 if heard_at == before else 0
+
+    def _is_silent(self, origin: bytes) -> bool:
+        """Tell whether a publisher has not been heard for long, or never."""
+        heard_at = self._hearing.heard_at(origin)
+        before, misses = self._looks.get(origin, (heard_at, 0))
+        return not heard_at or (heard_at == before and misses >= MISSES)
+
+    def has_fallen_silent(self, peer: Announcement) -> bool:
+        """Tell whether a peer was heard, and is heard no more: it stands still, or its link is cut."""
+        was_heard = False
+        for _, origin in self.ways(peer):
+            if not self._is_silent(origin):
+                return False
+            was_heard = was_heard or bool(self._hearing.heard_at(origin))
+        return was_heard
+
+    def have_answered(self, origins: Iterable[bytes]) -> bool:
+        """Tell whether some publishers have answered everything that this node asks for."""
+        return all(map(self._hearing.has_answer, origins))
+
+    def has_answered(self, peer: Announcement) -> bool:
+        """Tell whether a peer speaks, and has answered everything that this node asks for."""
+        return all(
+            self._hearing.has_answer(origin) and not self._is_silent(origin) for _, origin in self.ways(peer)
+        )
+
+    # sockets in the directory ----------------------------------------------------------------------------
+
+    def scan(self, linked: Iterable[Announcement], now: float) -> list[ConnectionStep]:
+        """Connect to sockets in the directory that nobody told of, and remove dead ones.
+
+        Args:
+            linked: the peers whose links stand.
+            now: monotonic seconds.
+        """
+        if self._directory is None or now < self._scan_at:
+            return []
+        self._scan_at = now + SCAN_EVERY
+        there = self._directory.others()
+        strange = there - {peer.local_endpoint for peer in linked}
+        self._seen_at = {one: self._seen_at.get(one, now) for one in strange}
+        self._mute = {one for one, at in self._seen_at.items() if now - at >= MUTE_AFTER}
+        steps: list[ConnectionStep] = []
+        for endpoint in strange:
+            steps += self._probe(self._directory, endpoint, now)
+        for endpoint in self._probed.keys() - there:
+            if endpoint in self._dialled:
+                # It is a peer's, and what it sent last may be on its way.
+                del self._probed[endpoint]
+            else:
+                steps += self._hang_up(endpoint)
+        return steps
+
+    def _probe(self, directory: Directory, endpoint: str, now: float) -> list[ConnectionStep]:
+        """See whether anybody listens on a socket in the directory."""
+        probed_at = self._probed.get(endpoint)
+        if probed_at is None and endpoint not in self._dialled:
+            self._probed[endpoint] = now
+            return [Dial(endpoint, _A_NODE)]
+        if probed_at is None or now - probed_at < PROBE_AGAIN:
+            return []
+        is_dead = directory.clear(endpoint)
+        if endpoint in self._dialled:
+            # It is a peer's, and what it sent last may be on its way.
+            return []
+        steps = self._hang_up(endpoint)
+        if not is_dead:
+            # Nobody may have listened there yet when it was tried.
+            self._probed[endpoint] = now
+            steps.append(Dial(endpoint, _A_NODE))
+        return steps
+
+    def unsettled(self, peers: Iterable[Announcement]) -> list[str]:
+        """Return the sockets of this host of which it is not known yet whether anybody listens there.
+
+        Args:
+            peers: those who are known.
+        """
+        local = {peer.local_endpoint for peer in peers}
+        return [one for one in self._probed if one not in local and one not in self._mute]

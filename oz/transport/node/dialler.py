@@ -1,0 +1,127 @@
+"""The dialler of a node: it carries out what `Links` decides, with the node's sockets.
+
+It is touched by the node's I/O side only, and never waits.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Protocol
+
+import zmq
+
+from oz.protocol.node.connections import Dial, Forget, HangUp, LoseTrack
+from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged
+from oz.protocol.node.membership import Act
+from oz.transport.node.sockets import FOR_EVER, ONCE, NodePublisher, NodeSubscriber
+from oz.wire.discovery import Announcement
+
+_log = logging.getLogger("oz.node")
+
+
+class BusListener(Protocol):
+    """A listener to what happens on the bus."""
+
+    def peer_changed(self, act: Act, peer: Announcement) -> None:
+        """Record that a peer is up, has left or is lost."""
+
+    def server_changed(self, endpoint: str, *, is_there: bool) -> None:
+        """Record that a name server answers, or does not any more."""
+
+    def introduce(self, peer: Announcement, text: str) -> None:
+        """Tell a peer of others; `text` is what `Links.hear_of` takes."""
+
+
+class Dialler:
+    """The connections of one node, and those who are told of its links.
+
+    Attributes:
+        links: what it carries out.
+    """
+
+    __slots__ = ("_listener", "_local", "_network", "_sub", "links")
+
+    def __init__(
+        self,
+        links: Links,
+        sockets: tuple[NodeSubscriber, NodePublisher, NodePublisher | None],
+        listener: BusListener,
+    ) -> None:
+        """Put together what the node has; nothing is connected yet.
+
+        Args:
+            links: what is to be connected to.
+            sockets: what the node subscribes with, and its publishers: for its host, and for everybody.
+            listener: who is told of what happens.
+        """
+        self.links = links
+        self._sub, self._local, self._network = sockets
+        self._listener = listener
+
+    def start(self, now: float) -> None:
+        """Connect to seeds, and look for nodes of this host.
+
+        Raises:
+            EndpointError, TransportUnavailable, zmq.ZMQError: a seed cannot be connected to at all.
+        """
+        self._carry_out(self.links.start(now))
+
+    def receive(self, endpoint: str, frame: bytes, now: float) -> None:
+        """Take a frame from a name server."""
+        self._carry_out(self.links.receive(endpoint, frame, now))
+
+    def hear_of(self, text: str, now: float) -> None:
+        """Take what a peer tells of others."""
+        self._carry_out(self.links.hear_of(text, now))
+
+    def look(self, now: float) -> None:
+        """See which links stand, if any may have come or gone."""
+        self._carry_out(self.links.look(now))
+
+    def tick(self, now: float) -> list[tuple[str, bytes]]:
+        """Do what is due; give the frames that are to be sent to name servers, by endpoint."""
+        self._carry_out(self.links.tick(now))
+        return self.links.announcements(now)
+
+    def there(self) -> list[tuple[Announcement, list[NodePublisher]]]:
+        """Return the peers whose links stand and who speak, with the publishers that each is connected to."""
+        return [
+            (
+                peer,
+                [
+                    publisher
+                    for publisher, is_due in zip((self._local, self._network), due, strict=True)
+                    if publisher is not None and is_due
+                ],
+            )
+            for peer, due in self.links.there()
+        ]
+
+    def _carry_out(self, steps: Iterable[LinkStep]) -> None:
+        for step in steps:
+            match step:
+                case Dial():
+                    self._dial(step)
+                case HangUp(endpoint):
+                    self._sub.hang_up(endpoint)
+                case LoseTrack(origin, is_in_place):
+                    self._sub.lose_track(origin, is_in_place=is_in_place)
+                case Forget(origin):
+                    self._sub.forget(origin)
+                case Introduce(peer, text):
+                    self._listener.introduce(peer, text)
+                case PeerChanged(act, peer):
+                    self._listener.peer_changed(act, peer)
+                case _:
+                    self._listener.server_changed(step.endpoint, is_there=step.is_there)
+
+    def _dial(self, step: Dial) -> None:
+        """Connect; what cannot be connected to now is tried again like what does not answer."""
+        if step.is_for_ever:
+            self._sub.dial(step.endpoint, stop=FOR_EVER)
+            return
+        try:
+            self._sub.dial(step.endpoint, stop=ONCE)
+        except (zmq.ZMQError, ValueError, OSError) as error:
+            _log.warning("cannot connect to %s at %s: %s", step.name, step.endpoint, error)

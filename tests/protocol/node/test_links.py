@@ -1,0 +1,337 @@
+"""Which links of a node stand, decided on a virtual clock from who is connected and what was heard."""
+
+import pytest
+
+from announcing import announcement
+from hearing import Sockets, Subscriber
+from oz.protocol.node.connections import (
+    CHECK_EVERY,
+    MISSES,
+    Connections,
+    Dial,
+    Forget,
+    HangUp,
+    LoseTrack,
+)
+from oz.protocol.node.discovery_client import EXPIRY
+from oz.protocol.node.links import Introduce, Links, PeerChanged, ServerChanged
+from oz.protocol.node.membership import Act, Membership
+from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text
+from oz.wire.discovery import Joined, Left, Lost, Welcome, pack
+
+LOST_AFTER = 3.0
+SERVER = "tcp://127.0.0.1:1"
+OWN = announcement(2, local_endpoint="ipc://own")
+PEER = announcement(4, local_endpoint=None, endpoints=("tcp://127.0.0.1:4",))
+ORIGIN = network_origin(PEER.uuid)
+DIAL = Dial(PEER.endpoints[0], PEER.name)
+
+
+class Connected:
+    """Who is connected to one publisher."""
+
+    def __init__(self):
+        self.there, self.cut, self.passing_on = [], set(), set()
+
+    def standing(self):
+        return list(self.there), set(self.cut)
+
+    def forwarders(self):
+        return set(self.passing_on)
+
+    def come(self, *peers):
+        self.there += peers
+        self.cut -= {peer.uuid for peer in peers}
+
+    def go(self, *peers, is_cut=False):
+        self.there = [one for one in self.there if one not in peers]
+        self.cut |= {peer.uuid for peer in peers} if is_cut else set()
+
+
+class Bus:
+    """The links of one node, with its ports, and a clock that jumps."""
+
+    def __init__(self, *, servers=(), sockets=None, echo=False):
+        self.sub, self.local, self.network = Subscriber(), Connected(), Connected()
+        self.connections = Connections(OWN, self.sub, sockets)
+        self.links = Links(
+            Membership(OWN, LOST_AFTER),
+            self.connections,
+            self.local,
+            self.network,
+            servers=servers,
+            echo=echo,
+        )
+        self.now = 100.0
+        self.links.start(self.now)
+        self.links.tick(self.now)
+
+    def look(self):
+        self.links.wake()
+        return self.links.look(self.now)
+
+    def up(self, *peers):
+        """Have peers come up that are linked and heard."""
+        self.network.come(*peers)
+        steps = self.look()
+        for peer in peers:
+            self.sub.hear(network_origin(peer.uuid))
+        return steps
+
+    def run(self, seconds, *speaking):
+        """Let time pass from one deadline to the next; the steps."""
+        steps, ends = [], self.now + seconds
+        for _ in range(1_000):
+            at = self.links.next_deadline(self.now)
+            if at is None or at > ends:
+                self.now = ends
+                return steps
+            self.now = max(self.now, at)
+            for peer in speaking:
+                self.sub.hear(network_origin(peer.uuid))
+            steps += self.links.tick(self.now)
+            self.links.announcements(self.now)
+        raise AssertionError("it has something due again and again")
+
+    def hear_server(self, *replies):
+        steps = []
+        for reply in replies:
+            steps += self.links.receive(SERVER, pack(reply), self.now)
+        return steps
+
+
+@pytest.fixture
+def bus():
+    return Bus()
+
+
+@pytest.fixture
+def registered():
+    bus = Bus(servers=[SERVER])
+    assert bus.hear_server(Welcome(bytes(16), "names", 1.0, EXPIRY), Joined(OWN)) == [
+        ServerChanged(SERVER, is_there=True)
+    ]
+    return bus
+
+
+# links ----------------------------------------------------------------------------------------------------
+
+
+def test_node_alone_has_nothing_to_do(bus):
+    assert bus.links.next_deadline(bus.now) is None
+    assert bus.links.unready() == []
+
+
+def test_peer_that_connects_is_dialled_introduced_to_others_and_up(bus):
+    bus.network.come(PEER)
+    bus.links.wake()
+    assert bus.links.next_deadline(bus.now) == bus.now
+    assert bus.links.look(bus.now) == [DIAL, Introduce(PEER, to_text(PEER)), PeerChanged(Act.UP, PEER)]
+    second = announcement(6, local_endpoint=None, endpoints=("tcp://127.0.0.1:6",))
+    _, introduce, _ = bus.up(second)[-3:]
+    assert [from_text(word) for word in introduce.text.split()] == [PEER, second]
+
+
+def test_nobody_looks_again_as_long_as_nothing_has_changed(bus):
+    bus.up(PEER)
+    bus.network.standing = None
+    assert bus.links.look(bus.now) == []
+
+
+def test_peer_of_the_same_host_is_up_when_it_is_connected_to_both_publishers(bus):
+    peer = announcement(4, local_endpoint="ipc://four", endpoints=("tcp://127.0.0.1:4",))
+    bus.network.come(peer)
+    assert PeerChanged(Act.UP, peer) not in bus.look()
+    assert bus.links.unready() == ["node 4 is not connected to this node"]
+    bus.local.come(peer)
+    assert PeerChanged(Act.UP, peer) in bus.look()
+    assert bus.links.there() == [(peer, (True, True))]
+
+
+def test_peer_that_takes_its_presence_back_has_left(bus):
+    bus.up(PEER)
+    bus.network.go(PEER)
+    assert bus.look() == [PeerChanged(Act.LEFT, PEER)]
+    assert HangUp(PEER.endpoints[0]) not in bus.run(1.0)
+
+
+def test_peer_whose_link_is_cut_is_lost_only_after_a_while(bus):
+    bus.up(PEER)
+    bus.network.go(PEER, is_cut=True)
+    assert bus.look() == []
+    bus.network.cut.clear()
+    steps = bus.run(LOST_AFTER - 0.1, PEER)
+    assert PeerChanged(Act.LOST, PEER) not in steps
+    assert PeerChanged(Act.LOST, PEER) in bus.run(0.2, PEER)
+
+
+def test_peer_that_comes_back_in_time_was_never_away(bus):
+    bus.up(PEER)
+    bus.network.go(PEER, is_cut=True)
+    bus.look()
+    bus.run(LOST_AFTER / 2, PEER)
+    assert bus.up(PEER) == []
+    assert bus.run(10.0, PEER) == []
+
+
+def test_peer_that_falls_silent_is_cut_off_though_its_link_stands_and_up_again_once_it_speaks(bus):
+    bus.up(PEER)
+    assert bus.run(10.0, PEER) == []
+    assert bus.links.silent == frozenset()
+    steps = bus.run((MISSES + 1) * CHECK_EVERY)
+    assert steps == [HangUp(PEER.endpoints[0]), DIAL]
+    assert bus.links.silent == {PEER.uuid}
+    # Whoever stands still may do so for ever, and holds up nobody.
+    assert bus.links.unready() == []
+    assert PeerChanged(Act.LOST, PEER) in bus.run(LOST_AFTER)
+    assert PeerChanged(Act.UP, PEER) in bus.run(2 * CHECK_EVERY, PEER)
+    assert bus.links.silent == frozenset()
+
+
+def test_peer_that_is_gone_is_drained_and_forgotten(bus):
+    bus.up(PEER)
+    bus.network.go(PEER)
+    bus.look()
+    assert bus.run(200.0) == [
+        LoseTrack(ORIGIN, is_in_place=False),
+        HangUp(PEER.endpoints[0]),
+        Forget(ORIGIN),
+    ]
+    assert bus.links.next_deadline(bus.now) is None
+
+
+def test_peers_that_a_peer_tells_of_are_dialled_and_what_is_no_announcement_is_passed_over(bus):
+    told = f"nonsense {to_text(PEER)} {to_text(OWN)} {to_text(announcement(6, bus='another'))}"
+    assert bus.links.hear_of(told, bus.now) == [DIAL]
+
+
+def test_readiness_names_what_is_missing():
+    bus = Bus(echo=True)
+    assert bus.links.unready() == ["this node has not answered its own subscriptions"]
+    bus.sub.answered |= {local_origin(OWN.uuid), network_origin(OWN.uuid)}
+    bus.up(PEER)
+    assert bus.links.unready() == ["node 4 has not answered this node's subscriptions"]
+    bus.sub.answered.add(ORIGIN)
+    assert bus.links.unready() == []
+    assert bus.links.heard() == {local_origin(OWN.uuid), network_origin(OWN.uuid), ORIGIN}
+
+
+def test_peer_that_nobody_has_looked_at_since_it_fell_silent_is_not_there(bus):
+    bus.up(PEER)
+    assert bus.links.there() == [(PEER, (False, True))]
+    for _ in range(MISSES + 1):
+        bus.connections.check([PEER], bus.now)
+    assert bus.links.membership.is_linked(PEER.uuid)
+    assert bus.links.there() == []
+
+
+def test_start_dials_seeds_and_what_is_in_the_directory():
+    sub, seed = Subscriber(), "tcp://127.0.0.1:9"
+    connections = Connections(OWN, sub, Sockets("ipc://there"), [seed])
+    links = Links(Membership(OWN, LOST_AFTER), connections, Connected(), None)
+    assert [step.endpoint for step in links.start(0.0)] == [seed, "ipc://there"]
+
+
+def test_sockets_that_nobody_has_answered_on_hold_up_readiness():
+    bus = Bus(sockets=Sockets("ipc://there"))
+    assert bus.links.unsettled() == ["ipc://there"]
+    assert bus.links.unready() == ["whether anybody listens on ipc://there is not known yet"]
+
+
+# forwarders -----------------------------------------------------------------------------------------------
+
+
+def forwarder(number):
+    return announcement(number, local_endpoint=None, endpoints=(f"tcp://127.0.0.1:{number}",))
+
+
+def test_forwarder_that_is_cut_off_may_have_passed_something_on(bus):
+    bus.network.passing_on.add(PEER.uuid)
+    assert LoseTrack(ORIGIN, is_in_place=False) not in bus.up(PEER)
+    bus.network.go(PEER, is_cut=True)
+    assert bus.look() == [LoseTrack(ORIGIN, is_in_place=False)]
+
+
+def test_forwarder_that_takes_its_leave_has_passed_everything_on(bus):
+    bus.network.passing_on.add(PEER.uuid)
+    bus.up(PEER)
+    bus.network.go(PEER)
+    assert LoseTrack(ORIGIN, is_in_place=False) not in bus.look()
+
+
+def test_first_forwarder_leaves_no_doubt_and_one_that_comes_when_another_has_gone_does(bus):
+    first, second = forwarder(4), forwarder(6)
+    bus.network.passing_on.add(first.uuid)
+    bus.up(first)
+    bus.network.go(first)
+    bus.network.passing_on.clear()
+    assert LoseTrack(network_origin(first.uuid), is_in_place=False) not in bus.look()
+    bus.network.passing_on.add(second.uuid)
+    assert LoseTrack(network_origin(second.uuid), is_in_place=True) in bus.up(second)
+    # Once is enough.
+    assert bus.look() == []
+
+
+def test_forwarder_that_comes_beside_another_leaves_no_doubt(bus):
+    first, second = forwarder(4), forwarder(6)
+    for one in (first, second):
+        bus.network.passing_on.add(one.uuid)
+        assert [step for step in bus.up(one) if isinstance(step, LoseTrack)] == []
+
+
+def test_forwarder_without_a_network_publisher_is_known_by_its_local_one():
+    local = announcement(4, local_endpoint="ipc://four", endpoints=())
+    bus = Bus()
+    bus.local.passing_on.add(local.uuid)
+    bus.local.come(local)
+    bus.network.come(local)
+    bus.sub.hear(local_origin(local.uuid))
+    bus.look()
+    bus.local.go(local, is_cut=True)
+    assert bus.look() == [LoseTrack(local_origin(local.uuid), is_in_place=False)]
+
+
+# name servers ---------------------------------------------------------------------------------------------
+
+
+def test_peer_that_a_name_server_tells_of_is_dialled_and_not_introduced_to_others(registered):
+    assert registered.hear_server(Joined(PEER)) == [DIAL]
+    assert registered.up(PEER) == [PeerChanged(Act.UP, PEER)]
+
+
+def test_peer_that_a_name_server_misses_stays_as_long_as_its_link_stands(registered):
+    registered.hear_server(Joined(PEER))
+    registered.up(PEER)
+    assert registered.hear_server(Lost(PEER.uuid)) == []
+    assert registered.hear_server(Left(PEER.uuid)) == []
+    assert registered.links.membership.up == [PEER]
+
+
+@pytest.mark.parametrize("word", [Left, Lost])
+def test_peer_without_a_link_goes_as_the_name_server_says(registered, word):
+    registered.hear_server(Joined(PEER), word(PEER.uuid))
+    assert registered.links.membership.known == []
+
+
+def test_name_server_that_falls_silent_is_reported_once_and_vouches_for_nobody(registered):
+    registered.hear_server(Joined(PEER))
+    steps = registered.run(EXPIRY + 2 * LOST_AFTER)
+    assert steps.count(ServerChanged(SERVER, is_there=False)) == 1
+    assert not registered.links.is_registered
+    assert registered.links.unready()[0] == f"no name server answers at {SERVER}"
+    # It was never up, so nobody is told.
+    assert registered.links.membership.known == []
+    assert [step for step in steps if isinstance(step, PeerChanged)] == []
+
+
+def test_silence_of_a_name_server_is_noticed_without_peers_and_in_time(registered):
+    assert registered.run(EXPIRY - 0.1) == []
+    assert registered.run(0.1) == [ServerChanged(SERVER, is_there=False)]
+
+
+def test_peers_outlive_their_name_server(registered):
+    registered.hear_server(Joined(PEER))
+    registered.up(PEER)
+    steps = registered.run(10 * EXPIRY, PEER)
+    assert steps == [ServerChanged(SERVER, is_there=False)]
+    assert registered.links.membership.up == [PEER]
