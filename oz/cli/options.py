@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import click
 
@@ -191,7 +191,15 @@ def socket_refused() -> Iterator[None]:
         raise click.UsageError(str(error)) from None
 
 
-def ready_line(socket: oz.Publisher | oz.Subscriber, bind: Sequence[str], connect: Sequence[str]) -> str:
+class Attached(Protocol):
+    """A socket, or what a service has in place of one."""
+
+    @property
+    def endpoint(self) -> str | None:
+        """The address last bound, or else connected to."""
+
+
+def ready_line(socket: Attached, bind: Sequence[str], connect: Sequence[str]) -> str:
     """Say that a socket is ready, and where: with the port that a `*` became."""
     bound = [f"bound to {one}" for one in (*bind[:-1], socket.endpoint)] if bind else []
     return f"ready, {', '.join(bound + [f'connected to {one}' for one in connect])}"

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oz.protocol.node.registry import RegistryStats
+    from oz.services.backlog import RecorderStats
     from oz.services.forwarder import Forwarder
     from oz.services.leg import ForwarderStats
     from oz.services.nameserver import NameServer, ask
     from oz.services.proxy import Proxy, ProxyStats
-    from oz.services.recorder import Recorder, RecorderStats
+    from oz.services.recorder import Recorder
     from oz.services.replayer import Control, ReplayStats, replay
 
 _HOMES = {
@@ -26,7 +27,7 @@ _HOMES = {
     "Proxy": "oz.services.proxy",
     "ProxyStats": "oz.services.proxy",
     "Recorder": "oz.services.recorder",
-    "RecorderStats": "oz.services.recorder",
+    "RecorderStats": "oz.services.backlog",
     "RegistryStats": "oz.protocol.node.registry",
     "ReplayStats": "oz.services.replayer",
     "ask": "oz.services.nameserver",

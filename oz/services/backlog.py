@@ -1,4 +1,4 @@
-"""The backlog of a recorder: received and not written yet; bounded, in order."""
+"""The backlog of a recorder: received and not written yet, bounded, in order; and its writing."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from itertools import groupby
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from oz.journal.columns import arranged
-from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
-from oz.message import Arrived, Message, MessageBatch, PlainBatch
-from oz.services.columns import Loss, columns_of
+from oz.errors import JournalFull
+from oz.journal import Writer
+from oz.message import Arrived
+from oz.services.columns import LaidOut, Loss, columns_of_loss, count_of
 
 _log = logging.getLogger("oz.recorder")
 
@@ -24,117 +20,13 @@ OVERHEAD = 100
 """Bytes that a message takes besides its payload, about."""
 
 
-class LaidOut(NamedTuple):
-    """Messages that were received one after another, laid out to be written.
-
-    Attributes:
-        columns: as `Writer.append_columns` takes them.
-        count: how many they are.
-        bytes: the size of their payloads.
-        time_ns: when the first was received.
-    """
-
-    columns: dict[str, Any]
-    count: int  # type: ignore[assignment]
-    bytes: int
-    time_ns: int
-
-    def halves(self) -> tuple[LaidOut, LaidOut]:
-        """Divide them in two; there are two at least."""
-        return self._part(0, self.count // 2), self._part(self.count // 2, self.count)
-
-    def _part(self, start: int, end: int) -> LaidOut:
-        columns = {
-            name: values[start:end] if isinstance(values, (list, tuple, range, pa.Array)) else values
-            for name, values in self.columns.items()
-        }
-        payloads = columns["payload"]
-        sizes = pc.sum(pc.binary_length(payloads)).as_py() or 0
-        time_ns = columns.get("time_ns")
-        first_ns = time_ns[0].as_py() if isinstance(time_ns, pa.Array) else self.time_ns
-        return LaidOut(columns, end - start, sizes, first_ns)
-
-
-class Collector:
-    """Collects messages until they are laid out, all at once: each Arrow batch has its price.
-
-    That is done in the thread that receives. Another would have to wait for the interpreter's lock again and
-    again, and while one waits each call into ZeroMQ costs several times as much.
-    """
-
-    def __init__(self) -> None:
-        """Begin with none."""
-        self._arrived: list[Arrived] = []
-        self.count = 0
-        """Messages."""
-        self.bytes = 0
-        """The size of their payloads, about."""
-
-    @property
-    def oldest_ns(self) -> int | None:
-        """When the first was received; None when there is none."""
-        return self._arrived[0].time_ns if self._arrived else None
-
-    def add(self, arrived: Arrived) -> bool:
-        """Take in what was received; False, and not so, if that exceeded a batch."""
-        count, size = self.count + count_of(arrived), self.bytes + _bytes_of(arrived)
-        if self._arrived and (count > BATCH_ROWS or size > BATCH_BYTES):
-            return False
-        self._arrived.append(arrived)
-        self.count, self.bytes = count, size
-        return True
-
-    def take(self) -> list[LaidOut | Loss]:
-        """Lay out what is there, in order, and hold it no longer; what cannot be stored is lost."""
-        by_kind = groupby(self._arrived, _kind_of)
-        rows = [one for _, some in by_kind for one in _laid_out(list(some))]
-        self._arrived = []
-        self.count = self.bytes = 0
-        return rows
-
-
-def _kind_of(arrived: Arrived) -> type:
-    """Tell batches from messages, all of whose kinds can be laid out together."""
-    return Message if isinstance(arrived, Message) else type(arrived)
-
-
-def count_of(arrived: Arrived) -> int:
-    """Count messages."""
-    return len(arrived) if isinstance(arrived, (MessageBatch, PlainBatch)) else 1
-
-
-def _bytes_of(arrived: Arrived) -> int:
-    if isinstance(arrived, MessageBatch):
-        return arrived.size
-    return len(arrived.payload) if isinstance(arrived, Message) else sum(map(len, arrived.payloads))
-
-
-def _laid_out(arrived: list[Arrived]) -> Iterator[LaidOut | Loss]:
-    try:
-        columns = arranged(columns_of(arrived))
-    except (ValueError, TypeError, OverflowError) as error:
-        yield from _divided(arrived, error)
-        return
-    payloads = columns["payload"]
-    yield LaidOut(columns, len(payloads), payloads.nbytes - 4 * len(payloads), arrived[0].time_ns)
-
-
-def _divided(arrived: list[Arrived], error: Exception) -> Iterator[LaidOut | Loss]:
-    """Lay out those that can be stored of messages that cannot all be."""
-    first, middle = arrived[0], len(arrived) // 2
-    if middle:
-        yield from _laid_out(arrived[:middle])
-        yield from _laid_out(arrived[middle:])
-    elif not isinstance(first, Message):
-        yield from _laid_out([*first.messages()])
-    else:
-        _log.warning("a message cannot be recorded, and becomes a gap: %r: %s", first.subject, error)
-        yield Loss(1, first.time_ns, first.origin, first.sequence)
-
-
 _LOSS_BYTES = 300
+
 GROUP_BYTES = 16 << 20
 """What belongs into one commit at most, unless it is one item."""
+
+_PAUSE = 0.25
+"""Seconds between two attempts while the disk is full: nothing tells when there is room again."""
 
 Item = LaidOut | Loss
 
@@ -269,3 +161,137 @@ def size_of(item: Item) -> int:
 
 def _rows(item: Item) -> int:
     return item.count if isinstance(item, LaidOut) else 0
+
+
+@dataclass
+class RecorderStats:
+    """The counts of a recorder so far."""
+
+    recorded: int = 0
+    """Messages in the journal, as durable as its `sync` says."""
+    payload_bytes: int = 0
+    """The size of their payloads."""
+    lost: int = 0
+    """Messages that gap records stand for: lost on the way, or while there was no room."""
+    gone: int = 0
+    """Messages that were in the journal, until somebody else removed the file."""
+    commits: int = 0
+    """Appends to the journal."""
+    is_full: bool = False
+    """Whether there is no room at present."""
+
+
+class BacklogWriter:
+    """Writes a backlog to a journal, in a thread of its own.
+
+    Attributes:
+        failure: why it has ended before the backlog did.
+    """
+
+    def __init__(
+        self,
+        backlog: Backlog,
+        writer: Writer,
+        stats: RecorderStats,
+        pattern: str,
+        on_news: Callable[[], None],
+    ) -> None:
+        """Prepare; `start` begins.
+
+        Args:
+            backlog: what is to be written.
+            writer: the journal's writer.
+            stats: what is counted.
+            pattern: what was lost matched it.
+            on_news: called, by the thread, after each commit and when it fails.
+        """
+        self.failure: BaseException | None = None
+        self._backlog = backlog
+        self._writer = writer
+        self._stats = stats
+        self._pattern = pattern
+        self._on_news = on_news
+        self._most = GROUP_BYTES
+        self._giving_up = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread = threading.Thread(target=self._run, name="oz-recorder", daemon=True)
+        self._thread.start()
+
+    def give_up(self) -> None:
+        """Wait for room no longer."""
+        self._giving_up.set()
+
+    def join(self) -> None:
+        """Wait until all is written, or it has failed; the backlog is closed."""
+        if self._thread is not None:
+            self._thread.join()
+
+    def fail(self, error: BaseException) -> None:
+        """Write nothing more, for this reason."""
+        self.failure = error
+        # Nobody must wait for room any more.
+        self._backlog.close()
+        self._on_news()
+
+    def _run(self) -> None:
+        try:
+            while items := self._backlog.take(self._most):
+                if self._commit(items):
+                    self._backlog.done(len(items))
+                    # What was collected meanwhile may be due.
+                    self._on_news()
+                    self._most = min(2 * self._most, GROUP_BYTES)
+                    self._look_at_room()
+        except BaseException as error:
+            self.fail(error)
+
+    def _commit(self, items: list[Item]) -> bool:
+        """Append items as one group; False when they found no room, and fewer are to be tried."""
+        group = [
+            columns_of_loss(self._pattern, one) if isinstance(one, Loss) else one.columns for one in items
+        ]
+        try:
+            self._writer.append_columns(*group)
+        except JournalFull as error:
+            self._note_full(error)
+            # There may be room for a part of them.
+            self._most = min(self._most, sum(map(size_of, items))) // 2
+            if len(items) == 1 and not self._backlog.split():
+                self._await_room(error)
+            return False
+        self._count(items)
+        return True
+
+    def _count(self, items: list[Item]) -> None:
+        self._stats.commits += 1
+        for one in items:
+            if isinstance(one, Loss):
+                self._stats.lost += one.count or 0
+            else:
+                self._stats.recorded += one.count
+                self._stats.payload_bytes += one.bytes
+
+    def _note_full(self, error: JournalFull) -> None:
+        if not self._stats.is_full:
+            self._stats.is_full = True
+            self._backlog.discard_when_full(True)
+            _log.error("%s", error)
+
+    def _look_at_room(self) -> None:
+        """There is room again once the backlog fits, and not just a part of it."""
+        if self._stats.is_full and (self._most == GROUP_BYTES or not self._backlog.count):
+            self._say_room()
+
+    def _await_room(self, error: JournalFull) -> None:
+        if self._giving_up.is_set():
+            raise error
+        self._giving_up.wait(_PAUSE)
+
+    def _say_room(self) -> None:
+        self._stats.is_full = False
+        self._backlog.discard_when_full(False)
+        lost = self._backlog.discarded
+        _log.warning("there is room again; %s messages were dropped so far, and are recorded as gaps", lost)

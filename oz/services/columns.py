@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
-from collections.abc import Sequence
-from itertools import accumulate, chain, repeat
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, groupby, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -13,9 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oz.journal import Kind
+from oz.journal.columns import arranged
+from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
 from oz.message import Arrived, Extras, LoneMessage, Message, MessageBatch, PlainBatch, RoutedMessage
 from oz.subjects.pattern import Pattern
 from oz.wire.extras import STORED, restore_extras, stored_extras
+
+_log = logging.getLogger("oz.recorder")
 
 MORE = "oz-more"
 """The header that holds the frames behind the payload, where a message has any."""
@@ -242,3 +247,129 @@ def _as_text(value: str | bytes) -> str | None:
         return value if isinstance(value, str) else value.decode()
     except UnicodeDecodeError:
         return None
+
+
+class LaidOut(NamedTuple):
+    """Messages that were received one after another, laid out to be written.
+
+    Attributes:
+        columns: as `Writer.append_columns` takes them.
+        count: how many they are.
+        bytes: the size of their payloads.
+        time_ns: when the first was received.
+    """
+
+    columns: dict[str, Any]
+    count: int  # type: ignore[assignment]
+    bytes: int
+    time_ns: int
+
+    def halves(self) -> tuple[LaidOut, LaidOut]:
+        """Divide them in two; there are two at least."""
+        return self._part(0, self.count // 2), self._part(self.count // 2, self.count)
+
+    def _part(self, start: int, end: int) -> LaidOut:
+        columns = {
+            name: values[start:end] if isinstance(values, (list, tuple, range, pa.Array)) else values
+            for name, values in self.columns.items()
+        }
+        payloads = columns["payload"]
+        sizes = pc.sum(pc.binary_length(payloads)).as_py() or 0
+        time_ns = columns.get("time_ns")
+        first_ns = time_ns[0].as_py() if isinstance(time_ns, pa.Array) else self.time_ns
+        return LaidOut(columns, end - start, sizes, first_ns)
+
+
+class Collector:
+    """Collects messages until they are laid out, all at once: each Arrow batch has its price.
+
+    That is done in the thread that receives. Another would have to wait for the interpreter's lock again and
+    again, and while one waits each call into ZeroMQ costs several times as much.
+    """
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._arrived: list[Arrived] = []
+        self.count = 0
+        """Messages."""
+        self.bytes = 0
+        """The size of their payloads, about."""
+
+    @property
+    def oldest_ns(self) -> int | None:
+        """When the first was received; None when there is none."""
+        return self._arrived[0].time_ns if self._arrived else None
+
+    def add(self, arrived: Arrived) -> bool:
+        """Take in what was received; False, and not so, if that exceeded a batch."""
+        count, size = self.count + count_of(arrived), self.bytes + _bytes_of(arrived)
+        if self._arrived and (count > BATCH_ROWS or size > BATCH_BYTES):
+            return False
+        self._arrived.append(arrived)
+        self.count, self.bytes = count, size
+        return True
+
+    def take(self) -> list[LaidOut | Loss]:
+        """Lay out what is there, in order, and hold it no longer; what cannot be stored is lost."""
+        by_kind = groupby(self._arrived, _kind_of)
+        rows = [one for _, some in by_kind for one in _laid_out(list(some))]
+        self._arrived = []
+        self.count = self.bytes = 0
+        return rows
+
+
+def _kind_of(arrived: Arrived) -> type:
+    """Tell batches from messages, all of whose kinds can be laid out together."""
+    return Message if isinstance(arrived, Message) else type(arrived)
+
+
+def count_of(arrived: Arrived) -> int:
+    """Count messages."""
+    return len(arrived) if isinstance(arrived, (MessageBatch, PlainBatch)) else 1
+
+
+def _bytes_of(arrived: Arrived) -> int:
+    if isinstance(arrived, MessageBatch):
+        return arrived.size
+    return len(arrived.payload) if isinstance(arrived, Message) else sum(map(len, arrived.payloads))
+
+
+def _laid_out(arrived: list[Arrived]) -> Iterator[LaidOut | Loss]:
+    try:
+        columns = arranged(columns_of(arrived))
+    except (ValueError, TypeError, OverflowError) as error:
+        yield from _divided(arrived, error)
+        return
+    payloads = columns["payload"]
+    yield LaidOut(columns, len(payloads), payloads.nbytes - 4 * len(payloads), arrived[0].time_ns)
+
+
+def _divided(arrived: list[Arrived], error: Exception) -> Iterator[LaidOut | Loss]:
+    """Lay out those that can be stored of messages that cannot all be."""
+    first, middle = arrived[0], len(arrived) // 2
+    if middle:
+        yield from _laid_out(arrived[:middle])
+        yield from _laid_out(arrived[middle:])
+    elif not isinstance(first, Message):
+        yield from _laid_out([*first.messages()])
+    else:
+        _log.warning("a message cannot be recorded, and becomes a gap: %r: %s", first.subject, error)
+        yield Loss(1, first.time_ns, first.origin, first.sequence)
+
+
+def place_of(loss: Loss, arrived: list[Arrived]) -> int:
+    """Find the message before which a loss belongs; its end when what follows the loss is still to come."""
+    previous = -1
+    first: int | None = None
+    for place, message in enumerate(arrived):
+        if message.origin != loss.origin or message.sequence is None:
+            continue
+        if loss.sequence is not None and loss.count is not None:
+            if message.sequence >= loss.sequence + loss.count:
+                return place
+        elif message.sequence < previous:  # the publisher counts anew after it
+            return place
+        elif first is None:
+            first = place
+        previous = message.sequence
+    return len(arrived) if first is None else first

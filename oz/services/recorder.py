@@ -7,50 +7,31 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import zmq
 
-from oz.errors import ClosedError, JournalError, JournalFull, Timeout
+from oz.errors import JournalError, JournalFull
 from oz.journal import Journal, Writer
 from oz.journal.ranges import messages_there
 from oz.message import Arrived, Gap, MessageId
 from oz.protocol.subscriber.dedupe import SINGLES
-from oz.services.backlog import GROUP_BYTES, Backlog, Collector, Item, size_of
-from oz.services.columns import Loss, columns_of_loss, spanning, unpack_headers
+from oz.services.backlog import Backlog, BacklogWriter, RecorderStats
+from oz.services.columns import Collector, Loss, place_of, spanning, unpack_headers
+from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import Bell, look_again, wait
-from oz.subjects.pattern import Pattern, parse
-from oz.sync.subscriber import Subscriber
+from oz.subjects import dialects
+from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, parse
 
 _log = logging.getLogger("oz.recorder")
 
 _MANY = 1024
 _CLOSE_TIMEOUT = 1.0  # seconds for what is on its way when it stops
-_LOOK_SECONDS = 0.5  # between two looks at whether the files are still there
-_PAUSE = 0.25  # seconds between two attempts while the disk is full
+_LOOK_SECONDS = 0.5  # between two looks at whether the files are still there: nothing tells
 
 Filtering = Literal["prefix", "publisher"]
-
-
-@dataclass
-class RecorderStats:
-    """The counts of a recorder so far."""
-
-    recorded: int = 0
-    """Messages in the journal, as durable as its `sync` says."""
-    payload_bytes: int = 0
-    """The size of their payloads."""
-    lost: int = 0
-    """Messages that gap records stand for: lost on the way, or while there was no room."""
-    gone: int = 0
-    """Messages that were in the journal, until somebody else removed the file."""
-    commits: int = 0
-    """Appends to the journal."""
-    is_full: bool = False
-    """Whether there is no room at present."""
 
 
 class Recorder:
@@ -63,7 +44,7 @@ class Recorder:
     Attributes:
         stats: what it did so far.
         writer: the journal's writer.
-        subscriber: where the messages come from.
+        subscriber: what the messages come from.
     """
 
     def __init__(
@@ -109,19 +90,15 @@ class Recorder:
         self._pattern = spanning(compiled)
         self._is_routed = filtering == "publisher"
         self._commit_seconds = commit_seconds
-        # Not `oz.Poller`, which takes a message out, so that what follows would not come as columns.
         self._poller = zmq.Poller()
         self._backlog = Backlog(most_waiting)
         self._collected = Collector()
         self._not_before = 0.0
         self._losses: list[Loss] = []
-        self._most = GROUP_BYTES
         self._looked = 0.0
         self._is_stopping = False
-        self._giving_up = threading.Event()
         self._is_idle = threading.Event()
         self._is_idle.set()
-        self._failure: BaseException | None = None
         self.stats = RecorderStats()
         self.writer = Writer(directory, **writer)
         self._directory = Path(directory)
@@ -131,13 +108,18 @@ class Recorder:
             self._bell = Bell()
             opened.callback(self._bell.close)
             self._poller.register(self._bell, zmq.POLLIN)
+            self._writing = BacklogWriter(
+                self._backlog, self.writer, self.stats, self._pattern, self._bell.ring
+            )
             if self.writer.end_offset:
                 self._backlog.put(Loss(None, time.time_ns()))
             options: dict[str, Any] = {"on_gap": self._note_gap} if self._is_routed else {}
             options |= subscriber or {}
-            self.subscriber = Subscriber(connect, bind, filtering=filtering, **options)
+            # The patterns are compiled already.
+            dialects.find(options.pop("dialect", DEFAULT_DIALECT))
+            self.subscriber = ServiceSubscriber(connect, bind, filtering=filtering, **options)
             opened.callback(self.subscriber.close)
-            self._poller.register(self.subscriber, zmq.POLLIN)
+            self._poller.register(self.subscriber.socket, zmq.POLLIN)
             self.subscriber.subscribe(compiled)
             if options.get("dedupe"):
                 self.subscriber.mark_seen(_recorded_ids(directory, self.writer.end_offset))
@@ -161,39 +143,38 @@ class Recorder:
                 then counts only what is on the disk.
         """
         self._is_idle.clear()
-        writing = threading.Thread(target=self._write, name="oz-recorder", daemon=True)
-        writing.start()
+        self._writing.start()
         again = 0.0
         try:
             with self._bell.rung_by_signals():
-                while not self._is_stopping and self._failure is None:
+                while not self._is_stopping and self._writing.failure is None:
                     if not self._receive():
                         wait(self._poller, min(again, self._next_deadline()))
                         self._bell.hear()
                     self._look_at_files()
                     again = look_again(on_look)
-            if self._failure is None:
+            if self._writing.failure is None:
                 self._receive_rest()
         finally:
-            self._giving_up.set()
+            self._writing.give_up()
             try:
                 self._hand_over()
             finally:
                 self._backlog.close()
-                writing.join()
+                self._writing.join()
                 try:
                     self._look_at_files(at_once=True)
                 finally:
                     self._is_idle.set()
-        if self._failure is not None:
-            raise self._failure
+        if self._writing.failure is not None:
+            raise self._writing.failure
 
     def _next_deadline(self) -> float:
         """Return when something is due if nothing comes, in monotonic seconds.
 
         What was collected is committed after the last commit; the thread that writes rings when that is over.
         """
-        asks_at = time.monotonic() + self.subscriber._engine.declarer.seconds_left()
+        asks_at = self.subscriber.next_deadline()
         looks_at = self._looked + _LOOK_SECONDS
         if self._collected.count and not self._backlog.count:
             return min(asks_at, looks_at, self._not_before)
@@ -202,14 +183,14 @@ class Recorder:
     def _look_at_files(self, *, at_once: bool = False) -> None:
         """See now and then that nobody has taken the files away, so that an idle recorder says so too."""
         now = time.monotonic()
-        if self._failure is None and (at_once or now - self._looked >= _LOOK_SECONDS):
+        if self._writing.failure is None and (at_once or now - self._looked >= _LOOK_SECONDS):
             self._looked = now
             try:
                 self.writer.check_files()
             except JournalError as error:
-                self._failure = error
-                self._backlog.close()
-        if at_once and isinstance(self._failure, JournalError) and not isinstance(self._failure, JournalFull):
+                self._writing.fail(error)
+        failure = self._writing.failure
+        if at_once and isinstance(failure, JournalError) and not isinstance(failure, JournalFull):
             self._count_anew()
 
     def _count_anew(self) -> None:
@@ -244,13 +225,11 @@ class Recorder:
 
     def _receive(self) -> bool:
         """Receive what is here, within bounds; tell whether anything came."""
-        arrived: list[Arrived] = []
-        with suppress(Timeout):
-            arrived = self.subscriber.receive_batches(_MANY, 0)
+        arrived = self.subscriber.take_batches(_MANY)
         losses, self._losses = self._losses, []
         start = 0
         for loss in losses:
-            place = max(start, _place_of(loss, arrived))
+            place = max(start, place_of(loss, arrived))
             self._collect(arrived[start:place])
             self._hand_over()
             self._backlog.put(loss)
@@ -289,75 +268,9 @@ class Recorder:
         ends = time.monotonic() + _CLOSE_TIMEOUT
         if self._is_routed:
             self.subscriber.drain(_CLOSE_TIMEOUT)
-        with suppress(ClosedError):
-            while self._failure is None and self._receive():
-                if not self._is_routed and time.monotonic() >= ends:
-                    return
-
-    # writing ---------------------------------------------------------------------------------------------
-
-    def _write(self) -> None:
-        try:
-            while items := self._backlog.take(self._most):
-                if self._commit(items):
-                    self._backlog.done(len(items))
-                    # What was collected meanwhile may be due.
-                    self._bell.ring()
-                    self._most = min(2 * self._most, GROUP_BYTES)
-                    self._look_at_room()
-        except BaseException as error:
-            self._failure = error
-            # Nobody must wait for room any more.
-            self._backlog.close()
-            self._bell.ring()
-
-    def _commit(self, items: list[Item]) -> bool:
-        """Append items as one group; False when they found no room, and fewer are to be tried."""
-        group = [
-            columns_of_loss(self._pattern, one) if isinstance(one, Loss) else one.columns for one in items
-        ]
-        try:
-            self.writer.append_columns(*group)
-        except JournalFull as error:
-            self._note_full(error)
-            # There may be room for a part of them.
-            self._most = min(self._most, sum(map(size_of, items))) // 2
-            if len(items) == 1 and not self._backlog.split():
-                self._await_room(error)
-            return False
-        self._count(items)
-        return True
-
-    def _count(self, items: list[Item]) -> None:
-        self.stats.commits += 1
-        for one in items:
-            if isinstance(one, Loss):
-                self.stats.lost += one.count or 0
-            else:
-                self.stats.recorded += one.count
-                self.stats.payload_bytes += one.bytes
-
-    def _note_full(self, error: JournalFull) -> None:
-        if not self.stats.is_full:
-            self.stats.is_full = True
-            self._backlog.discard_when_full(True)
-            _log.error("%s", error)
-
-    def _look_at_room(self) -> None:
-        """There is room again once the backlog fits, and not just a part of it."""
-        if self.stats.is_full and (self._most == GROUP_BYTES or not self._backlog.count):
-            self._say_room()
-
-    def _await_room(self, error: JournalFull) -> None:
-        if self._giving_up.is_set():
-            raise error
-        self._giving_up.wait(_PAUSE)
-
-    def _say_room(self) -> None:
-        self.stats.is_full = False
-        self._backlog.discard_when_full(False)
-        lost = self._backlog.discarded
-        _log.warning("there is room again; %s messages were dropped so far, and are recorded as gaps", lost)
+        while self._writing.failure is None and self._receive():
+            if not self._is_routed and time.monotonic() >= ends:
+                return
 
     # the end ---------------------------------------------------------------------------------------------
 
@@ -395,21 +308,3 @@ def _recorded_ids(directory: str | os.PathLike[str], end: int) -> Iterator[Messa
             found = unpack_headers(packed).extras.message_id
             if found is not None:
                 yield found
-
-
-def _place_of(loss: Loss, arrived: list[Arrived]) -> int:
-    """Find the message before which a loss belongs; its end when what follows the loss is still to come."""
-    previous = -1
-    first: int | None = None
-    for place, message in enumerate(arrived):
-        if message.origin != loss.origin or message.sequence is None:
-            continue
-        if loss.sequence is not None and loss.count is not None:
-            if message.sequence >= loss.sequence + loss.count:
-                return place
-        elif message.sequence < previous:  # the publisher counts anew after it
-            return place
-        elif first is None:
-            first = place
-        previous = message.sequence
-    return len(arrived) if first is None else first

@@ -14,8 +14,7 @@ import waiting
 from oz.journal import Journal, Kind
 from oz.message import Gap
 from oz.services.backlog import Backlog
-from oz.services.columns import Loss, spanning
-from oz.services.recorder import _place_of
+from oz.services.columns import Loss, place_of, spanning
 from ports import lasting_endpoint
 
 HERE = Path(__file__).parent
@@ -58,8 +57,8 @@ def test_what_a_publisher_dropped_is_a_gap_between_the_messages_around_it(record
         subscriber={"high_water_mark": 4},
     )
     met(pub)
-    real, gate = one.recorder._commit, threading.Event()
-    one.recorder._commit = lambda items: (gate.wait(100), real(items))
+    real, gate = one.recorder._writing._commit, threading.Event()
+    one.recorder._writing._commit = lambda items: (gate.wait(100), real(items))
     payload = bytes(2000)
     count = 0
     while pub.stats.missed < 1000:
@@ -230,7 +229,7 @@ class Received:
 )
 def test_a_gap_is_recorded_before_the_first_message_behind_it(gap, sequences, place):
     loss = Loss(gap.count, 0, gap.origin, gap.sequence)
-    assert _place_of(loss, [Received(name.encode(), number) for name, number in sequences]) == place
+    assert place_of(loss, [Received(name.encode(), number) for name, number in sequences]) == place
 
 
 def test_what_was_dropped_is_recorded_before_what_is_taken_in_after_it():
