@@ -12,6 +12,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
     sys.dont_write_bytecode = False
 
+# It waits for a disk, which no test can tell: none takes the power away. What is no file is still an error.
+os.fsync = os.fstat
+
 # HYPOTHESIS_PROFILE chooses one by name: "thorough" is for a hunt on a quiet machine.
 # Neither a deadline nor "too slow": what either of them finds is another process that keeps the machine busy.
 settings.register_profile(

@@ -5,16 +5,23 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+from support.forking import ForkedProgram
 from waiting import DEADLINE
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 
 
 @contextmanager
-def started(*arguments):
-    """Start `python arguments…`, and see that it is gone at the end."""
-    process = subprocess.Popen(
-        [sys.executable, *map(str, arguments)],
+def started(*arguments, fresh=False):
+    """Start `python arguments…`, and see that it is gone at the end.
+
+    A fork of a process that has imported oz becomes the program, unless it is to be `fresh`: for what an
+    interpreter does at its start, and for what is imported.
+    """
+    words = [str(argument) for argument in arguments]
+    begin, words = (subprocess.Popen, [sys.executable, *words]) if fresh else (ForkedProgram, words)
+    process = begin(
+        words,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -36,6 +43,6 @@ def finished(process, send=None, timeout=DEADLINE * 2):
     return out
 
 
-def run(*arguments, timeout=DEADLINE * 2):
-    with started(*arguments) as process:
+def run(*arguments, timeout=DEADLINE * 2, fresh=False):
+    with started(*arguments, fresh=fresh) as process:
         return finished(process, timeout=timeout)

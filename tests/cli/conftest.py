@@ -4,7 +4,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from oz.cli import main
+from support.forking import ForkedProgram
 
 DEADLINE = 60.0  # seconds; it ends what hangs, also on a machine that is ten times slower for a while
 HERE = Path(__file__).parent
@@ -41,8 +41,9 @@ class Running:
     """`oz` with some arguments, started."""
 
     def __init__(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE):
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "oz", *arguments],
+        self.process = ForkedProgram(
+            ["-m", "oz", *arguments],
+            imported="oz.cli",
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

@@ -59,6 +59,6 @@ def test_the_diagrams_are_those_of_the_code():
 
 
 def test_a_message_passes_the_files_that_the_page_names():
-    passed = set(scripts.run("-c", WALK).split())
+    passed = set(scripts.run("-c", WALK, fresh=True).split())
     assert "oz/protocol/subscriber/decoder.py" in passed
     assert not [name for name in sorted(passed - BESIDE) if f"`{name}`" not in PAGE]

@@ -25,6 +25,8 @@ import pytest
 from markdown_blocks import PYTHON, ROOT, SHELL, Block, blocks, pages
 from shell_blocks import oz_commands, promised_output, script, unknown_word
 
+from support.forking import ForkedProgram
+
 HERE = Path(__file__).parent
 DEADLINE = 150.0  # seconds for a page or a shell block: less than for a test, so that its output is shown
 PAGES = pages()
@@ -48,8 +50,10 @@ def run(command: list[str], directory: Path) -> tuple[int, str]:
     work.mkdir()
     # Output goes to a file: a pipe would stay open as long as anything in the background holds it.
     with log.open("w") as output:
-        process = subprocess.Popen(
-            command,
+        # Python that we start ourselves is a fork of a process that has imported oz.
+        is_python = command[0] == sys.executable
+        process = (ForkedProgram if is_python else subprocess.Popen)(
+            command[is_python:],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -1,6 +1,6 @@
 """A writer that is killed, and files whose ends are torn or changed.
 
-The suite kills a few dozen times. `OZ_CRASHES=500 pytest tests/journal/test_crash.py` kills that often.
+The suite kills a dozen times; `OZ_SOAK=1 pytest tests/journal/test_crash.py` kills 500 times, from new seeds.
 """
 
 import json
@@ -18,16 +18,18 @@ from hypothesis import strategies as st
 import oz
 import scripts
 from oz.journal import Journal, Kind, Writer
+from support.sizes import SOAK, size
 
 HERE = Path(__file__).parent
-CRASHES = int(os.environ.get("OZ_CRASHES", "30"))
+CRASHES = size(12, 500)
 PER_JOURNAL = 30
 
 
+@pytest.mark.sized
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("part", range(-(-CRASHES // PER_JOURNAL)))
 def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path, part):
-    seed = int.from_bytes(os.urandom(4)) if "OZ_CRASHES" in os.environ else part
+    seed = int.from_bytes(os.urandom(4)) if SOAK else part
     rounds = min(PER_JOURNAL, CRASHES - part * PER_JOURNAL)
     result = json.loads(scripts.run(HERE / "crashing.py", tmp_path, rounds, seed, timeout=240))
     assert result["records"] > 0

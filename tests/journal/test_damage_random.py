@@ -1,6 +1,6 @@
 """Journals to which random things happen between random appends, against a list of what was acknowledged.
 
-The suite does it for some seeds; `OZ_DAMAGES=2000 pytest tests/journal/test_damage_random.py` for that many.
+The suite does it for some seeds; `OZ_SOAK=1 pytest tests/journal/test_damage_random.py` for 2,000.
 """
 
 import logging
@@ -12,8 +12,9 @@ import pytest
 
 from oz.journal import Journal, Kind, Writer
 from oz.journal.epochs import history_of
+from support.sizes import size
 
-SEEDS = int(os.environ.get("OZ_DAMAGES", "40"))
+SEEDS = size(20, 2_000)
 ROUNDS = 6
 
 
@@ -102,6 +103,7 @@ class Model:
                 assert self.acknowledged[: min(agreed, len(self.acknowledged))] == had_read[:agreed]
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_whatever_befalls_a_journal_offsets_stand_for_what_was_acknowledged(tmp_path, seed):
     logging.getLogger("oz.journal").setLevel(logging.CRITICAL)

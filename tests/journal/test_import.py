@@ -10,7 +10,7 @@ def test_without_pyarrow_the_line_to_install_is_said():
         "try: import oz.journal\n"
         "except oz.JournalMissing as error: print(error, isinstance(error, ImportError))"
     )
-    said = scripts.run("-c", script)
+    said = scripts.run("-c", script, fresh=True)
     assert (
         said
         == "oz.journal needs pyarrow, which is not installed; in a checkout: pip install '.[journal]' True\n"
@@ -19,7 +19,7 @@ def test_without_pyarrow_the_line_to_install_is_said():
 
 def test_import_oz_and_its_command_load_no_pyarrow():
     script = "import sys, oz, oz.cli; print('pyarrow' in sys.modules, 'oz.journal' in sys.modules)"
-    assert scripts.run("-c", script) == "False False\n"
+    assert scripts.run("-c", script, fresh=True) == "False False\n"
 
 
 def test_the_journal_needs_no_sockets_or_zmq():
@@ -27,7 +27,7 @@ def test_the_journal_needs_no_sockets_or_zmq():
         "import sys, types; package = types.ModuleType('oz'); package.__path__ = sys.argv[1:]\n"
         "sys.modules['oz'] = package; import oz.journal; print('zmq' in sys.modules)"
     )
-    assert scripts.run("-c", script, *oz.__path__) == "False\n"
+    assert scripts.run("-c", script, *oz.__path__, fresh=True) == "False\n"
 
 
 @pytest.mark.parametrize("error", [oz.JournalError, oz.JournalFull, oz.JournalMissing])

@@ -1,6 +1,6 @@
 """Every kind of receiver × every filtering × every way to receive × what befalls it.
 
-The ways of one kind, filtering and scene are at work side by side, so that a silence of three seconds passes
+The ways of one kind, filtering and scene are at work side by side, so that a silence passes
 once for all of them. What a combination cannot do says so, with the error that stands in the tables.
 """
 
@@ -11,10 +11,12 @@ from ways import OVER, WAYS
 
 import oz
 import oz.asyncio
+from support.sizes import size
 
 NO_OPTIONS_OF_NODES = [("filtering", "prefix"), ("shared", True), ("multicast", MULTICAST)]
 SHELLS = ("sync", "asyncio", "uvloop", *NODES)
-SILENCE = 3.0
+SILENCE = size(1.2, 3.0)
+"""Seconds; no wait inside is cut into pieces as long as either."""
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -59,6 +61,7 @@ def ended_as(way, end):
     return end == OVER if way.end == OVER else isinstance(end, way.end)
 
 
+@pytest.mark.sized
 @in_every_place
 def test_every_way_gets_what_comes_after_a_silence(shell, filtering):
     with Scene(shell, filtering) as scene:

@@ -3,12 +3,12 @@
 `python tests/multicast/scenes.py` prints the tables of docs/multicast.md.
 """
 
-import os
-
 import needs
 import pytest
 import scenes
 from network import Network
+
+from support.sizes import SOAK
 
 pytestmark = [needs.pgm, needs.namespaces, pytest.mark.timeout(400)]
 
@@ -87,6 +87,6 @@ def test_a_publisher_may_be_killed(network):
 @pytest.mark.heavy
 @pytest.mark.timeout(86_400)
 def test_the_law_holds_for_long(network):
-    for row in scenes.soak(network, int(os.environ.get("OZ_SOAK") or 30)):
+    for row in scenes.soak(network, int(SOAK or 30)):
         print(row)
         assert row.delivered > 0.99 * row.sent

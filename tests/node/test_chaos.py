@@ -1,7 +1,6 @@
 """A bus of which a third is killed and started again, all the time."""
 
 import json
-import os
 import random
 import subprocess
 import sys
@@ -14,10 +13,10 @@ import pytest
 import oz
 from oz.services.nameserver import NameServer
 from scripts import ENVIRONMENT
+from support.sizes import SOAK
 from waiting import Thread
 
 NODES, DOOMED = 20, 7
-SOAK = float(os.environ.get("OZ_SOAK", "0"))
 SECONDS = max(15.0, SOAK)
 """OZ_SOAK=60 is the whole of it."""
 

@@ -8,9 +8,10 @@ import time
 import pytest
 
 import oz
+from support.sizes import SOAK
 from waiting import DEADLINE, Thread, until
 
-SECONDS = float(os.environ.get("OZ_SOAK") or 30)
+SECONDS = SOAK or 30.0
 
 pytestmark = [
     pytest.mark.heavy,

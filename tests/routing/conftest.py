@@ -132,7 +132,8 @@ def relay():
 class Program:
     """A program beside this file, in a process of its own; it answers each line that it is sent."""
 
-    def __init__(self, stack, name, *arguments):
+    def __init__(self, stack, name, *arguments, fresh=False):
+        self._fresh = fresh
         self._arguments = HERE / f"{name}.py", *arguments
         self._stack = stack
         self.start()
@@ -140,7 +141,7 @@ class Program:
     def start(self, *arguments):
         if arguments:
             self._arguments = self._arguments[0], *arguments
-        self.process = self._stack.enter_context(started(*self._arguments))
+        self.process = self._stack.enter_context(started(*self._arguments, fresh=self._fresh))
 
     def hear(self):
         line = self.process.stdout.readline()
@@ -174,7 +175,7 @@ class Proxy(Program):
     """A plain proxy that comes back on the same ports."""
 
     def __init__(self, stack):
-        super().__init__(stack, "proxy", lasting_port(), lasting_port())
+        super().__init__(stack, "proxy", lasting_port(), lasting_port(), fresh=True)
         self.publishers, self.subscribers = self.hear().split()
 
     def restart(self):

@@ -1,7 +1,6 @@
 """The newest message of each subject first, then live traffic, none twice and none left out."""
 
 import asyncio
-import os
 
 import pytest
 import zmq
@@ -10,9 +9,10 @@ import oz.asyncio
 from oz.protocol.publisher import last_value_cache
 from ports import lasting_endpoint
 from routed import Stage, finish, mark, rest_of, taken_until
+from support.sizes import size
 from waiting import DEADLINE, Thread, until
 
-ROUNDS = 400 if os.environ.get("OZ_SOAK") else 25
+ROUNDS = size(10, 400)
 
 
 @pytest.fixture

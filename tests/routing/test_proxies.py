@@ -5,12 +5,16 @@ import pytest
 import oz
 from oz.protocol.publisher import lifetimes
 from oz.protocol.subscriber import declarations
+from support.sizes import size
 from waiting import DEADLINE, until
 
 pytestmark = pytest.mark.timeout(300)
 
 MANY = 10_000
 LONG = 3 * DEADLINE
+
+OF_PROGRAMS = size(3_000, MANY)
+"""Patterns of a subscriber in a process of its own: more than a proxy passes at once."""
 
 SHARE = 500
 """Messages under way at once: fewer than the 1,000 that a plain proxy holds for a peer."""
@@ -157,7 +161,7 @@ class Rig:
                 self.pub = self._program("publisher", "connect", self._proxy.publishers)
                 self.pub.hear()
             else:
-                self.sub = self._program("subscriber", self._proxy.subscribers, MANY)
+                self.sub = self._program("subscriber", self._proxy.subscribers, OF_PROGRAMS)
         if "s" in order:
             assert self.sub.hear() == "ready"
 
@@ -166,32 +170,33 @@ class Rig:
             {"x": self._proxy, "p": self.pub, "s": self.sub}[one].kill()
 
     def check(self):
-        """What is published on 10,000 subjects arrives, each once."""
+        """What is published on a subject of each pattern arrives, each once."""
         self.sub.report("ready")
         before = self.sub.report()
-        self.pub.ask(f"p.#.x {MANY} 0")
+        self.pub.ask(f"p.#.x {OF_PROGRAMS} 0")
 
         def count():
             self.now = self.sub.report()
             return self.now.delivered + self.now.lost - before.delivered - before.lost
 
-        until(lambda: count() >= MANY, LONG)
-        assert self.now.delivered == before.delivered + MANY
+        until(lambda: count() >= OF_PROGRAMS, LONG)
+        assert self.now.delivered == before.delivered + OF_PROGRAMS
         assert self.now.lost == before.lost
-        assert self.now.subjects == MANY
+        assert self.now.subjects == OF_PROGRAMS
         assert not self.now.doubles
 
     def until_served(self):
-        """Wait until a publisher that came back knows of the last of the 10,000 patterns."""
+        """Wait until a publisher that came back knows of the last of the patterns."""
 
         def arrives():
             before = self.sub.report().delivered
-            self.pub.ask(f"p.{MANY - 1}.x 1 0")
+            self.pub.ask(f"p.{OF_PROGRAMS - 1}.x 1 0")
             return self.sub.report().delivered > before
 
         until(arrives, LONG)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("order", ["pxs", "psx", "xps", "xsp", "spx", "sxp"])
 def test_started_in_any_order_all_patterns_are_served(program, proxy, order):
     rig = Rig(program, proxy)
@@ -199,6 +204,7 @@ def test_started_in_any_order_all_patterns_are_served(program, proxy, order):
     rig.check()
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("killed", ["p", "x", "s", "px", "xs", "ps", "pxs"])
 def test_whoever_is_killed_comes_back_and_all_patterns_are_served(program, proxy, killed):
     rig = Rig(program, proxy)

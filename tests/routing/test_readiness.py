@@ -1,5 +1,4 @@
 import asyncio
-import os
 import sys
 from contextlib import ExitStack
 
@@ -10,9 +9,8 @@ import oz
 import oz.asyncio
 from oz.protocol.publisher.dispatch import Dispatch
 from ports import lasting_endpoint
+from support.sizes import SOAK, size
 from waiting import DEADLINE, Thread, until
-
-SOAK = "OZ_SOAK" in os.environ
 
 
 def check_at_once(pub, sub, number):
@@ -24,17 +22,19 @@ def check_at_once(pub, sub, number):
     assert message.sequence == message.gap == 0
 
 
-def test_nothing_is_lost_over_a_thousand_fresh_connections():
+@pytest.mark.sized
+def test_nothing_is_lost_over_fresh_connections():
     with zmq.Context() as context, oz.Publisher("tcp://127.0.0.1:*", context=context) as pub:
-        for number in range(1_000):
+        for number in range(size(250, 1_000)):
             with oz.Subscriber(pub.endpoint, context=context, filtering="publisher") as sub:
                 sub.subscribe("*.*")
                 check_at_once(pub, sub, number)
         assert pub.stats.unwanted == 0
 
 
-def test_nothing_is_lost_from_a_hundred_fresh_publishers():
-    for number in range(100):
+@pytest.mark.sized
+def test_nothing_is_lost_from_fresh_publishers():
+    for number in range(size(30, 100)):
         with (
             oz.Publisher("tcp://127.0.0.1:*") as pub,
             oz.Subscriber(pub.endpoint, filtering="publisher") as sub,
@@ -43,10 +43,10 @@ def test_nothing_is_lost_from_a_hundred_fresh_publishers():
             check_at_once(pub, sub, number)
 
 
+@pytest.mark.sized
 @pytest.mark.timeout(3_600 if SOAK else 180)
-@pytest.mark.parametrize("count", [1_000 if SOAK else 4])
-def test_nothing_is_lost_between_fresh_processes(program, count):
-    for _ in range(count):
+def test_nothing_is_lost_between_fresh_processes(program):
+    for _ in range(size(4, 1_000)):
         pub = program("publisher", "bind", "tcp://127.0.0.1:*")
         sub = program("subscriber", pub.hear(), "n.*")
         assert sub.hear() == "ready"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import os
 import pathlib
 import pickle
 import sys
@@ -15,11 +14,11 @@ import zmq
 
 import oz
 import scripts
+from support.sizes import SOAK
 from waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
-SECONDS = float(os.environ.get("OZ_STRESS_SECONDS", "1"))
-"""Set the variable for a longer stress."""
+SECONDS = SOAK or 1.0
 ENTRY_POINTS = pathlib.Path(__file__).with_name("entry_points.py")
 
 
@@ -42,6 +41,7 @@ def pair(request, context):
         yield pub, sub
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize(
     "ways", ["shadow proxy queue send publish monitor", "poll poller select events asyncio_poller publish"]
 )
@@ -53,7 +53,7 @@ def test_publishers_survive_every_way_into_c_beside_subscribers_that_come_and_go
         # Under these checks all memory is in one piece, whose end goes back to the system at once: libzmq's
         # read of four freed bytes ends the process there, and hardly anywhere else. docs/decisions/030
         monkeypatch.setitem(scripts.ENVIRONMENT, "MALLOC_TRIM_THRESHOLD_", str(10**9))
-    with scripts.started(ENTRY_POINTS, str(SECONDS), *ways.split()) as program:
+    with scripts.started(ENTRY_POINTS, str(SECONDS), *ways.split(), fresh=True) as program:
         printed = program.communicate(timeout=SECONDS + 2 * DEADLINE)
     assert program.returncode == 0, printed
     assert "survived" in printed[0], printed

@@ -5,7 +5,6 @@
 
 import gc
 import logging
-import os
 import random
 import tracemalloc
 from contextlib import suppress
@@ -39,13 +38,13 @@ from oz.wire.batch import (
 )
 from oz.wire.codec import MsgpackCodec
 from oz.wire.keys import STREAM, parse_declaration, parse_pattern, parse_stream
+from support.sizes import SOAK, size
 from wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batch, batches, control, keys, spoil
 
-SOAK = bool(os.environ.get("OZ_SOAK"))
-ROUNDS = 1_000_000 if SOAK else 50_000
+ROUNDS = size(15_000, 1_000_000)
 CONNECTIONS = ROUNDS // 500 if SOAK else 24
 """Of 500 keys each: more of them say the same again."""
-pytestmark = pytest.mark.timeout(3600 if SOAK else 600)
+pytestmark = [pytest.mark.sized, pytest.mark.timeout(3600 if SOAK else 600)]
 
 GROWTH = 2_000_000
 """Bytes by which a loop may grow: caches and counters, not something for each frame."""
