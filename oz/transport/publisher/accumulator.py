@@ -21,8 +21,12 @@ from oz.transport.guard import Guard
 from oz.wire.batch import LARGE, MAX_COUNT
 
 QUIET = 20e-6
-"""Seconds from the end of a send, more after messages that nobody wanted, from which a publisher counts as
-quiet: the next message does not wait for others."""
+"""Seconds from the end of a short send, more after messages that nobody wanted, from which a publisher counts
+as quiet: the next message does not wait for others."""
+
+_SHARE = 0.25
+"""The share of the time of a long send, as to many subscribers, that counts as quiet after it: to look for
+subscriptions takes longer then, too."""
 
 BATCH_BYTES = 65_536
 """Size that batches are held to, by taking fewer messages when those are large."""
@@ -48,6 +52,7 @@ class Accumulator:
         "_guard",
         "_is_rich",
         "_look",
+        "_quiet",
         "_sent_at",
         "_stats",
         "_unwanted",
@@ -91,6 +96,7 @@ class Accumulator:
         self._is_rich = False
         self._counted = 0
         self._sent_at = 0.0
+        self._quiet = QUIET
         self._unwanted = 0
 
     def __len__(self) -> int:
@@ -103,7 +109,7 @@ class Accumulator:
         # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
         if (
             not self.messages
-            and monotonic() - self._sent_at >= QUIET * (1 + unwanted - self._unwanted)
+            and (now := monotonic()) - self._sent_at >= self._quiet * (1 + unwanted - self._unwanted)
             and not self.is_held
         ):
             with self._guard:
@@ -116,7 +122,8 @@ class Accumulator:
                         self._dispatch.send_alone(recipients, raw, item)
                         # Not from its beginning: with many subscribers a send takes longer than what counts
                         # as quiet, and every message of a burst would go out alone.
-                        self._sent_at = monotonic()
+                        self._sent_at = sent_at = monotonic()
+                        self._quiet = max(QUIET, _SHARE * (sent_at - now))
                     except zmq.ZMQError:
                         raise
                     except BaseException:
@@ -145,7 +152,7 @@ class Accumulator:
             self._look(socket)
             return
         self._is_rich |= type(item) is Rich
-        is_alone = not (self.messages or self.is_held) and monotonic() - self._sent_at >= QUIET
+        is_alone = not (self.messages or self.is_held) and monotonic() - self._sent_at >= self._quiet
         self.messages += (recipients, raw, item)
         if is_alone or len(self.messages) >= self.limit:
             self._send(socket)
@@ -208,13 +215,15 @@ class Accumulator:
         length = len(taken)
         if not length:
             return
+        begun_at = monotonic()
         with self._counting():
             del messages[:length]
             self._stats.sent += length // STEP - self._counted
             self._counted = 0
             is_rich, self._is_rich = self._is_rich, False
             self._dispatch.send(taken, is_rich=is_rich)
-        self._sent_at = monotonic()
+        self._sent_at = sent_at = monotonic()
+        self._quiet = max(QUIET, _SHARE * (sent_at - begun_at))
         self._unwanted = self._stats.unwanted
         self._limit_bytes(length)
         self._look(socket)

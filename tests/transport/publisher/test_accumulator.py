@@ -43,15 +43,27 @@ def clock(monkeypatch):
     return clock
 
 
-def make(clock, seconds):
+def make(clock, seconds, looking=0.0):
     dispatch = SlowDispatch(clock, seconds)
-    waits = Accumulator(Guard(), dispatch, PublisherStats(), 100, lambda _: None, lambda: None)
+
+    def look(_):
+        clock.now += looking
+
+    waits = Accumulator(Guard(), dispatch, PublisherStats(), 100, look, lambda: None)
     return waits, dispatch
 
 
 @pytest.mark.parametrize("seconds", [0.1 * QUIET, 3 * QUIET, 1_000 * QUIET])
 def test_a_burst_makes_batches_however_long_a_send_takes(clock, seconds):
     waits, dispatch = make(clock, seconds)
+    for number in range(5):
+        waits.begin(None, None, b"%d" % number, b"")
+    waits.flush(None)
+    assert dispatch.sent == [[b"0"], [b"1", b"2", b"3", b"4"]]
+
+
+def test_a_burst_to_many_makes_batches_though_looking_for_subscriptions_takes_long(clock):
+    waits, dispatch = make(clock, 50 * QUIET, 5 * QUIET)
     for number in range(5):
         waits.begin(None, None, b"%d" % number, b"")
     waits.flush(None)
