@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import AsyncIterable, Iterable
-from functools import partial
 from typing import Any, Self
 
 import zmq
@@ -13,28 +12,11 @@ import zmq.asyncio
 
 from oz.asyncio.closing import Closing
 from oz.asyncio.publisher_engine import LoopPublisher, LoopSocket
-from oz.message import Extras
-from oz.transport.publisher.front import PublisherFront
+from oz.transport.publisher.front import PublisherFront, by_fields
 from oz.transport.publisher.options import PublisherOptions
 
 _TURN = 256
 """Messages published in one turn of the loop; after them other tasks have theirs."""
-
-
-async def _publish(
-    engine: LoopPublisher,
-    subject: str | bytes,
-    payload: Any = b"",
-    *,
-    headers: dict[str, Any] | None = None,
-    key: str | bytes | None = None,
-    message_id: bytes | tuple[bytes, int] | None = None,
-) -> None:
-    """Publish one message; see `Publisher.publish`."""
-    extras = None
-    if not (headers is None is key and message_id is None):
-        extras = Extras(headers=headers, key=key, message_id=message_id)
-    await engine.publish(subject, payload, extras)
 
 
 class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
@@ -51,7 +33,8 @@ class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
         except BaseException:
             engine.close(0)
             raise
-        quick = engine.quick_publish(partial(_publish, engine))
+        self._publish_fields = by_fields(engine.publish)
+        quick = engine.quick_publish(self._publish_fields)
         if type(self).publish is Publisher.publish and quick is not None:
             quick.__doc__ = Publisher.publish.__doc__
             self.__dict__["publish"] = quick
@@ -94,7 +77,7 @@ class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
         Raises:
             SubjectError, WouldBlock, ProtocolError, ClosedError, OwnershipError: as `oz.Publisher.publish`.
         """
-        await _publish(self._engine, subject, payload, headers=headers, key=key, message_id=message_id)
+        await self._publish_fields(subject, payload, headers=headers, key=key, message_id=message_id)
 
     async def flush(self) -> None:
         """Send now what waits for others to make a batch.

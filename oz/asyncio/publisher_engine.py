@@ -20,9 +20,10 @@ from oz.asyncio.closing import Closing
 from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Extras
+from oz.transport.publisher.attending import SOON, Shell
 from oz.transport.publisher.closing import seconds_to_close
-from oz.transport.publisher.engine import SOON, PublisherEngine, Role, Shell
-from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.engine import PublisherEngine
+from oz.transport.publisher.options import PublisherOptions, Role
 
 _NOBLOCK = int(zmq.NOBLOCK)
 

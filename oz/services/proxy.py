@@ -16,7 +16,7 @@ from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
 from oz.transport.node.sockets import keep_alive
 from oz.transport.option_checks import check_count
-from oz.transport.publisher.engine import MAX_SUBSCRIPTION
+from oz.transport.publisher.options import MAX_SUBSCRIPTION
 from oz.transport.socket import HIGH_WATER_MARK
 
 _log = logging.getLogger("oz.forwarder")

@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import zmq
 
-from oz.message import Extras
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.transport.publisher.front import PublisherFront
+from oz.transport.publisher.front import PublisherFront, by_fields
 from oz.transport.publisher.options import PublisherOptions
-
-
-def _publish(
-    engine: ThreadedPublisher,
-    subject: str | bytes,
-    payload: Any = b"",
-    *,
-    headers: dict[str, Any] | None = None,
-    key: str | bytes | None = None,
-    message_id: bytes | tuple[bytes, int] | None = None,
-) -> None:
-    """Publish one message; see `Publisher.publish`."""
-    extras = None
-    if not (headers is None is key and message_id is None):
-        extras = Extras(headers=headers, key=key, message_id=message_id)
-    # Not by the engine's own `publish`, the short way, which leads here.
-    engine.publish_slowly(subject, payload, extras)
 
 
 class Publisher(PublisherFront):
@@ -65,7 +46,9 @@ class Publisher(PublisherFront):
         """
         kind, engine, own = type(self), self._engine, self.__dict__
         send, send_multipart = engine.quick_sends()
-        publish = engine.quick_publish(partial(_publish, engine))
+        # Not by the engine's own `publish`, the short way, which leads to this.
+        self._publish_fields = by_fields(engine.publish_slowly)
+        publish = engine.quick_publish(self._publish_fields)
         if kind.publish is Publisher.publish and publish is not None:
             own["publish"] = publish
         if kind.send is Publisher.send:
@@ -100,7 +83,7 @@ class Publisher(PublisherFront):
             ClosedError: the publisher is closed.
             OwnershipError: the publisher was made before a fork.
         """
-        _publish(self._engine, subject, payload, headers=headers, key=key, message_id=message_id)
+        self._publish_fields(subject, payload, headers=headers, key=key, message_id=message_id)
 
     def publish_many(self, pairs: Iterable[tuple[str | bytes, Any]]) -> int:
         """Publish messages one after another.

@@ -20,9 +20,10 @@ from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
+from oz.transport.publisher.attending import Shell
 from oz.transport.publisher.closing import seconds_to_close
-from oz.transport.publisher.engine import PublisherEngine, Role, Shell
-from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.engine import PublisherEngine
+from oz.transport.publisher.options import PublisherOptions, Role
 
 _log = logging.getLogger("oz.publisher")
 

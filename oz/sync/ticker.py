@@ -23,7 +23,7 @@ import zmq
 
 from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
-from oz.transport.publisher.engine import SOON
+from oz.transport.publisher.attending import SOON
 
 if TYPE_CHECKING:
     from oz.sync.publisher_engine import ThreadedPublisher

@@ -37,7 +37,9 @@ def give_up_soon(node):
 
 
 def knows(node, *subjects):
-    return [subject for subject in subjects if node._main.engine._count(subject)] == list(subjects)
+    return [subject for subject in subjects if node._main.engine.sender.routes.count(subject)] == list(
+        subjects
+    )
 
 
 @pytest.mark.parametrize("options", [{}, {"bind": "tcp://127.0.0.1:*"}], ids=["host", "both"])

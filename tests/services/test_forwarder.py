@@ -150,7 +150,7 @@ def test_several_replies_cross(joined, buses):
     until(lambda: forwarder.legs[1].ledger.interests.get((oz.compile("who"), "")) == 3)
     wait_for_interest(near, "who")
     near.subscribe("who", handler=lambda message: message.reply(b"near"))
-    until(lambda: near._main.engine._count("who") == 2)
+    until(lambda: near._main.engine.sender.routes.count("who") == 2)
     replies = near.request_many("who", timeout=DEADLINE, limit=4)
     assert {reply.payload for reply in replies} == {b"one", b"two", b"far", b"near"}
 

@@ -7,10 +7,10 @@ import zmq
 
 import oz
 import oz.asyncio
-import oz.sync.publisher_engine
 from oz.protocol.publisher.dispatch import HEARTBEAT
 from oz.protocol.publisher.router import Router
 from oz.sync.ticker import Ticker
+from oz.transport.publisher.attending import Attendant
 from waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -78,12 +78,8 @@ SENDS = {
 def listens(monkeypatch):
     """Counts how often publishers that are made from now on take in subscriptions."""
     seen = []
-    listen = oz.sync.publisher_engine.ThreadedPublisher.listen
-    monkeypatch.setattr(
-        oz.sync.publisher_engine.ThreadedPublisher,
-        "listen",
-        lambda engine: (seen.append(threading.get_ident()), listen(engine))[1],
-    )
+    listen = Attendant.listen
+    monkeypatch.setattr(Attendant, "listen", lambda one: (seen.append(threading.get_ident()), listen(one))[1])
     return seen
 
 

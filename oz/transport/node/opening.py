@@ -41,8 +41,8 @@ from oz.transport.node.sockets import (
     keep_alive,
     make_uuid,
 )
-from oz.transport.publisher.engine import PublisherEngine, Role
-from oz.transport.publisher.options import OnFull, PublisherOptions
+from oz.transport.publisher.engine import PublisherEngine
+from oz.transport.publisher.options import OnFull, PublisherOptions, Role
 from oz.transport.socket import HIGH_WATER_MARK
 from oz.version import VERSION
 from oz.wire.codec import find_codec

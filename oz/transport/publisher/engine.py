@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from math import inf
 from typing import Any, NoReturn
@@ -14,99 +12,33 @@ from typing import Any, NoReturn
 import zmq
 
 from oz.errors import ClosedError, WouldBlock
-from oz.protocol.multicast.router import MulticastRouter
-from oz.protocol.multicast.sender import MulticastDispatch, high_water_mark_for
-from oz.protocol.publisher.dispatch import RECORD_PATIENCE, Dispatch
-from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.router import Router
+from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.stats import PublisherStats
 from oz.transport import descriptors
 from oz.transport.admission import check_subject
 from oz.transport.attachments import Attachments
-from oz.transport.ending import CLOSE_TIMEOUT
 from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
-from oz.transport.multicast.group import Group
 from oz.transport.option_checks import check_count
+from oz.transport.publisher.attending import Attendant, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
-from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.plain_frames import PlainFrames
-from oz.transport.publisher.raw_sends import RawSends, as_it_is
+from oz.transport.publisher.raw_sends import RawSends
 from oz.transport.publisher.sender import Refused, Sender
-from oz.transport.publisher.sink import XpubSink
 from oz.transport.publisher.subjects import Routes
 from oz.transport.socket import (
-    backend_get,
-    backend_recv,
-    backend_set,
-    keep_tcp_alive,
-    set_high_water_mark,
     some,
 )
-from oz.wire.keys import ID_SIZE
 
-MAX_SUBSCRIPTION = 131_072
-"""Bytes of a subscription; a peer that sends a longer one is cut off."""
-
-_EVENTS = int(zmq.EVENTS)
-_NOBLOCK = int(zmq.NOBLOCK)
-_POLLIN = int(zmq.POLLIN)
-_SUBSCRIBE = int(zmq.SUBSCRIBE)
-_UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
-
-SOON = 0.1
-"""Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
-
-_FIRST_PAUSE = 0.0005
-"""Seconds before the first attempt without a sign to send what found no room."""
-
-_REFUSED_OPTIONS = (_SUBSCRIBE, _UNSUBSCRIBE, int(zmq.XPUB_MANUAL), int(zmq.INVERT_MATCHING))
+_REFUSED_OPTIONS = (
+    int(zmq.SUBSCRIBE),
+    int(zmq.UNSUBSCRIBE),
+    int(zmq.XPUB_MANUAL),
+    int(zmq.INVERT_MATCHING),
+)
 """What a PUB has not, or what would change who gets what behind this publisher's back."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shell:
-    """The thread or the loop that an engine is for, as far as the engine asks it for something.
-
-    Attributes:
-        context_class: of which a publisher makes a context of its own.
-        expect_more: a message waits for others: see to it that `attend` is called in time.
-        attached: the socket was bound or connected anew.
-        in_use: something was done with the socket that no look follows, or is about to be: that may take the
-            sign of news, so call `attend` once, `SOON` seconds after the last of these calls. Called once in
-            `LISTEN_EVERY` seconds at most while messages are sent.
-        heard: subscriptions have come, or room perhaps: wake those who wait for either. Called by whichever
-            thread has found that, under the guard.
-        deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
-        take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
-    """
-
-    context_class: type[zmq.Context[Any]]
-    expect_more: Callable[[], object]
-    attached: Callable[[], object]
-    in_use: Callable[[], object]
-    heard: Callable[[], object]
-    deliver: Callable[[Sequence[Any], int, Any], Any] | None = None
-    as_result: Callable[[Any], Any] = as_it_is
-    send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
-    take_more: Callable[[], bool] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Role:
-    """The role of a publisher that knows more of its subscribers than others do, such as a node's.
-
-    Attributes:
-        router: who wants what.
-        last_values: what keeps the last values, if they are kept.
-        interest_changed: called when an interest has come or gone, by whichever thread took it in, under the
-            guard.
-    """
-
-    router: Router
-    last_values: LastValueCache | None
-    interest_changed: Callable[[], object] | None = None
 
 
 class PublisherEngine:
@@ -143,9 +75,7 @@ class PublisherEngine:
         self.on_full = options.on_full
         self.is_closing = False
         self.full_timeout = options.full_timeout
-        self._pause = _FIRST_PAUSE
         self._shell = shell
-        self._role = role
         self.guard = guard = Guard()
         # Also where the context is the user's: nobody can ask whether its threads run already.
         descriptors.need(descriptors.CONTEXT, "a Publisher")
@@ -153,9 +83,8 @@ class PublisherEngine:
         self.attachments = Attachments(guard, group, own_context=context is None)
         self._monitor = Monitor(guard, is_shared=True)
         self.socket = socket = zmq.Socket(shell.context_class() if context is None else context, zmq.XPUB)
-        last_values = LastValueCache() if options.last_value and role is None else None
-        last_values = role.last_values if role is not None else last_values
-        self._route_to(group, last_values, drops=options.on_full == "drop")
+        routing = options.route(socket, group, role)
+        self.router, self.dispatch = routing.router, routing.dispatch
         routes = Routes(
             guard,
             self.router,
@@ -173,7 +102,7 @@ class PublisherEngine:
             codec,
             self.router,
             self.dispatch,
-            last_values,
+            routing.last_values,
             options.max_batch,
             routes=routes,
             hand_over=plain.hand_over if delimiter is None else plain.hand_over_joined,
@@ -205,52 +134,24 @@ class PublisherEngine:
             listen=self.listen,
             take_more=shell.take_more,
         )
+        self._attendant = Attendant(
+            socket,
+            guard,
+            self.router,
+            self.dispatch,
+            routing.sink,
+            self.sender,
+            self.closing,
+            shell,
+            interest_changed=None if role is None else role.interest_changed,
+        )
         try:
-            self._set_options(options.high_water_mark, group)
+            options.set_up(socket, group, is_own=self.attachments.own_context)
         except BaseException:
             self.give_up()
             raise
         # `Context.destroy` is to know of it, as of what `Context.socket` makes.
         socket.context._add_socket(self)
-
-    def _route_to(self, group: Group | None, last_values: LastValueCache | None, *, drops: bool) -> None:
-        """Send messages to the streams that ask for them, or to a multicast group."""
-        origin, stats = os.urandom(ID_SIZE), PublisherStats()
-        self._sink = sink = XpubSink(self.socket, drops=drops)
-        if group is None or group.is_plain:
-            self.router = Router(origin, stats) if self._role is None else self._role.router
-            self.dispatch = Dispatch(self.router, last_values, sink, time.monotonic, drops=drops)
-            if group is not None:
-                # Nobody can ask, so that everybody gets everything.
-                self.router.plain.learn(b"\x01")
-        else:
-            self.router = router = MulticastRouter(origin, stats)
-            self.dispatch = MulticastDispatch(
-                router,
-                origin,
-                group.options,
-                sink,
-                time.monotonic,
-                epoch=int(time.time()),
-                drops=drops,
-            )
-
-    def _set_options(self, high_water_mark: int | None, group: Group | None) -> None:
-        is_own = self.attachments.own_context
-        if is_own:
-            self.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
-        keep_tcp_alive(self.socket)
-        if group is not None and high_water_mark is None:
-            high_water_mark = high_water_mark_for(group.options)
-        set_high_water_mark(self.socket, high_water_mark, own_context=is_own)
-        if group is not None:
-            group.configure(self.socket)
-        # Every subscription and unsubscription is reported, and counts only once it was accepted here.
-        backend_set(self.socket, zmq.XPUB_MANUAL, 1)
-        # Nothing arrives but subscriptions, which libzmq walks by recursion: a huge one would crash it.
-        self.set(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
-        if self.on_full != "drop":
-            self.set(zmq.XPUB_NODROP, 1)
 
     def give_up(self) -> None:
         """Leave nothing open behind when it was never bound nor connected."""
@@ -340,13 +241,7 @@ class PublisherEngine:
         self._shell.in_use()
 
     def set(self, option: int, optval: Any) -> None:
-        """Set a socket option, as `zmq.Socket.set` does.
-
-        Raises:
-            zmq.ZMQError: it is not one that a PUB socket has, such as SUBSCRIBE.
-            ValueError: multicast does not know it, or would end the process.
-            OwnershipError: the publisher was made before a fork.
-        """
+        """Set a socket option; see `oz.Publisher.set`."""
         if option in _REFUSED_OPTIONS:
             # An XPUB in manual mode would take it for a subscription of whoever subscribed last.
             raise zmq.ZMQError(zmq.ENOTSOCK if self.closed else zmq.EINVAL)
@@ -359,11 +254,7 @@ class PublisherEngine:
     setsockopt = set
 
     def get(self, option: int) -> Any:
-        """Get a socket option, as `zmq.Socket.get` does; TYPE is PUB.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork.
-        """
+        """Get a socket option; see `oz.Publisher.get`."""
         with self.guard:
             found = self.socket.get(option)
         if option == zmq.EVENTS:
@@ -384,103 +275,20 @@ class PublisherEngine:
     # what is due -----------------------------------------------------------------------------------------
 
     def listen(self) -> bool:
-        """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
-        with self.guard:
-            if self.closed:
-                return False
-            router = self.router
-            if self._take_in():
-                self._shell.heard()
-            has_changed, router.has_changed = router.has_changed, False
-            if has_changed:
-                # Before the answer: what is published once it has arrived must go to whom it was given.
-                self.sender.routes.forget()
-                if self._role is not None and self._role.interest_changed is not None:
-                    self._role.interest_changed()
-            if (router.to_answer or router.to_serve) and not self.closing.said_goodbye:
-                # What was published before goes out before.
-                self.sender.accumulator.flush(self.socket)
-                self.dispatch.answer()
-                self._shell.in_use()
-            return has_changed
+        """Take in the subscriptions that have arrived; see `Attendant.listen`."""
+        return self._attendant.listen()
 
     def rest(self) -> float | None:
-        """Return how long the thread or loop behind it may sleep, unless the socket or others wake it first.
-
-        To be asked last, with nothing done in between: what it finds to be done is not told again.
-
-        Returns:
-            Seconds; 0 where `attend` is to be called at once, None for as long as nothing comes.
-        """
-        with self.guard:
-            if self.closed or self.closing.said_goodbye:
-                return None
-            if int(backend_get(self.socket, _EVENTS)) & _POLLIN:
-                return 0.0
-            # What it has just taken notice of may have been room.
-            self._shell.heard()
-            now = time.monotonic()
-            due = self.dispatch.next_deadline(now)
-            if self.dispatch.full:
-                due = min(inf if due is None else due, now + self._pause)
-            return None if due is None else max(0.0, due - now)
-
-    def _take_in(self) -> bool:
-        """Learn of the subscriptions that have arrived, and tell ZeroMQ what comes of each; was there any?
-
-        All of them in one go, without asking for EVENTS in between, which may end connections: libzmq looks
-        at the connection that a subscription came from when that is read, even if its memory was freed since.
-        docs/decisions/030-the-handle-that-users-hold.md
-        """
-        # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
-        # drops what a signal handler raises while it raises that itself.
-        if not int(backend_get(self.socket, _EVENTS)) & _POLLIN:
-            return False
-        router, now = self.router, time.monotonic()
-        with suppress(zmq.Again):
-            while True:
-                wanted, dropped = router.learn(backend_recv(self.socket, _NOBLOCK), now)
-                # ZeroMQ applies these to the connection that the frame came from.
-                for key in wanted:
-                    backend_set(self.socket, _SUBSCRIBE, key)
-                for key in dropped:
-                    backend_set(self.socket, _UNSUBSCRIBE, key)
-        return True
+        """Return how long the thread or loop behind it may sleep; see `Attendant.rest`."""
+        return self._attendant.rest()
 
     def attend(self) -> bool:
-        """Do what is due: send what waits, take in subscriptions, tell streams where they stand.
-
-        Returns:
-            Whether there was anything to send, or still is and may soon find room.
-        """
-        with self.guard:
-            if self.closed or self.closing.said_goodbye:
-                return False
-            accumulator, dispatch = self.sender.accumulator, self.dispatch
-            was_busy = bool(accumulator)
-            dispatch.is_halfway = False
-            if not accumulator.is_held:
-                accumulator.flush(self.socket)
-            self.listen()
-            self._retry()
-            dispatch.beat(time.monotonic())
-            self._shell.heard()
-            return was_busy or dispatch.is_halfway
-
-    def _retry(self) -> None:
-        """Send what waits for room; the longer there is none, the later it tries again without a sign."""
-        if self.dispatch.full:
-            before = self._sink.taken
-            self.dispatch.retry()
-            has_moved = self._sink.taken != before
-            self._pause = _FIRST_PAUSE if has_moved else min(2 * self._pause, RECORD_PATIENCE)
+        """Do what is due; see `Attendant.attend`."""
+        return self._attendant.attend()
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Hold what is published until the end of a `with` block, or until a batch is full.
-
-        Only subscribers with publisher-side filtering get batches; others get their messages at once.
-        """
+        """Hold what is published until the end of a `with` block; see `oz.Publisher.batch`."""
         accumulator = self.sender.accumulator
         with self.guard:
             accumulator.is_held += 1
@@ -553,19 +361,7 @@ class PublisherEngine:
         ) from None
 
     def report_loss(self, count: int | None) -> None:
-        """Report messages as lost here: subscribers that count their messages find them missing.
-
-        This is for programs that pass on what others publish, such as a gateway: what was lost on the way to
-        them is neither published nor kept quiet about.
-
-        Args:
-            count: how many messages; None when nobody knows.
-
-        Raises:
-            TypeError, ValueError: the count is no number, or negative.
-            ClosedError: the publisher is closed.
-            OwnershipError: it was made before a fork.
-        """
+        """Report messages as lost here; see `oz.Publisher.report_loss`."""
         if count is not None:
             check_count("count", count, 0, 2**62)
         self.check_open()
@@ -582,18 +378,8 @@ class PublisherEngine:
         assert isinstance(self.dispatch, MulticastDispatch)
         self.dispatch.resume(origin, epoch, sequence, age)
 
-    # who wants what --------------------------------------------------------------------------------------
-
     def interest(self, subject: str | bytes) -> bool:
-        """Tell whether any subscriber has asked for what a subject begins with.
-
-        Args:
-            subject: a valid subject of the dialect.
-
-        Raises:
-            SubjectError: it is not.
-            ClosedError: the publisher is closed.
-        """
+        """Tell whether a subscriber has asked for what a subject begins with; see `oz.Publisher.interest`."""
         self.check_open()
         if subject is None:
             raise TypeError("which subject? It is str or bytes, not None")
@@ -606,16 +392,10 @@ class PublisherEngine:
                 f"n is how many subscriptions to wait for, not {wanted!r}; a subject is subject=…"
             )
         self.listen()
-        return self._count(subject) >= wanted
-
-    def _count(self, subject: str | bytes | None) -> int:
-        with self.guard:
-            if subject is None:
-                return self.router.count(None, None)
-            recipients, wire, raw = self.sender.routes.find(subject)
-            return self.router.count(raw, wire, recipients)
+        return self.sender.routes.count(subject) >= wanted
 
     def too_few(self, wanted: int, subject: str | bytes | None, timeout: float | None) -> str:
         """Say that there were fewer in that time."""
         what = "" if subject is None else f" for {subject!r}"
-        return f"{self._count(subject)} of {wanted} subscriptions{what} came within {timeout or 0:g} s"
+        count = self.sender.routes.count(subject)
+        return f"{count} of {wanted} subscriptions{what} came within {timeout or 0:g} s"

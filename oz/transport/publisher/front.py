@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NoReturn
 
 import zmq
 
+from oz.message import Extras
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.publisher.batches import MAX_BATCH
 from oz.protocol.stats import PublisherStats
@@ -19,11 +20,36 @@ from oz.transport.socket import describe, refuse_to_copy
 from oz.wire.codec import Codec
 
 
+def by_fields(publish: Callable[[Any, Any, Extras | None], Any]) -> Callable[..., Any]:
+    """Return a function with the arguments of `oz.Publisher.publish`, the fields by their names.
+
+    Args:
+        publish: takes the fields of a message as one value.
+    """
+
+    def long_way(
+        subject: str | bytes,
+        payload: Any = b"",
+        *,
+        headers: dict[str, Any] | None = None,
+        key: str | bytes | None = None,
+        message_id: bytes | tuple[bytes, int] | None = None,
+    ) -> Any:
+        extras = None
+        if not (headers is None is key and message_id is None):
+            extras = Extras(headers=headers, key=key, message_id=message_id)
+        return publish(subject, payload, extras)
+
+    long_way.__name__ = long_way.__qualname__ = "publish"
+    return long_way
+
+
 class PublisherFront(zmq.Socket[Any]):
     """The part of `oz.Publisher` and `oz.asyncio.Publisher` in which nothing waits."""
 
     # zmq.Socket takes attributes that are not declared here for socket options.
     _engine: PublisherEngine
+    _publish_fields: Callable[..., Any]
     _begin: Callable[[PublisherOptions], None]
     """Makes the engine, and this socket beside it."""
 

@@ -1,23 +1,35 @@
-"""The options of a publisher."""
+"""The options of a publisher, checked, and what comes of them."""
 
 from __future__ import annotations
 
+import os
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import zmq
 
 from oz.protocol.multicast.options import Multicast
+from oz.protocol.multicast.router import MulticastRouter
+from oz.protocol.multicast.sender import MulticastDispatch, high_water_mark_for
 from oz.protocol.publisher.batches import MAX_BATCH
+from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.router import Router
+from oz.protocol.stats import PublisherStats
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.dropin import refuse_green
+from oz.transport.ending import CLOSE_TIMEOUT
 from oz.transport.endpoints import Endpoints
 from oz.transport.multicast.group import Group, group_for
 from oz.transport.option_checks import check_count, check_seconds
-from oz.transport.socket import check_delimiter
+from oz.transport.publisher.sink import XpubSink
+from oz.transport.socket import check_delimiter, keep_tcp_alive, set_high_water_mark
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
+from oz.wire.keys import ID_SIZE
 
 OnFull = Literal["drop", "block", "error"]
 
@@ -28,6 +40,42 @@ MAX_DELAY = 0.0005
 """Seconds for which a message waits for others at most, unless said otherwise."""
 
 _KINDS = (zmq.PUB, zmq.XPUB)
+
+
+MAX_SUBSCRIPTION = 131_072
+"""Bytes of a subscription; a peer that sends a longer one is cut off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Role:
+    """The role of a publisher that knows more of its subscribers than others do, such as a node's.
+
+    Attributes:
+        router: who wants what.
+        last_values: what keeps the last values, if they are kept.
+        interest_changed: called when an interest has come or gone, by whichever thread took it in, under the
+            guard.
+    """
+
+    router: Router
+    last_values: LastValueCache | None
+    interest_changed: Callable[[], object] | None = None
+
+
+class Routing(NamedTuple):
+    """The parts by which a publisher sends to those who ask for a subject.
+
+    Attributes:
+        router: who wants what.
+        dispatch: sends batches.
+        sink: what it sends them into.
+        last_values: what keeps the last values, if they are kept.
+    """
+
+    router: Router
+    dispatch: Dispatch
+    sink: XpubSink
+    last_values: LastValueCache | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,3 +125,54 @@ class PublisherOptions:
             names = " or ".join(zmq.SocketType(one).name for one in _KINDS)
             raise ValueError(f"Publisher is a {names} socket, not {zmq.SocketType(self.kind).name}")
         return codec, delimiter, group
+
+    def route(self, socket: zmq.Socket[Any], group: Group | None, role: Role | None) -> Routing:
+        """Make what sends messages to the streams that ask for them, or to a multicast group.
+
+        Args:
+            socket: an XPUB.
+            group: what multicast needs, as `check` returns it.
+            role: what the publisher knows beyond others, if it does.
+        """
+        origin, stats, drops = os.urandom(ID_SIZE), PublisherStats(), self.on_full == "drop"
+        sink = XpubSink(socket, drops=drops)
+        last_values = LastValueCache() if self.last_value else None
+        if role is not None:
+            last_values = role.last_values
+        if group is not None and not group.is_plain:
+            multicast = MulticastRouter(origin, stats)
+            now = int(time.time())
+            sends = MulticastDispatch(
+                multicast, origin, group.options, sink, time.monotonic, epoch=now, drops=drops
+            )
+            return Routing(multicast, sends, sink, last_values)
+        router = Router(origin, stats) if role is None else role.router
+        if group is not None:
+            # Nobody can ask, so that everybody gets everything.
+            router.plain.learn(b"\x01")
+        dispatch = Dispatch(router, last_values, sink, time.monotonic, drops=drops)
+        return Routing(router, dispatch, sink, last_values)
+
+    def set_up(self, socket: zmq.Socket[Any], group: Group | None, *, is_own: bool) -> None:
+        """Set the options of the socket itself.
+
+        Args:
+            socket: an XPUB that is neither bound nor connected.
+            group: what multicast needs, as `check` returns it.
+            is_own: whether the context is the publisher's own.
+        """
+        if is_own:
+            socket.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
+        keep_tcp_alive(socket)
+        high_water_mark = self.high_water_mark
+        if group is not None and high_water_mark is None:
+            high_water_mark = high_water_mark_for(group.options)
+        set_high_water_mark(socket, high_water_mark, own_context=is_own)
+        if group is not None:
+            group.configure(socket)
+        # Every subscription and unsubscription is reported, and counts only once it was accepted here.
+        socket.set(zmq.XPUB_MANUAL, 1)
+        # Nothing arrives but subscriptions, which libzmq walks by recursion: a huge one would crash it.
+        socket.set(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
+        if self.on_full != "drop":
+            socket.set(zmq.XPUB_NODROP, 1)

@@ -83,6 +83,18 @@ class Routes:
         with self._guard:
             return self._router.find(raw, wire), wire, raw
 
+    def count(self, subject: Any) -> int:
+        """Count the subscriptions that let a subject through; None counts all.
+
+        Raises:
+            SubjectError, ProtocolError, TypeError, ClosedError: as `find`.
+        """
+        with self._guard:
+            if subject is None:
+                return self._router.count(None, None)
+            recipients, wire, raw = self.find(subject)
+            return self._router.count(raw, wire, recipients)
+
     def _remember_valid(self, subject: str | bytes, forms: tuple[bytes, bytes]) -> None:
         if len(subject) > LONGEST_REMEMBERED:
             return

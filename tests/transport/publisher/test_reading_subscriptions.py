@@ -5,19 +5,19 @@ from __future__ import annotations
 import zmq
 
 import oz
-from oz.transport.publisher import engine
+from oz.transport.publisher import attending
 from waiting import DEADLINE, until
 
 
 def recorded(monkeypatch, name, calls):
     """Have the calls of a function noted down."""
-    call = getattr(engine, name)
+    call = getattr(attending, name)
 
     def note(*arguments):
         calls.append(name)
         return call(*arguments)
 
-    monkeypatch.setattr(engine, name, note)
+    monkeypatch.setattr(attending, name, note)
 
 
 def test_a_publisher_reads_all_subscriptions_before_a_connection_can_end(monkeypatch):

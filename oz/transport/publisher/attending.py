@@ -1,0 +1,209 @@
+"""The attendant of a publisher: it takes in subscriptions and retries what waits for room."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import zmq
+
+from oz.protocol.publisher.dispatch import RECORD_PATIENCE, Dispatch
+from oz.protocol.publisher.router import Router
+from oz.transport.guard import Guard
+from oz.transport.publisher.closing import PublisherClosing
+from oz.transport.publisher.raw_sends import as_it_is
+from oz.transport.publisher.sender import Sender
+from oz.transport.publisher.sink import XpubSink
+from oz.transport.socket import backend_get, backend_recv, backend_set
+
+_EVENTS = int(zmq.EVENTS)
+_NOBLOCK = int(zmq.NOBLOCK)
+_POLLIN = int(zmq.POLLIN)
+_SUBSCRIBE = int(zmq.SUBSCRIBE)
+_UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
+
+SOON = 0.1
+"""Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
+
+_FIRST_PAUSE = 0.0005
+"""Seconds before the first attempt without a sign to send what found no room."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shell:
+    """The thread or the loop that an engine is for, as far as the engine asks it for something.
+
+    Attributes:
+        context_class: of which a publisher makes a context of its own.
+        expect_more: a message waits for others: see to it that `attend` is called in time.
+        attached: the socket was bound or connected anew.
+        in_use: something was done with the socket that no look follows, or is about to be: that may take the
+            sign of news, so call `attend` once, `SOON` seconds after the last of these calls. Called once in
+            `LISTEN_EVERY` seconds at most while messages are sent.
+        heard: subscriptions have come, or room perhaps: wake those who wait for either. Called by whichever
+            thread has found that, under the guard.
+        deliver, as_result, send_whole: how raw sends reach ZeroMQ; see `RawSends`.
+        take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
+    """
+
+    context_class: type[zmq.Context[Any]]
+    expect_more: Callable[[], object]
+    attached: Callable[[], object]
+    in_use: Callable[[], object]
+    heard: Callable[[], object]
+    deliver: Callable[[Sequence[Any], int, Any], Any] | None = None
+    as_result: Callable[[Any], Any] = as_it_is
+    send_whole: Callable[[Sequence[Any], int, Any], Any] | None = None
+    take_more: Callable[[], bool] | None = None
+
+
+class Attendant:
+    """Attends to one publisher's socket, for the thread or loop behind it and for those who send."""
+
+    __slots__ = (
+        "_closing",
+        "_dispatch",
+        "_guard",
+        "_heard",
+        "_in_use",
+        "_interest_changed",
+        "_pause",
+        "_router",
+        "_sender",
+        "_sink",
+        "_socket",
+    )
+
+    def __init__(
+        self,
+        socket: zmq.Socket[Any],
+        guard: Guard,
+        router: Router,
+        dispatch: Dispatch,
+        sink: XpubSink,
+        sender: Sender,
+        closing: PublisherClosing,
+        shell: Shell,
+        *,
+        interest_changed: Callable[[], object] | None,
+    ) -> None:
+        """Put together what a publisher has.
+
+        Args:
+            socket: of the publisher.
+            guard: of the publisher.
+            router: knows who wants what.
+            dispatch: sends batches.
+            sink: what it sends them into.
+            sender: what is published passes through.
+            closing: the end of it all.
+            shell: the thread or the loop.
+            interest_changed: called when an interest has come or gone, under the guard.
+        """
+        self._socket = socket
+        self._guard = guard
+        self._router = router
+        self._dispatch = dispatch
+        self._sink = sink
+        self._sender = sender
+        self._closing = closing
+        self._in_use = shell.in_use
+        self._heard = shell.heard
+        self._interest_changed = interest_changed
+        self._pause = _FIRST_PAUSE
+
+    def listen(self) -> bool:
+        """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
+        with self._guard:
+            if self._socket.closed:
+                return False
+            router = self._router
+            if self._take_in():
+                self._heard()
+            has_changed, router.has_changed = router.has_changed, False
+            if has_changed:
+                # Before the answer: what is published once it has arrived must go to whom it was given.
+                self._sender.routes.forget()
+                if self._interest_changed is not None:
+                    self._interest_changed()
+            if (router.to_answer or router.to_serve) and not self._closing.said_goodbye:
+                # What was published before goes out before.
+                self._sender.accumulator.flush(self._socket)
+                self._dispatch.answer()
+                self._in_use()
+            return has_changed
+
+    def rest(self) -> float | None:
+        """Return how long the thread or loop behind it may sleep, unless the socket or others wake it first.
+
+        To be asked last, with nothing done in between: what it finds to be done is not told again.
+
+        Returns:
+            Seconds; 0 where `attend` is to be called at once, None for as long as nothing comes.
+        """
+        with self._guard:
+            if self._socket.closed or self._closing.said_goodbye:
+                return None
+            if int(backend_get(self._socket, _EVENTS)) & _POLLIN:
+                return 0.0
+            # What it has just taken notice of may have been room.
+            self._heard()
+            now = time.monotonic()
+            due = self._dispatch.next_deadline(now)
+            if self._dispatch.full:
+                due = min(inf if due is None else due, now + self._pause)
+            return None if due is None else max(0.0, due - now)
+
+    def _take_in(self) -> bool:
+        """Learn of the subscriptions that have arrived, and tell ZeroMQ what comes of each; was there any?
+
+        All of them in one go, without asking for EVENTS in between, which may end connections: libzmq looks
+        at the connection that a subscription came from when that is read, even if its memory was freed since.
+        docs/decisions/030-the-handle-that-users-hold.md
+        """
+        # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
+        # drops what a signal handler raises while it raises that itself.
+        if not int(backend_get(self._socket, _EVENTS)) & _POLLIN:
+            return False
+        router, now = self._router, time.monotonic()
+        with suppress(zmq.Again):
+            while True:
+                wanted, dropped = router.learn(backend_recv(self._socket, _NOBLOCK), now)
+                # ZeroMQ applies these to the connection that the frame came from.
+                for key in wanted:
+                    backend_set(self._socket, _SUBSCRIBE, key)
+                for key in dropped:
+                    backend_set(self._socket, _UNSUBSCRIBE, key)
+        return True
+
+    def attend(self) -> bool:
+        """Do what is due: send what waits, take in subscriptions, tell streams where they stand.
+
+        Returns:
+            Whether there was anything to send, or still is and may soon find room.
+        """
+        with self._guard:
+            if self._socket.closed or self._closing.said_goodbye:
+                return False
+            accumulator, dispatch = self._sender.accumulator, self._dispatch
+            was_busy = bool(accumulator)
+            dispatch.is_halfway = False
+            if not accumulator.is_held:
+                accumulator.flush(self._socket)
+            self.listen()
+            self._retry()
+            dispatch.beat(time.monotonic())
+            self._heard()
+            return was_busy or dispatch.is_halfway
+
+    def _retry(self) -> None:
+        """Send what waits for room; the longer there is none, the later it tries again without a sign."""
+        if self._dispatch.full:
+            before = self._sink.taken
+            self._dispatch.retry()
+            has_moved = self._sink.taken != before
+            self._pause = _FIRST_PAUSE if has_moved else min(2 * self._pause, RECORD_PATIENCE)
