@@ -288,6 +288,8 @@ class RichMessage(Message):
     gap: int
     origin: bytes
     sequence: int
+    reply_to = property(attrgetter("extras.reply_to"))
+    message_id = property(attrgetter("extras.message_id"))
 
     def __init__(
         self,

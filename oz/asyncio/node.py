@@ -240,7 +240,7 @@ class Node(NodeBase):
         publisher: Any = self._publisher_for(subject)
         extras = None
         if not (headers is None is key and message_id is None):
-            extras = Extras(headers=headers, key=key, message_id=message_id)
+            extras = Extras(headers, None, message_id, key)
         await publisher.engine.publish(subject, payload, extras)
 
     async def flush(self) -> None:

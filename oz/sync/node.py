@@ -221,7 +221,7 @@ class Node(NodeBase):
         """
         extras = None
         if not (headers is None is key and message_id is None):
-            extras = Extras(headers=headers, key=key, message_id=message_id)
+            extras = Extras(headers, None, message_id, key)
         self._publisher_for(subject).engine.publish(subject, payload, extras)
 
     def flush(self) -> None:

@@ -1,7 +1,8 @@
 """The extras of a message: what it may have beside subject and payload; docs/wire.md has their layout.
 
 `FIELDS` is the one table of them: what each is called, where it stands on the wire, and what may be in it. A
-further one is a line here, a line of `oz.message.Extras`, and an argument of `publish`.
+further one is a line here, a line of `oz.message.Extras`, and an argument of `publish`. Most messages
+that have any have one: all that is done for an absent field is one look at None.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from oz.message import Extras
 VIA = "oz-via"
 """The header by which a message tells which forwarders it has passed: 8 bytes for each."""
 
+REPLY_TO = "reply_to"
+
 MAX_ID = 64
 """Bytes of a message's id, or of the series that it is a number of."""
 
@@ -22,6 +25,8 @@ MAX_ID = 64
 _new = tuple.__new__
 
 _SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
+# What is in these has a form on the wire whatever it is.
+_SURE = frozenset({bytes, float, bool, type(None)})
 
 
 class Field(NamedTuple):
@@ -41,26 +46,31 @@ class Field(NamedTuple):
     take: Callable[[Any], Any]
 
 
-def check_extras(extras: Extras) -> Extras:
-    """Return extras as they go out.
-
-    Args:
-        extras: as they were given to `publish`.
+def check_extras(extras: Extras) -> dict[str, Any]:
+    """Return the map that stands on the wire for extras as they were given to `publish`.
 
     Raises:
         TypeError: headers are not a dict of text to text, bytes, numbers, truth values or None; or the key is
             neither text nor bytes.
         ValueError: a header, the id or the key has no form on the wire.
     """
-    values = [*extras]
-    for place, value in enumerate(extras):
+    if extras.count(None) == _ALL_BUT_ONE and (reply_to := extras.reply_to) is not None:
+        # A request, which is nearly always this alone.
+        return {REPLY_TO: reply_to}
+    found: dict[str, Any] = {}
+    place = 0
+    # Not by `enumerate`, which costs as much again for each that is absent.
+    for value in extras:
         if value is not None:
-            values[place] = _GIVE[place](value)
-    return _new(Extras, values)
+            given = _GIVE[place](value)
+            if given is not None and (key := _KEYS[place]) is not None:
+                found[key] = given
+        place += 1  # noqa: SIM113
+    return found
 
 
 def encode_extras(extras: Extras) -> dict[str, Any]:
-    """Return the map that stands for extras on the wire."""
+    """Return the map that stands on the wire for extras as they came, which are passed on."""
     found = {}
     for place, value in enumerate(extras):
         if value is not None and (key := _KEYS[place]) is not None:
@@ -76,6 +86,9 @@ def decode_extras(found: Any) -> Extras:
     """
     if type(found) is not dict:
         raise ProtocolError("the extras of a message are no map")
+    if len(found) == 1 and type(reply_to := found.get(REPLY_TO)) is str:
+        # A request, which is nearly always this alone.
+        return Extras(None, reply_to)
     values = _NOTHING.copy()
     for key, value in found.items():
         known = _PLACES.get(key)
@@ -112,11 +125,18 @@ def restore_extras(fields: dict[Any, Any]) -> Extras:
 
 def is_utf8(text: str) -> bool:
     """Tell whether text has a UTF-8 form; with lone surrogates it has none."""
+    if text.isascii():
+        return True
     try:
         text.encode()
     except UnicodeEncodeError:
         return False
     return True
+
+
+def sticky_bytes(key: str | bytes) -> bytes:
+    """Return the bytes that a key stands for, as those of a subject; text that has none is a UnicodeError."""
+    return key.encode("utf-8", "surrogateescape") if isinstance(key, str) else key
 
 
 def _as_it_is(value: Any) -> Any:
@@ -127,27 +147,37 @@ def _give_headers(headers: Any) -> dict[str, Any] | None:
     if not isinstance(headers, dict):
         raise TypeError(f"headers are a dict, not {type(headers).__name__}: {headers!r}")
     for name, value in headers.items():
-        if not isinstance(name, str) or not (
-            value is None or isinstance(value, (str, bytes, int, float, bool))
-        ):
-            raise TypeError(
-                f"a header is text and its value text, bytes, a number or None, not {name!r}: {value!r}"
-            )
-        if isinstance(value, int) and not -(2**63) <= value < 2**64:
-            raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
-        if not is_utf8(name) or (isinstance(value, str) and not is_utf8(value)):
-            raise ValueError(f"header {name!r} holds text that is not UTF-8: {value!r}")
+        # The common cases by themselves, as this is done for each header of each message.
+        kind = type(value)
+        if type(name) is str and name.isascii():
+            if kind in _SURE or (kind is str and value.isascii()):
+                continue
+            if kind is int and -(2**63) <= value < 2**64:
+                continue
+        _check_header(name, value)
     # Whoever sends on what came, or replies with it, makes a message that has passed no forwarder yet.
     own = dict(headers)
     own.pop(VIA, None)
     return own or None
 
 
+def _check_header(name: Any, value: Any) -> None:
+    if not isinstance(name, str) or not (value is None or isinstance(value, (str, bytes, int, float, bool))):
+        raise TypeError(
+            f"a header is text and its value text, bytes, a number or None, not {name!r}: {value!r}"
+        )
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ValueError(f"header {name!r} is a number of more than 64 bits: {value}")
+    if not is_utf8(name) or (isinstance(value, str) and not is_utf8(value)):
+        raise ValueError(f"header {name!r} holds text that is not UTF-8: {value!r}")
+
+
 def _take_headers(headers: Any) -> dict[str, Any]:
-    if type(headers) is not dict or not all(
-        type(name) is str and type(value) in _SCALARS for name, value in headers.items()
-    ):
-        raise ProtocolError("headers are not a map of text to scalars")
+    if type(headers) is not dict:
+        raise ProtocolError("headers are no map")
+    for name, value in headers.items():
+        if type(name) is not str or type(value) not in _SCALARS:
+            raise ProtocolError("headers are not a map of text to scalars")
     return headers
 
 
@@ -178,21 +208,22 @@ def _take_id(message_id: Any) -> bytes | tuple[bytes, int]:
     return series if message_id is series else (series, number)
 
 
-def _give_key(key: Any) -> bytes:
+def _give_key(key: Any) -> None:
+    """Check a key, of which nothing goes out."""
     if isinstance(key, str):
-        try:
-            # As subjects, which keys often are.
-            return key.encode(errors="surrogateescape")
-        except UnicodeEncodeError:
-            raise ValueError(f"a key is text with a UTF-8 form, or bytes, not {key!r}") from None
-    if not isinstance(key, bytes):
+        # As subjects, which keys often are.
+        if not key.isascii():
+            try:
+                sticky_bytes(key)
+            except UnicodeEncodeError:
+                raise ValueError(f"a key is text with a UTF-8 form, or bytes, not {key!r}") from None
+    elif not isinstance(key, bytes):
         raise TypeError(f"a key is str or bytes, not {type(key).__name__}: {key!r}")
-    return key
 
 
 FIELDS = (
     Field("headers", "headers", _give_headers, _take_headers),
-    Field("reply_to", "reply_to", _as_it_is, _take_reply_to),
+    Field("reply_to", REPLY_TO, _as_it_is, _take_reply_to),
     Field("message_id", "id", _give_id, _take_id),
     Field("key", None, _give_key, _as_it_is),
 )
@@ -203,6 +234,7 @@ _KEYS = [field.key for field in FIELDS]
 _TAKE = [field.take for field in FIELDS]
 _PLACES = {field.key: (place, field.take) for place, field in enumerate(FIELDS) if field.key is not None}
 _NOTHING: list[Any] = [None] * len(FIELDS)
+_ALL_BUT_ONE = len(FIELDS) - 1
 STORED = [
     None if field.key is None or field.name in ("headers", "reply_to") else f"oz-{field.key}"
     for field in FIELDS

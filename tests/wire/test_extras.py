@@ -36,10 +36,23 @@ def test_every_field_is_an_argument_of_publish_but_what_to_reply_to(kind):
 
 
 def test_what_goes_out_comes_in_but_for_what_stays_with_the_publisher():
-    sent = msgpack.unpackb(msgpack.packb(encode_extras(check_extras(FULL))))
+    sent = msgpack.unpackb(msgpack.packb(check_extras(FULL)))
     assert sent == {"headers": {"h": 1}, "reply_to": "r", "id": [b"s", 7]}
     assert decode_extras(sent) == FULL._replace(key=None)
-    assert encode_extras(BARE) == {}
+    assert encode_extras(FULL) == check_extras(FULL)
+    assert encode_extras(BARE) == check_extras(BARE) == {}
+
+
+def test_what_goes_out_is_not_what_its_publisher_may_still_change():
+    headers = {"h": 1}
+    found = check_extras(Extras(headers=headers))
+    headers["h"] = []
+    assert found == {"headers": {"h": 1}}
+
+
+@pytest.mark.parametrize("number", [-(2**63), 2**64 - 1])
+def test_the_outermost_numbers_that_a_header_may_have_go_out(number):
+    assert check_extras(Extras(headers={"h": number})) == {"headers": {"h": number}}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +95,10 @@ def test_extras_that_are_not(extras):
     [
         (Extras(headers=[]), TypeError),
         (Extras(headers={"h": []}), TypeError),
+        (Extras(headers={1: 1}), TypeError),
         (Extras(headers={"h": 1 << 64}), ValueError),
+        (Extras(headers={"h": -(1 << 63) - 1}), ValueError),
+        (Extras(headers={"\udc80": 1}), ValueError),
         (Extras(headers={"h": "\udc80"}), ValueError),
         (Extras(message_id=b""), ValueError),
         (Extras(message_id=(b"s", -1)), ValueError),
@@ -95,9 +111,9 @@ def test_what_cannot_be_published_is_refused(given, error):
         check_extras(given)
 
 
-def test_a_key_becomes_bytes_and_the_way_past_forwarders_is_not_taken_over():
-    given = Extras(headers={"oz-via": b"12345678"}, key="k")
-    assert check_extras(given) == Extras(key=b"k")
+def test_the_key_stays_and_the_way_past_forwarders_is_not_taken_over():
+    assert check_extras(Extras(headers={"oz-via": b"12345678"}, key="k")) == {}
+    assert check_extras(Extras(headers={"oz-via": b"12345678", "ü": "ß"})) == {"headers": {"ü": "ß"}}
 
 
 def test_a_recorder_keeps_what_has_no_column_of_its_own():

@@ -10,7 +10,7 @@ from oz.message import BARE, Extras
 from oz.protocol.publisher.recipients import Recipients
 from oz.protocol.publisher.stream import OutStream
 from oz.wire.batch import array_header, pack_array, strip_header
-from oz.wire.extras import encode_extras
+from oz.wire.extras import encode_extras, sticky_bytes
 
 STEP = 3
 """A flat list is accumulated: recipients, subject and payload of each message in turn. Flat, so that one
@@ -125,9 +125,10 @@ def _hand_out(batches: dict[OutStream, Batch], choice: Any, items: list[Any], st
         batch.places.append(start + at // 2)
 
 
-def sticky_key(subject: bytes, payload: Any) -> str | bytes:
+def sticky_key(subject: bytes, payload: Any) -> bytes:
     """Return what a sticky choice goes by: the key that was published with a message, or its subject."""
-    return (payload.extras.key if type(payload) is Rich else None) or subject
+    key = payload.extras.key if type(payload) is Rich else None
+    return sticky_bytes(key) if key else subject
 
 
 def _batch(batches: dict[OutStream, Batch], stream: OutStream) -> Batch:
@@ -141,12 +142,23 @@ class Rich(list[Any]):
     """A payload with extras, in the form on the wire: packs as an array of payload and map.
 
     Attributes:
-        extras: what it has, and what of it stays here.
+        extras: what it has, as it was given or came; what of it stays here is read from these.
     """
 
     __slots__ = ("extras",)
 
-    def __init__(self, payload: Any, extras: Extras = BARE) -> None:
-        """Put them together; the extras are checked."""
-        super().__init__((payload, encode_extras(extras)))
-        self.extras = extras
+    extras: Extras
+
+
+def rich(payload: Any, extras: Extras = BARE, fields: dict[str, Any] | None = None) -> Rich:
+    """Put a payload and its extras together.
+
+    Args:
+        payload: bytes, or a list of the bytes of several frames.
+        extras: what it has.
+        fields: the map that stands for them, where it was made before; without it they came from elsewhere.
+    """
+    # A function, as a constructor costs twice as much.
+    made = Rich((payload, encode_extras(extras) if fields is None else fields))
+    made.extras = extras
+    return made

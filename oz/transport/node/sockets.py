@@ -14,7 +14,7 @@ from oz.message import Extras, Message
 from oz.protocol.bridge.bridge import Ledger
 from oz.protocol.node.presence import NodeRouter
 from oz.protocol.node.reserved_subjects import ReservedIndex
-from oz.protocol.publisher.batching import Rich
+from oz.protocol.publisher.batching import rich
 from oz.protocol.publisher.last_value_cache import NodeLastValueCache
 from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.stream import OutStream
@@ -186,7 +186,7 @@ class NodePublisher:
                 # Dropped for whoever has no room: a node that passes on does not wait.
                 sender.hand_over(socket, wire, payload, zmq.NOBLOCK)
             if scoped.kind & ROUTED:
-                sender.accumulator.begin_rare(socket, scoped, raw, Rich(as_item(payload), extras))
+                sender.accumulator.begin_rare(socket, scoped, raw, rich(as_item(payload), extras))
             elif scoped.kind:
                 sender.stats.sent += 1
             else:
@@ -212,7 +212,7 @@ class NodePublisher:
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
     ) -> Iterator[float]:
         """Publish a message that is to be answered; yields the seconds to pause before it is tried again."""
-        extras = Extras(headers=headers, key=key, reply_to=reply_to)
+        extras = Extras(headers, reply_to, None, key)
         refused = self.engine.sender.publish(self.engine.socket, subject, payload, extras)
         if refused is not None:
             yield from self.engine.try_again(subject, refused)

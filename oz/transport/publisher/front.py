@@ -37,7 +37,7 @@ def by_fields(publish: Callable[[Any, Any, Extras | None], Any]) -> Callable[...
     ) -> Any:
         extras = None
         if not (headers is None is key and message_id is None):
-            extras = Extras(headers=headers, key=key, message_id=message_id)
+            extras = Extras(headers, None, message_id, key)
         return publish(subject, payload, extras)
 
     long_way.__name__ = long_way.__qualname__ = "publish"

@@ -13,7 +13,7 @@ from typing import Any
 import zmq
 
 from oz.message import Extras
-from oz.protocol.publisher.batching import Rich
+from oz.protocol.publisher.batching import rich
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
@@ -141,13 +141,14 @@ class Sender:
         Raises:
             SubjectError, ProtocolError, ClosedError, OwnershipError, TypeError: see `oz.Publisher.publish`.
         """
-        if extras is not None:
-            extras = check_extras(extras)
+        fields = None if extras is None else check_extras(extras)
         if self._encode is not None:
             payload = self._encode(payload)
         if type(payload) is not bytes:
             payload = as_sendable(payload)
-        item = None if extras is None else Rich(as_item(payload), extras)
+        item = None
+        if extras is not None:
+            item = rich(payload if type(payload) is bytes else as_item(payload), extras, fields)
         try:
             if self._last_values is None:
                 return self.publish_any(socket, self.routes.find(subject), payload, item)
@@ -258,7 +259,7 @@ class Sender:
             self.stats.unwanted += 1
             return None
         if item is None:
-            item = payload if type(payload) is bytes else Rich(as_item(payload))
+            item = payload if type(payload) is bytes else rich(as_item(payload))
         if self._dispatch.is_blocked and recipients.kind & ROUTED and not self._make_room(socket):
             return route, payload, item
         if recipients.kind & PLAIN:
@@ -299,7 +300,7 @@ class Sender:
         else:
             content = frames[0] if len(frames) == 1 else frames or b""
             with self._guard:
-                self._keep_and_begin(socket, recipients, subject, Rich(content))
+                self._keep_and_begin(socket, recipients, subject, rich(content))
 
     def count(self) -> PublisherStats:
         """Count what is in the accumulator too; give all that was counted."""

@@ -1,7 +1,7 @@
 import pytest
 
 from oz.message import Extras
-from oz.protocol.publisher.batching import Rich, split, sticky_key
+from oz.protocol.publisher.batching import rich, split, sticky_key
 from oz.protocol.publisher.recipients import Recipients
 from oz.wire.batch import parse_body
 from oz.wire.keys import DeliveryOptions
@@ -77,12 +77,12 @@ def test_a_message_goes_to_one_member_of_each_group_and_to_all_streams():
 
 
 def test_sticky_goes_by_the_key_or_else_the_subject():
-    rich = Rich(b"p", Extras(headers={"h": 1}, key=b"key"))
-    assert sticky_key(b"a", rich) == b"key"
-    assert sticky_key(b"a", Rich(b"p")) == sticky_key(b"a", b"p") == b"a"
+    message = rich(b"p", Extras(headers={"h": 1}, key=b"key"))
+    assert sticky_key(b"a", message) == b"key"
+    assert sticky_key(b"a", rich(b"p")) == sticky_key(b"a", b"p") == b"a"
     choice = Picking(Stream(group="g"))
     batches = split(
-        accumulated((recipients(choices=[choice]), b"a", rich), (recipients(choices=[choice]), b"b", b"q"))
+        accumulated((recipients(choices=[choice]), b"a", message), (recipients(choices=[choice]), b"b", b"q"))
     )
     assert choice.keys == [b"key", b"b"]
     # The key stays here.
@@ -91,6 +91,6 @@ def test_sticky_goes_by_the_key_or_else_the_subject():
 
 def test_what_may_have_to_be_held_back_is_kept_as_it_was():
     held = Stream(overflow="conflate", limit=5)
-    (batch,) = split(accumulated((recipients(held), b"a", b"1"), (recipients(held), b"b", Rich(b"2"))))
+    (batch,) = split(accumulated((recipients(held), b"a", b"1"), (recipients(held), b"b", rich(b"2"))))
     assert batch.items == [b"a", b"1", b"b", [b"2", {}]]
     assert batch.count == 2
