@@ -34,8 +34,6 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal
     from oz.services.replayer import Control, ReplayStats
 
-_SLICE = 0.1  # seconds to wait for a slow subscriber before it is looked whether to go on
-
 _HELP = f"""Publish the messages of the journal DIRECTORY once more, in the order in which they were recorded.
 
 --speed 1 keeps the time between them, 10 is ten times as fast, max as fast as subscribers take them. A
@@ -113,9 +111,9 @@ def replay(
         bind = [DEFAULT_ENDPOINT]
     control, stats = replayer.Control(), replayer.ReplayStats()
     # Whatever was recorded was a subject: the plain dialect allows all of them.
-    # It waits for ever, in slices: between them a signal or a key can end it.
+    # It is the replay that waits for room, so that a signal or a key can end it.
     with socket_refused():
-        publisher = oz.Publisher(bind, connect, dialect="zmq", on_full="block", full_timeout=_SLICE)
+        publisher = oz.Publisher(bind, connect, dialect="zmq", on_full="error")
     with _closed_when_sent(ctx, publisher, control):
         say(ctx, f"{ready_line(publisher, bind, connect)}, replaying {directory}")
         if not any(map(is_multicast, (*bind, *connect))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
@@ -15,11 +15,10 @@ import zmq
 from oz.errors import WouldBlock
 from oz.journal import Journal, Record
 from oz.services.columns import unpack_headers
-from oz.services.waiting import Bell
+from oz.services.waiting import Bell, look_again
 from oz.subjects.pattern import Pattern
 from oz.sync.publisher import Publisher
 
-_LOOK_SECONDS = 0.05  # seconds between two calls of a look
 _LATE = 1.0  # seconds behind time from which on the rest is put off instead of hurried
 _POLLED = 0.001  # seconds from which on a wait can be ended
 _LONGEST = 1e6  # seconds of one wait at most
@@ -97,23 +96,22 @@ class _Clock:
         self._bell = bell
         self._poller = zmq.Poller()
         self._poller.register(bell, zmq.POLLIN)
-        self._look = look or (lambda: None)
-        self._look_seconds = inf if look is None else _LOOK_SECONDS
+        self._look = look
+        self._looks_at = inf if look is None else 0.0
         self._began: tuple[float, int] | None = None
         self._passed = self._latest = 0
-        self._looked = time.monotonic()
 
     def wait_for(self, time_ns: int) -> bool:
         """Wait until a message is due; False when the replay is stopped."""
         if self._speed is None:
             self._passed += 1
             if self._passed % _LOOK == 0 or self._control.is_paused or self._control.is_stopped:
-                self._look()
+                self._look_if_due(time.monotonic())
                 self._rest()
             return not self._control.is_stopped
         while not self._control.is_stopped:
             self._rest()
-            now = self._look_now_and_then()
+            now = self._look_if_due(time.monotonic())
             if time_ns < self._latest:  # received before others that were published already
                 break
             self._latest = time_ns
@@ -130,29 +128,30 @@ class _Clock:
         return not self._control.is_stopped
 
     def await_room(self) -> bool:
-        """Look, before a message that found no room is tried again; False when the replay is stopped."""
-        self._look()
+        """Wait until there may be room for a message that found none; False when the replay is stopped."""
+        if not self._control.is_stopped:
+            self._look_if_due(time.monotonic())
+            # Whoever hears of room rings.
+            self._wait(inf)
         return not self._control.is_stopped
 
-    def _look_now_and_then(self) -> float:
-        """Look, if the last look was a while ago: there may be nothing to wait for. Gives the time."""
-        now = time.monotonic()
-        if now - self._looked >= self._look_seconds:
-            self._looked = now
-            self._look()
+    def _look_if_due(self, now: float) -> float:
+        """Look, if it is time to: there may be nothing to wait for. Gives the time."""
+        if now >= self._looks_at:
+            self._looks_at = look_again(self._look)
         return now
 
     def _rest(self) -> None:
         while self._control.is_paused and not self._control.is_stopped:
-            self._look()
+            self._look_if_due(time.monotonic())
             self._wait(inf)
             self._began = None
 
     def _wait(self, seconds: float) -> None:
-        """Wait so long at most, until it is time to look or the control has changed."""
-        seconds = min(seconds, self._look_seconds)
+        """Wait so long at most, until it is time to look, the control has changed, or there may be room."""
+        seconds = min(seconds, self._looks_at - time.monotonic())
         if seconds < _POLLED:
-            time.sleep(seconds)
+            time.sleep(max(0.0, seconds))
         else:
             # Not later than that: a poller counts in milliseconds.
             self._poller.poll(-1 if seconds == inf else int(min(seconds, _LONGEST) * 1000))
@@ -187,11 +186,13 @@ def replay(
         end: the offset or time to stop before.
         speed: 1.0 as it was received, 10.0 ten times as fast; None as fast as possible.
         headers: False publishes without those that are added, and so somewhat faster.
-        wait_for_room: when the publisher raises `WouldBlock`, look, and try again until it is stopped. A
-            publisher that waits for ever by itself cannot be stopped meanwhile: give it a `full_timeout`.
+        wait_for_room: when the publisher raises `WouldBlock`, wait until there is room or it is stopped. A
+            publisher that waits for ever by itself cannot be stopped meanwhile: make it with
+            `on_full="error"`, or with a `full_timeout`.
         control: to pause or stop it.
         stats: is kept up to date meanwhile.
-        on_look: called now and then, some times a second at least while it waits.
+        on_look: called now and then: ten times a second while it waits, or at the time of the monotonic
+            clock that it returns, a float.
 
     Returns:
         What it did.
@@ -204,7 +205,14 @@ def replay(
         raise ValueError(f"speed is greater than 0, or None for as fast as possible; not {speed:g}")
     done = stats or ReplayStats()
     control = control or Control()
-    with closing(Bell()) as bell, bell.rung_by_signals(), control._waking(bell.ring):
+    with (
+        closing(Bell()) as bell,
+        bell.rung_by_signals(),
+        control._waking(bell.ring),
+        ExitStack() as listening,
+    ):
+        if wait_for_room:
+            listening.callback(publisher._engine.when_heard(bell.ring))
         _replay(
             journal.read(pattern, start=start, end=end, gaps=True),
             publisher,

@@ -194,11 +194,11 @@ def test_it_looks_now_and_then_though_it_waits_for_nothing(journal, times):
     assert looks
 
 
-@pytest.fixture
-def held_up(journal, publisher, context):
-    """A journal of 40 MB, a publisher that waits in slices, and a plain subscriber that reads nothing."""
+@pytest.fixture(params=[{"full_timeout": 0.01}, {"on_full": "error"}], ids=["block", "error"])
+def held_up(journal, publisher, context, request):
+    """A journal of 40 MB, a publisher that waits or not, and a plain subscriber that reads nothing."""
     found = journal([("a", b"%03d" % at + bytes(200_000)) for at in range(200)])
-    pub = publisher(dialect="zmq", full_timeout=0.01, high_water_mark=1)
+    pub = publisher(dialect="zmq", high_water_mark=1, **request.param)
     sub = context.socket(zmq.SUB)
     sub.set_hwm(1)
     sub.setsockopt(zmq.SUBSCRIBE, b"")
@@ -217,6 +217,17 @@ def test_while_a_subscriber_holds_it_up_it_looks_and_can_be_stopped(held_up):
         )
     )
     waiting.until(lambda: len(looks) > 3)
+    control.stop()
+    assert 0 < working.outcome().published < 200
+    sub.close(0)
+
+
+@pytest.mark.parametrize("held_up", [{"on_full": "error"}], indirect=True)
+def test_while_it_is_held_up_it_waits_for_room_and_for_whoever_stops_it(held_up):
+    found, pub, sub = held_up
+    control = Control()
+    working = waiting.Thread(lambda: replay(found, pub, wait_for_room=True, speed=None, control=control))
+    working.wait_until_stuck()
     control.stop()
     assert 0 < working.outcome().published < 200
     sub.close(0)
