@@ -21,6 +21,11 @@ CONF = {"spark.sql.shuffle.partitions": 2, "spark.python.authenticate.socketTime
 """Spark gives Java and Python 15 s to find each other, unless told otherwise."""
 
 
+def needs_standalone(item):
+    """Tell whether it waits for a cluster of its own to start; the suite has Spark's pretended one."""
+    return "standalone" in item.fixturenames or "[standalone]" in item.name or "-standalone]" in item.name
+
+
 def group_of(nodeid):
     """Name the group of a test: that of the clusters, or its module."""
     module = Path(nodeid.split("::")[0]).stem
@@ -43,9 +48,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 def pytest_collection_modifyitems(items):
-    """Give each test a limit, and put the long groups in front."""
+    """Give each test a limit, mark what needs the real cluster, and put the long groups in front."""
     here = [item for item in items if HERE in item.path.parents]
     for item in here:
+        if needs_standalone(item):
+            item.add_marker(pytest.mark.heavy)
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(SECONDS))
     rank = {name: place for place, name in enumerate(LONG)}

@@ -1,6 +1,6 @@
 """Killed with -9 in earnest, driver or executors, while readers look on: each record is in the lake once.
 
-OZ_SOAK=N kills a driver N times, at other moments each time; by default twice.
+OZ_SOAK=1 kills a driver 20 times, at other moments each time; the suite does it twice.
 """
 
 import os
@@ -25,8 +25,9 @@ import archive_jobs as jobs
 from oz.journal import Journal
 from oz.spark import lake_files
 from oz.spark.jobs.archiving import manifest
+from support.sizes import size
 
-ROUNDS = int(os.environ.get("OZ_SOAK", "2"))
+ROUNDS = size(2, 20)
 ROWS, STEP = 12_000, 4_000
 DEADLINE = 240.0
 LIMIT = 3_600
@@ -100,6 +101,7 @@ def run_and_kill(journal, lake, chance):
     return False
 
 
+@pytest.mark.sized
 @pytest.mark.timeout(LIMIT + 200 * ROUNDS)
 def test_a_driver_that_is_killed_again_and_again_archives_each_record_once(spark, journal, tmp_path):
     lake = tmp_path / "lake"
@@ -115,6 +117,7 @@ def test_a_driver_that_is_killed_again_and_again_archives_each_record_once(spark
     assert sorted(lake_files(lake)) == sorted(str(lake / path) for path in archive_lakes.files(lake))
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(LIMIT)
 def test_executors_of_a_cluster_that_are_killed_leave_each_record_once(engine, journal, tmp_path):
     journal, lake = shutil.copytree(journal, tmp_path / "journal"), tmp_path / "lake"

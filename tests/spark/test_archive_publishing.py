@@ -17,10 +17,12 @@ from oz.spark.jobs.archiving import compaction, manifest, publishing
 from oz.spark.jobs.archiving.lake import opened
 from oz.spark.jobs.archiving.manifest import LakeManifest
 from oz.spark.jobs.archiving.staging import staged_files
+from support.sizes import size
 
-ROUNDS = int(os.environ.get("OZ_CRASHES", "25"))
+ROUNDS = size(10, 400)
 
 
+@pytest.mark.sized
 @pytest.mark.timeout(600 + 10 * ROUNDS)
 def test_whoever_publishes_is_killed_and_no_reader_sees_a_record_twice_or_lost(tmp_path):
     seed = os.environ.get("OZ_SEED", "1")

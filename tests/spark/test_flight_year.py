@@ -62,6 +62,7 @@ def run_the_example():
     )
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(2 * EXAMPLE_SECONDS)
 def test_the_year_comes_out_as_it_is_in_the_files():
     ran = run_the_example()

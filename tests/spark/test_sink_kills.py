@@ -18,11 +18,11 @@ from sink_listening import Listening
 
 from oz.journal import Writer
 from scripts import ENVIRONMENT
+from support.sizes import SOAK, size
 from waiting import until
 
 DRIVER = Path(__file__).with_name("sink_driver.py")
-IS_SOAK = bool(os.environ.get("OZ_SOAK"))
-ROWS, BATCH, KILLS = (1_000_000, 50_000, 12) if IS_SOAK else (20_000, 2_000, 3)
+ROWS, BATCH, KILLS = size((10_000, 2_000, 1), (1_000_000, 50_000, 12))
 SECONDS = 1_000.0
 
 
@@ -75,7 +75,8 @@ class Driver:
         self._process.wait(SECONDS)
 
 
-@pytest.mark.timeout(7200 if IS_SOAK else 3600)
+@pytest.mark.sized
+@pytest.mark.timeout(7200 if SOAK else 3600)
 def test_each_message_is_delivered_once_though_the_driver_is_killed(tmp_path):
     seed = int(os.environ.get("OZ_SEED", random.randrange(1 << 32)))
     chance = random.Random(seed)

@@ -20,11 +20,11 @@ from pyspark.sql import functions as F
 
 from oz.journal import Writer
 from scripts import ENVIRONMENT
+from support.sizes import SOAK, size
 from waiting import Thread, until
 
-IS_SOAK = bool(os.environ.get("OZ_SOAK"))
-ROWS, BATCH, KILLS = (1_000_000, 50_000, 10) if IS_SOAK else (60_000, 10_000, 2)
-MASTER = "local-cluster[2,1,1024]" if IS_SOAK else "local-cluster[1,1,1024]"
+ROWS, BATCH, KILLS = size((20_000, 5_000, 2), (1_000_000, 50_000, 10))
+MASTER = size("local-cluster[1,1,1024]", "local-cluster[2,1,1024]")
 SECONDS = 1_500.0
 GROUP = 500
 
@@ -104,7 +104,8 @@ def await_work(directory, running):
     until(lambda: running.has_ended or batches(directory) > before, SECONDS)
 
 
-@pytest.mark.timeout(7200 if IS_SOAK else 3600)
+@pytest.mark.sized
+@pytest.mark.timeout(7200 if SOAK else 3600)
 def test_each_message_is_in_parquet_once_though_driver_and_executors_are_killed(spark, tmp_path):
     seed = int(os.environ.get("OZ_SEED", random.randrange(1 << 32)))
     chance, began = random.Random(seed), time.monotonic()
@@ -118,7 +119,7 @@ def test_each_message_is_in_parquet_once_though_driver_and_executors_are_killed(
         for at in range(KILLS):
             await_work(tmp_path, running)
             time.sleep(chance.random())  # not always between batches
-            what = ("driver", "executor")[at % 2] if not IS_SOAK else chance.choice(["driver", "executor"])
+            what = ("driver", "executor")[at % 2] if not SOAK else chance.choice(["driver", "executor"])
             killed[what] += 1
             if what == "executor":
                 running.kill_an_executor(chance)
