@@ -1,0 +1,397 @@
+"""Connections: what libzmq's I/O thread does between the pipes of two sockets.
+
+A `Session` is one side. It connects, and again after a fault, moves messages between its pipe and the
+`Wire`, and decides what a broken connection means for the pipe.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from oz.testing.network import Listener, Network, Timer
+from oz.testing.pipes import End, Message, join
+
+
+class SessionOwner(Protocol):
+    """The socket, as a session sees it."""
+
+    @property
+    def host(self) -> str:
+        """Name the host of the socket."""
+
+    @property
+    def network(self) -> Network:
+        """Return the network of the socket."""
+
+    @property
+    def identity(self) -> bytes:
+        """Return the name of the socket for a ROUTER, or nothing."""
+
+    def new_end(self) -> End:
+        """Make the socket's end of a pipe, with its high-water marks."""
+
+    def marks(self) -> tuple[int, int]:
+        """Return the high-water marks for sending and for receiving."""
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Take notice of something later."""
+
+    def attach(self, end: End) -> None:
+        """Begin to use a pipe."""
+
+    def session_ended(self, session: Session) -> None:
+        """Forget a session."""
+
+
+class Port(Listener):
+    """A place that a socket is bound to: it makes sessions for those who connect."""
+
+    def __init__(self, owner: SessionOwner) -> None:
+        """Listen for a socket."""
+        self.owner = owner
+        self.host = owner.host
+        self.sessions: list[Session] = []
+
+    def close(self, linger: float) -> None:
+        """Listen no more, and end what was accepted here."""
+        self.owner.network.listen_no_more(self)
+        for session in list(self.sessions):
+            session.close(linger)
+
+
+class Session:
+    """One side of a connection, between a pipe and the wires.
+
+    Attributes:
+        owner: the socket.
+        is_closing: nothing more comes from the socket; what it has written is still sent.
+    """
+
+    def __init__(
+        self,
+        owner: SessionOwner,
+        *,
+        port: Port | None = None,
+        target: tuple[str, str] | None = None,
+        is_immediate: bool = False,
+        repeats_itself: bool = False,
+        intervals: tuple[float, float] = (0.1, 0.0),
+        stops_when_refused: bool = False,
+    ) -> None:
+        """Make a side without a connection.
+
+        Args:
+            owner: the socket.
+            port: where the connection was accepted, or None for a side that connects.
+            target: the transport and address to connect to.
+            is_immediate: whether the pipe lasts only as long as the connection.
+            repeats_itself: whether the socket says all again after a fault, as a SUB does.
+            intervals: seconds before it connects again: at first, and at most (0 to keep the first).
+            stops_when_refused: whether it gives up when nobody listens.
+        """
+        self.owner = owner
+        self.is_closing = False
+        self.has_ended = False
+        self._network = owner.network
+        self._port = port
+        self._target = target
+        self._is_immediate = is_immediate
+        self._repeats_itself = repeats_itself
+        self._interval, self._longest = intervals
+        self._current = self._interval
+        self._stops_when_refused = stops_when_refused
+        self._retry: Timer | None = None
+        self._linger: Timer | None = None
+        self._end: End | None = None
+        self._connection: Connection | None = None
+        self._is_pumping = False
+
+    # for the pipe ----------------------------------------------------------------------------------------
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Take notice of something in a moment."""
+        self._network.call_soon(command)
+
+    def readable(self, end: End) -> None:
+        """Send what the socket has written."""
+        if end is self._end:
+            self.pump()
+
+    def writable(self, end: End) -> None:
+        """Go on receiving."""
+        if end is self._end and self._connection is not None:
+            self._connection.wire_to(self).deliver()
+
+    def hiccuped(self, end: End) -> None:
+        """Do nothing: only a session begins a queue anew."""
+
+    def terminated(self, end: End) -> None:
+        """Close the connection when all is sent that the socket wrote before it went."""
+        if end is self._end:
+            self._end = None
+            self._finish()
+
+    # connecting ------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to connect."""
+        if not self._is_immediate:
+            self._make_pipe(at_once=True)
+        self._retry = self._network.call_soon(self._connect)
+
+    def _connect(self) -> None:
+        if self.has_ended or self._target is None:
+            return
+        port = self._network.find(*self._target, self.owner.host)
+        if not isinstance(port, Port):
+            if self._stops_when_refused:
+                self._give_up()
+            else:
+                self._connect_later()
+            return
+        if self._network.is_stalled(frozenset((self.owner.host, port.host))):
+            self._connect_later()
+            return
+        self._current = self._interval
+        other = Session(port.owner, port=port)
+        port.sessions.append(other)
+        connection = Connection(self._network, self, other)
+        self._network.call_at(self._network.now + self._network.latency, connection.shake_hands)
+
+    def _connect_later(self) -> None:
+        wait = self._current + self._network.random.random() * self._interval
+        if self._longest:
+            wait = min(wait, self._longest)
+            self._current = min(2 * self._current, self._longest)
+        self._retry = self._network.call_at(self._network.now + wait, self._connect)
+
+    def _give_up(self) -> None:
+        if self._end is not None:
+            self._end.close()
+        self._end = None
+        self._finish()
+
+    def use(self, connection: Connection, identity: bytes) -> None:
+        """Have a connection from now on, to a socket that calls itself so."""
+        self._connection = connection
+        if self._end is None:
+            self._make_pipe(at_once=False, identity=identity)
+        else:
+            self._end.peer.identity = identity
+        self.pump()
+
+    def _make_pipe(self, *, at_once: bool, identity: bytes = b"") -> None:
+        mark, peers_mark = self.owner.marks()
+        mine, its = End(self, mark=peers_mark, peers_mark=mark), self.owner.new_end()
+        join(mine, its)
+        its.identity = identity
+        self._end = mine
+        if at_once:
+            self.owner.attach(its)
+        else:
+            self.owner.post(lambda: self.owner.attach(its))
+
+    # moving messages -------------------------------------------------------------------------------------
+
+    def pump(self) -> None:
+        """Send as much as the wire takes."""
+        if self._connection is None or self._end is None or self._is_pumping:
+            return
+        self._is_pumping = True
+        wire = self._connection.wire_from(self)
+        while wire.has_room() and (message := self._end.read()) is not None:
+            wire.put(message)
+        self._is_pumping = False
+        self._end.forget_if_read()
+
+    def take(self, message: Message) -> bool:
+        """Hand a message to the socket; tell whether there was room."""
+        # Nobody reads what comes for a socket that has gone.
+        return self._end is None or self.is_closing or self._end.write(message)
+
+    # ending ----------------------------------------------------------------------------------------------
+
+    def lost(self) -> None:
+        """Take notice that the connection has broken, and connect again if this side had connected."""
+        self._connection = None
+        if self.has_ended:
+            return
+        if self._target is None:
+            if self._end is not None:
+                self._end.close()
+            self._end = None
+            self._finish()
+            return
+        if self._end is not None:
+            if self._is_immediate:
+                self._end.close()
+                self._end = None
+                if self.is_closing:
+                    self._finish()
+                    return
+            elif self._repeats_itself:
+                self._end.hiccup()
+        if self._interval < 0:
+            self._give_up()
+        else:
+            self._connect_later()
+
+    def close(self, linger: float) -> None:
+        """End, when what the socket has written is sent or after so many seconds; below 0 is for ever."""
+        if self.has_ended or self.is_closing:
+            return
+        self.is_closing = True
+        if linger == 0 or self._end is None:
+            self._end = None
+            self._finish()
+            return
+        if linger > 0:
+            self._linger = self._network.call_at(self._network.now + linger, self._finish)
+        self.pump()
+
+    def die(self) -> None:
+        """End without a word: what has not been sent is lost."""
+        if self._connection is not None:
+            self._connection.reset(but=self)
+        self._connection = None
+        self._finish()
+
+    def _finish(self) -> None:
+        if self.has_ended:
+            return
+        self.has_ended = True
+        for timer in (self._retry, self._linger):
+            if timer is not None:
+                timer.cancel()
+        if self._connection is not None:
+            self._connection.finish(self)
+            self._connection = None
+        if self._port is not None:
+            self._port.sessions.remove(self)
+        self.owner.session_ended(self)
+
+
+class Wire:
+    """One direction of a connection: messages arrive in the order in which they were put."""
+
+    def __init__(self, connection: Connection, source: Session, target: Session, network: Network) -> None:
+        """Begin with nothing on the way."""
+        self._connection = connection
+        self._source, self._target = source, target
+        self._network = network
+        self._queue: deque[tuple[float, Message | None]] = deque()
+        self._capacity = network.choose_capacity()
+        self._last = network.now
+        self.is_dead = False
+
+    def has_room(self) -> bool:
+        """Tell whether one more message can be on the way."""
+        return len(self._queue) < self._capacity
+
+    def put(self, message: Message | None) -> None:
+        """Send a message on its way, or the end of all messages."""
+        self._last = self._network.delay(self._connection.hosts, self._last)
+        self._queue.append((self._last, message))
+        if not self.is_dead:
+            self._network.call_at(self._last, self.deliver)
+
+    def deliver(self) -> None:
+        """Hand over what has arrived, as far as there is room for it."""
+        has_moved = False
+        while self._queue and not self.is_dead and not self._network.is_stalled(self._connection.hosts):
+            arrived, message = self._queue[0]
+            if arrived > self._network.now:
+                break
+            if message is None:
+                self._connection.reset()
+                return
+            if not self._target.take(message):
+                break
+            self._queue.popleft()
+            has_moved = True
+        if has_moved:
+            self._source.pump()
+
+
+class Connection:
+    """A connection between two sessions: a wire in each direction.
+
+    Attributes:
+        hosts: where the two are.
+    """
+
+    def __init__(self, network: Network, one: Session, other: Session) -> None:
+        """Begin, before either side knows that there is a connection."""
+        self.hosts = frozenset((one.owner.host, other.owner.host))
+        self._network = network
+        self._sessions = [one, other]
+        self._wires = {
+            one: Wire(self, one, other, network),
+            other: Wire(self, other, one, network),
+        }
+        self._is_open = True
+        network.add_link(self)
+
+    def wire_from(self, session: Session) -> Wire:
+        """Return the wire that a side sends by."""
+        return self._wires[session]
+
+    def wire_to(self, session: Session) -> Wire:
+        """Return the wire that a side receives by."""
+        one, other = self._wires
+        return self._wires[other if session is one else one]
+
+    def shake_hands(self) -> None:
+        """Let both sides know of the connection."""
+        if not self._is_open:
+            return
+        one, other = self._sessions
+        if one.has_ended or other.has_ended:
+            self.reset()
+            return
+        for session, peer in ((other, one), (one, other)):
+            session.use(self, peer.owner.identity)
+
+    def finish(self, session: Session) -> None:
+        """Close one side: the other sees it when all has arrived that is on its way."""
+        if session in self._sessions:
+            self._sessions.remove(session)
+            self.wire_to(session).is_dead = True
+            if self._sessions:
+                self.wire_from(session).put(None)
+            else:
+                self._forget()
+
+    def reset(self, but: Session | None = None) -> None:
+        """Break: both ends see that, but for one that is gone, and what is on its way is lost."""
+        if not self._is_open:
+            return
+        self._forget()
+        broken, self._sessions = self._sessions, []
+        for session in broken:
+            if session is not but:
+                self._network.call_soon(session.lost)
+
+    def half_open(self, host: str) -> None:
+        """Break for the side at one host; the other sees nothing of that."""
+        for wire in self._wires.values():
+            wire.is_dead = True
+        for session in [session for session in self._sessions if session.owner.host == host]:
+            self._sessions.remove(session)
+            self._network.call_soon(session.lost)
+
+    def resume(self) -> None:
+        """Go on with what waits; what is half open breaks for the other side too."""
+        if all(wire.is_dead for wire in self._wires.values()):
+            self.reset()
+            return
+        for wire in self._wires.values():
+            self._network.call_soon(wire.deliver)
+
+    def _forget(self) -> None:
+        self._is_open = False
+        self._network.remove_link(self)
+        for wire in self._wires.values():
+            wire.is_dead = True

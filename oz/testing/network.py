@@ -1,0 +1,255 @@
+"""The virtual network: a clock that jumps, who listens where, and what goes wrong.
+
+Nothing here waits: time passes when somebody asks for it. What ZeroMQ and a real network leave open, such as
+how many messages fit on the way, follows from the seed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import Protocol
+
+LONGEST_WAIT = 3600.0
+"""Virtual seconds after which a wait without an end is taken for one that never ends."""
+
+
+class Link(Protocol):
+    """A connection, as the network sees it."""
+
+    hosts: frozenset[str]
+
+    def reset(self) -> None:
+        """Break it: both ends see that, and what is on its way is lost."""
+
+    def half_open(self, host: str) -> None:
+        """Break it for one host only."""
+
+    def resume(self) -> None:
+        """Go on with what waits, as there may be room or time for it."""
+
+
+class Listener(Protocol):
+    """A place that others can connect to."""
+
+    host: str
+
+
+class Timer:
+    """Something that is to happen; it can be called off."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        """Keep what is to be done."""
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Call it off."""
+        self.action = None
+
+
+class Network:
+    """A network with a clock of its own, on which everything follows from a seed.
+
+    Hosts are names: that of a context is given to it. Whatever is between two hosts can be cut, stalled or
+    throttled. A host that is one process can be killed.
+
+    Attributes:
+        now: seconds of virtual time since the network was made.
+        random: where all choices come from.
+        latency: seconds that a message is on its way at least.
+        jitter: seconds that it may take longer.
+    """
+
+    def __init__(
+        self,
+        seed: int = 0,
+        *,
+        latency: float = 0.0005,
+        jitter: float = 0.0005,
+        capacity: tuple[int, int] = (1, 64),
+    ) -> None:
+        """Begin at time 0 without a host.
+
+        Args:
+            seed: what every choice follows from.
+            latency: seconds that a message is on its way at least; 0 or more.
+            jitter: seconds that it may take longer; 0 or more.
+            capacity: how many messages are on their way in one direction of a connection at most; each
+                connection has a number between these two, at least 1.
+        """
+        self.now = 0.0
+        self.random = Random(seed)
+        self.latency = latency
+        self.jitter = jitter
+        self._capacity = capacity
+        self._events: list[tuple[float, int, Timer]] = []
+        self._order = count()
+        self._listeners: dict[tuple[str, str], Listener] = {}
+        self._links: dict[Link, None] = {}
+        self._cut: set[frozenset[str]] = set()
+        self._stalled: set[frozenset[str]] = set()
+        self._rates: dict[frozenset[str], float] = {}
+        self._ports = count(49152)
+        self._processes: dict[str, list[Callable[[], None]]] = {}
+
+    # time ------------------------------------------------------------------------------------------------
+
+    def call_at(self, when: float, action: Callable[[], None]) -> Timer:
+        """Call something at a time, or now if that is past."""
+        timer = Timer(action)
+        heapq.heappush(self._events, (max(when, self.now), next(self._order), timer))
+        return timer
+
+    def call_soon(self, action: Callable[[], None]) -> Timer:
+        """Call something in a moment, as an I/O thread does it."""
+        return self.call_at(self.now + self.random.random() * self.jitter, action)
+
+    def next_event(self) -> float | None:
+        """Return when something happens next, or None."""
+        while self._events and self._events[0][2].action is None:
+            heapq.heappop(self._events)
+        return self._events[0][0] if self._events else None
+
+    def advance(self) -> bool:
+        """Let the next thing happen; tell whether there was one."""
+        when = self.next_event()
+        if when is None:
+            return False
+        _, _, timer = heapq.heappop(self._events)
+        self.now = max(self.now, when)
+        action, timer.action = timer.action, None
+        if action is not None:
+            action()
+        return True
+
+    def run_until(self, when: float) -> None:
+        """Let everything happen up to a time, which is the time then."""
+        while (soonest := self.next_event()) is not None and soonest <= when:
+            self.advance()
+        self.now = max(self.now, when)
+
+    def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
+        """Let time pass until something is so; tell whether it is.
+
+        Args:
+            condition: what is waited for.
+            deadline: the time to give up; by default after `LONGEST_WAIT`, or when nothing is left to happen.
+        """
+        ends = self.now + LONGEST_WAIT if deadline is None else deadline
+        while not condition():
+            when = self.next_event()
+            if when is None or when > ends:
+                if deadline is not None:
+                    self.now = max(self.now, deadline)
+                return condition()
+            self.advance()
+        return True
+
+    # what is where ---------------------------------------------------------------------------------------
+
+    def free_port(self) -> int:
+        """Return a port that nobody has."""
+        return next(self._ports)
+
+    def listen(self, transport: str, address: str, listener: Listener) -> bool:
+        """Register a listener at an address; tell whether it was free."""
+        if any(_overlap(transport, address, one) for one in self._listeners):
+            return False
+        self._listeners[transport, address] = listener
+        return True
+
+    def listen_no_more(self, listener: Listener) -> None:
+        """Free the address of a listener."""
+        for key in [key for key, one in self._listeners.items() if one is listener]:
+            del self._listeners[key]
+
+    def find(self, transport: str, address: str, host: str) -> Listener | None:
+        """Return who listens at an address and can be reached by a host."""
+        found = self._listeners.get((transport, address))
+        if found is None and transport == "tcp":
+            found = self._listeners.get((transport, f"0.0.0.0:{address.rpartition(':')[2]}"))
+        if found is None or frozenset((host, found.host)) in self._cut:
+            return None
+        return found
+
+    def add_link(self, link: Link) -> None:
+        """Know a connection, so that faults can meet it."""
+        self._links[link] = None
+
+    def remove_link(self, link: Link) -> None:
+        """Forget a connection."""
+        self._links.pop(link, None)
+
+    def choose_capacity(self) -> int:
+        """Return how many messages fit on the way in one direction of a new connection."""
+        return self.random.randint(*self._capacity)
+
+    def add_process(self, host: str, die: Callable[[], None]) -> None:
+        """Know what ends a context when its host is killed."""
+        self._processes.setdefault(host, []).append(die)
+
+    # faults ----------------------------------------------------------------------------------------------
+
+    def reset(self, one: str, other: str) -> None:
+        """Break all connections between two hosts; they may connect again at once."""
+        for link in self._between(one, other):
+            link.reset()
+
+    def cut(self, one: str, other: str) -> None:
+        """Break all connections between two hosts, and refuse others until `heal`."""
+        self._cut.add(frozenset((one, other)))
+        self.reset(one, other)
+
+    def half_open(self, host: str, other: str) -> None:
+        """Break connections for one host only: the other sees nothing of that until `heal`."""
+        for link in self._between(host, other):
+            link.half_open(host)
+
+    def stall(self, one: str, other: str) -> None:
+        """Pass nothing on between two hosts until `heal`; nothing is lost."""
+        self._stalled.add(frozenset((one, other)))
+
+    def throttle(self, one: str, other: str, rate: float) -> None:
+        """Pass on so many messages a second at most in one direction of a connection, until `heal`."""
+        self._rates[frozenset((one, other))] = rate
+
+    def heal(self) -> None:
+        """End all faults between hosts: who was cut off connects again, and what was stalled goes on."""
+        self._cut.clear()
+        self._stalled.clear()
+        self._rates.clear()
+        for link in list(self._links):
+            link.resume()
+
+    def kill(self, host: str) -> None:
+        """End all contexts of a host at once, as `kill -9` does: what they have still to send is lost."""
+        for die in self._processes.pop(host, []):
+            die()
+
+    def is_stalled(self, hosts: frozenset[str]) -> bool:
+        """Tell whether nothing is passed on between these hosts."""
+        return hosts in self._stalled
+
+    def delay(self, hosts: frozenset[str], last: float) -> float:
+        """Return when a message arrives that is sent now, after one that arrives at `last`."""
+        arrives = self.now + self.latency + self.random.random() * self.jitter
+        rate = self._rates.get(hosts)
+        return max(arrives, last + (1 / rate if rate else 0.0))
+
+    def _between(self, one: str, other: str) -> list[Link]:
+        hosts = frozenset((one, other))
+        return [link for link in self._links if link.hosts == hosts]
+
+
+def _overlap(transport: str, address: str, taken: tuple[str, str]) -> bool:
+    """Tell whether two listeners would have the same address."""
+    if transport != taken[0]:
+        return False
+    if transport != "tcp":
+        return address == taken[1]
+    (one, _, port), (other, _, taken_port) = address.rpartition(":"), taken[1].rpartition(":")
+    return port == taken_port and (one == other or "0.0.0.0" in (one, other))

@@ -1,0 +1,182 @@
+"""Pipes: the queues between a socket and its connection, with their high-water marks.
+
+As in libzmq a pipe has two ends. One belongs to a socket. The other belongs to the session that has the
+connection or, with `inproc`, to the other socket. Each end tells the other what happens by commands, which a
+socket takes notice of only now and then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+Message = tuple[bytes, ...]
+"""The frames of one message: they pass all together or not at all."""
+
+
+class Owner(Protocol):
+    """The owner of an end of a pipe: a socket or a session, which hears of events by commands."""
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Take notice of something later."""
+
+    def readable(self, end: End) -> None:
+        """Read from an end."""
+
+    def writable(self, end: End) -> None:
+        """Write to an end that was full."""
+
+    def hiccuped(self, end: End) -> None:
+        """Say again what the other side is to know: its queue began anew."""
+
+    def terminated(self, end: End) -> None:
+        """Forget an end: nothing comes from it any more."""
+
+
+class End:
+    """One end of a pipe.
+
+    Attributes:
+        owner: who reads and writes here.
+        peer: the other end.
+        identity: who is at the other end of the connection, for a ROUTER.
+        may_write: False after the pipe was found full, until the peer says that it has read.
+        is_ending: the peer is gone; what came from it can still be read.
+    """
+
+    __slots__ = (
+        "_is_notified",
+        "_low",
+        "_mark",
+        "_peers_read",
+        "_read",
+        "_written",
+        "identity",
+        "incoming",
+        "is_closed",
+        "is_ending",
+        "may_write",
+        "outgoing",
+        "owner",
+        "peer",
+    )
+
+    peer: End
+
+    def __init__(self, owner: Owner, *, mark: int, peers_mark: int) -> None:
+        """Make an end that is not joined to another yet; see `join`."""
+        self.owner = owner
+        self.incoming: deque[Message] = deque()
+        self.outgoing: deque[Message] = deque()
+        self.identity = b""
+        self.may_write = True
+        self.is_ending = self.is_closed = False
+        self._written = self._peers_read = self._read = 0
+        self._is_notified = False
+        self.set_marks(mark, peers_mark)
+
+    def set_marks(self, mark: int, peers_mark: int) -> None:
+        """Set how many messages fit in each direction, out and in; 0 is without bounds."""
+        self._mark = mark
+        # The peer hears of room whenever half of it has been read.
+        self._low = (peers_mark + 1) // 2
+
+    # writing ---------------------------------------------------------------------------------------------
+
+    def has_room(self) -> bool:
+        """Tell whether one more message fits, as far as this end knows."""
+        return not self._mark or self._written - self._peers_read < self._mark
+
+    def try_write(self) -> bool:
+        """Tell whether a message can be written; if not, none can be until the peer has read."""
+        if not self.may_write or self.is_ending or self.is_closed:
+            return False
+        if not self.has_room():
+            self.may_write = False
+        return self.may_write
+
+    def write(self, message: Message) -> bool:
+        """Write a message; tell whether there was room."""
+        if not self.try_write():
+            return False
+        self.outgoing.append(message)
+        self._written += 1
+        self.peer.notify()
+        return True
+
+    def notify(self) -> None:
+        """Let the owner know that there is something to read here."""
+        if not self._is_notified:
+            self._is_notified = True
+            self.owner.post(self._notified)
+
+    def _notified(self) -> None:
+        self._is_notified = False
+        if not self.is_closed:
+            self.owner.readable(self)
+
+    # reading ---------------------------------------------------------------------------------------------
+
+    def read(self) -> Message | None:
+        """Take the next message, or None."""
+        if self.is_closed or not self.incoming:
+            return None
+        message = self.incoming.popleft()
+        self._read += 1
+        if self._low and self._read % self._low == 0:
+            peer, read = self.peer, self._read
+            peer.owner.post(lambda: peer.acknowledge(read))
+        return message
+
+    def acknowledge(self, read: int) -> None:
+        """Take notice of how much the peer has read in all."""
+        self._peers_read = read
+        if not self.may_write and not self.is_closed and not self.is_ending:
+            self.may_write = True
+            self.owner.writable(self)
+
+    # ending ----------------------------------------------------------------------------------------------
+
+    def hiccup(self) -> None:
+        """Begin the queue towards this end anew: what was not read is lost, and the peer says it again."""
+        queue: deque[Message] = deque()
+        self.incoming = queue
+        peer = self.peer
+        peer.owner.post(lambda: peer.begin_anew(queue))
+
+    def begin_anew(self, queue: deque[Message]) -> None:
+        """Write to another queue from now on."""
+        if self.is_closed or self.is_ending:
+            return
+        self._written -= len(self.outgoing)
+        self.outgoing = queue
+        self.may_write = True
+        self.owner.hiccuped(self)
+
+    def close(self) -> None:
+        """Read and write nothing here any more; the peer can still read what was written."""
+        if not self.is_closed:
+            self.is_closed = True
+            peer = self.peer
+            peer.owner.post(peer.end)
+
+    def end(self) -> None:
+        """Take notice of the peer's end: what it has written is still to be read."""
+        if self.is_closed or self.is_ending:
+            return
+        self.is_ending = True
+        self.owner.readable(self)
+        self.forget_if_read()
+
+    def forget_if_read(self) -> None:
+        """Have the owner forget this end when the peer is gone and all that it wrote is read."""
+        if self.is_ending and not self.incoming and not self.is_closed:
+            self.is_closed = True
+            self.owner.terminated(self)
+
+
+def join(one: End, other: End) -> None:
+    """Make a pipe of two ends."""
+    one.peer, other.peer = other, one
+    one.incoming, other.incoming = other.outgoing, one.outgoing

@@ -1,0 +1,324 @@
+"""What PUB, XPUB, SUB and XSUB do with their pipes: subscriptions, matching, and who is left out."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import zmq
+
+from oz.testing.pipes import End, Message
+from oz.testing.queues import FairQueue
+
+_VERBOSE = int(zmq.XPUB_VERBOSE)
+_VERBOSER = int(zmq.XPUB_VERBOSER)
+_MANUAL = int(zmq.XPUB_MANUAL)
+_NODROP = int(zmq.XPUB_NODROP)
+_ONLY_FIRST = int(zmq.ONLY_FIRST_SUBSCRIBE)
+_SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
+
+
+class Topics:
+    """Topics, and the pipes to those who subscribed to each."""
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self._ends: dict[bytes, dict[End, None]] = {}
+
+    def __len__(self) -> int:
+        """Return how many topics somebody wants."""
+        return len(self._ends)
+
+    def add(self, topic: bytes, end: End) -> bool:
+        """Add who wants a topic; tell whether nobody else does."""
+        ends = self._ends.setdefault(topic, {})
+        is_first = not ends
+        ends[end] = None
+        return is_first
+
+    def remove(self, topic: bytes, end: End) -> bool:
+        """Remove who wanted a topic; tell whether others still want it."""
+        ends = self._ends.get(topic)
+        if ends is None:
+            return False
+        ends.pop(end, None)
+        if not ends:
+            del self._ends[topic]
+        return bool(ends)
+
+    def remove_end(self, end: End) -> Iterator[tuple[bytes, bool]]:
+        """Remove one from all that it wants: each topic in order, and whether nobody is left for it."""
+        for topic in sorted(topic for topic, ends in self._ends.items() if end in ends):
+            yield topic, not self.remove(topic, end)
+
+    def match(self, first: bytes) -> dict[End, None]:
+        """Return who gets a message by its first frame."""
+        found: dict[End, None] = {}
+        for size in range(len(first) + 1):
+            found.update(self._ends.get(first[:size], {}))
+        return found
+
+
+class Publishing:
+    """A PUB or XPUB.
+
+    A message goes to those pipes that match its first frame and can be written. One that is found full is
+    left out until its peer has read; with XPUB_NODROP one full pipe that matches refuses the whole message.
+    """
+
+    def __init__(self, *, tells: bool) -> None:
+        """Begin without a pipe.
+
+        Args:
+            tells: whether subscriptions can be received, as by an XPUB.
+        """
+        self._tells = tells
+        self._ends: dict[End, None] = {}
+        self._topics, self._asked = Topics(), Topics()
+        self._pending: deque[Message] = deque()
+        self._pending_ends: deque[End | None] = deque()
+        self._last: End | None = None
+        self._matching: list[End] = []
+        self._is_lossless = self._is_manual = self._only_first = False
+        self._is_verbose = self._tells_each_end = False
+
+    # options ---------------------------------------------------------------------------------------------
+
+    def set_option(self, option: int, value: int | bytes) -> bool:
+        """Set an option of such sockets; tell whether it is one."""
+        if isinstance(value, bytes):
+            return self._answer(option, value)
+        if option == _NODROP:
+            self._is_lossless = bool(value)
+        elif option == _MANUAL:
+            self._is_manual = bool(value)
+        elif option == _VERBOSE:
+            self._is_verbose, self._tells_each_end = bool(value), False
+        elif option == _VERBOSER:
+            self._is_verbose = self._tells_each_end = bool(value)
+        elif option == _ONLY_FIRST:
+            self._only_first = bool(value)
+        else:
+            return False
+        return True
+
+    def _answer(self, option: int, topic: bytes) -> bool:
+        """In manual mode: accept or end a subscription of the peer whose frame was received last."""
+        if not self._is_manual or option not in (_SUBSCRIBE, _UNSUBSCRIBE):
+            return False
+        if self._last is not None:
+            (self._topics.add if option == _SUBSCRIBE else self._topics.remove)(topic, self._last)
+        return True
+
+    def topics_count(self) -> int:
+        """Return how many topics somebody wants."""
+        return len(self._topics)
+
+    # pipes -----------------------------------------------------------------------------------------------
+
+    def attach(self, end: End) -> None:
+        """Use a pipe."""
+        self._ends[end] = None
+        self.readable(end)
+
+    def readable(self, end: End) -> None:
+        """Take all subscriptions out of a pipe."""
+        while (message := end.read()) is not None:
+            self._take(message, end)
+
+    def _take(self, message: Message, end: End) -> None:
+        are_subscriptions = True
+        others: list[bytes] = []
+        for place, frame in enumerate(message):
+            is_one = frame[:1] in (b"\0", b"\1") and are_subscriptions
+            if place == 0:
+                are_subscriptions = not self._only_first or is_one
+            if is_one:
+                self._take_subscription(frame, end)
+            else:
+                others.append(frame)
+        if others and self._tells:
+            self._pending.append(tuple(others))
+
+    def _take_subscription(self, frame: bytes, end: End) -> None:
+        topic, subscribes = frame[1:], frame[0] == 1
+        if self._is_manual:
+            (self._asked.add if subscribes else self._asked.remove)(topic, end)
+            self._pending_ends.append(end)
+            is_told = True
+        elif subscribes:
+            is_told = self._topics.add(topic, end) or self._is_verbose
+        else:
+            is_told = not self._topics.remove(topic, end) or self._tells_each_end
+        if is_told and (self._tells or self._is_manual):
+            self._pending.append((frame,))
+
+    def terminated(self, end: End) -> None:
+        """Forget a pipe, and say what nobody wants any more."""
+        asked = self._asked if self._is_manual else self._topics
+        for topic, is_last in asked.remove_end(end):
+            if self._is_manual or self._tells_each_end or is_last:
+                self._tell_end(topic)
+        for _ in self._topics.remove_end(end):
+            pass
+        self._ends.pop(end, None)
+        if self._last is end:
+            self._last = None
+
+    def _tell_end(self, topic: bytes) -> None:
+        if self._tells:
+            self._pending.append((b"\0" + topic,))
+            if self._is_manual:
+                self._last = None
+                self._pending_ends.append(None)
+
+    def writable(self, end: End) -> None:
+        """Do nothing: whether a pipe can be written is asked for each message."""
+
+    def hiccuped(self, end: End) -> None:
+        """Do nothing: a publisher has nothing to say again."""
+
+    # messages --------------------------------------------------------------------------------------------
+
+    def begin(self, first: bytes) -> bool:
+        """Choose who gets a message by its first frame; tell whether it may be sent."""
+        matching = [end for end in self._topics.match(first) if end.may_write]
+        if self._is_lossless and not all(end.has_room() for end in matching):
+            return False
+        self._matching = [end for end in matching if end.try_write()]
+        return True
+
+    def send(self, message: Message) -> None:
+        """Send a message to those who were chosen for it."""
+        for end in self._matching:
+            end.write(message)
+        self._matching = []
+
+    def receive(self) -> Message | None:
+        """Take the next subscription, or message from an XSUB."""
+        if not self._pending:
+            return None
+        if self._is_manual and self._pending_ends:
+            last = self._pending_ends.popleft()
+            self._last = last if last in self._ends else None
+        return self._pending.popleft()
+
+    def has_in(self) -> bool:
+        """Tell whether there is something to receive."""
+        return bool(self._pending)
+
+    def has_out(self) -> bool:
+        """Tell whether something can be sent; a publisher says so always."""
+        return True
+
+
+class Subscribing:
+    """A SUB or XSUB: it tells its subscriptions to all whom it is connected to, again after each fault."""
+
+    def __init__(self, *, filters: bool) -> None:
+        """Begin without a subscription.
+
+        Args:
+            filters: whether what comes is held against the subscriptions, as by a SUB, which sends nothing.
+        """
+        self._filters = filters
+        self._queue = FairQueue()
+        self._counts: dict[bytes, int] = {}
+        self._next: Message | None = None
+        self._only_first = False
+
+    def set_option(self, option: int, value: int | bytes) -> bool:
+        """Subscribe or unsubscribe, if this is a SUB; tell whether it is an option of such sockets."""
+        if option == _ONLY_FIRST and isinstance(value, int):
+            self._only_first = bool(value)
+            return True
+        if not self._filters or not isinstance(value, bytes) or option not in (_SUBSCRIBE, _UNSUBSCRIBE):
+            return False
+        self._subscribe_or_not((b"\1" if option == _SUBSCRIBE else b"\0") + value)
+        return True
+
+    def topics_count(self) -> int:
+        """Return how many topics are subscribed to."""
+        return len(self._counts)
+
+    # pipes -----------------------------------------------------------------------------------------------
+
+    def attach(self, end: End) -> None:
+        """Use a pipe, and tell it all subscriptions."""
+        self._queue.add(end)
+        self.hiccuped(end)
+
+    def hiccuped(self, end: End) -> None:
+        """Tell all subscriptions in lexicographic order; those that find no room are lost."""
+        for topic in sorted(self._counts):
+            end.write((b"\1" + topic,))
+
+    def readable(self, end: End) -> None:
+        """Do nothing: what is there is read when somebody receives."""
+
+    def writable(self, end: End) -> None:
+        """Do nothing: whether a pipe can be written is asked for each subscription."""
+
+    def terminated(self, end: End) -> None:
+        """Forget a pipe."""
+        self._queue.remove(end)
+
+    # messages --------------------------------------------------------------------------------------------
+
+    def begin(self, first: bytes) -> bool:
+        """Allow every message: one that finds no room is lost."""
+        if self._filters:
+            raise zmq.ZMQError(zmq.ENOTSUP)
+        return True
+
+    def send(self, message: Message) -> None:
+        """Send subscriptions, or another message, to all publishers."""
+        are_subscriptions = not self._only_first
+        if not (message[0][:1] in (b"\0", b"\1") and (len(message) == 1 or are_subscriptions)):
+            self._send_to_all(message)
+            return
+        for frame in message:
+            self._subscribe_or_not(frame)
+
+    def _subscribe_or_not(self, frame: bytes) -> None:
+        topic, subscribes = frame[1:], frame[:1] == b"\1"
+        before = self._counts.get(topic, 0)
+        if subscribes:
+            # Told each time: a publisher in verbose mode hears of each.
+            self._counts[topic] = before + 1
+        elif before > 1:
+            self._counts[topic] = before - 1
+            return
+        elif before == 1:
+            del self._counts[topic]
+        else:
+            return
+        self._send_to_all((frame,))
+
+    def _send_to_all(self, message: Message) -> None:
+        for end in self._queue.ends:
+            end.write(message)
+
+    def receive(self) -> Message | None:
+        """Take the next message that matches."""
+        if not self.has_in():
+            return None
+        message, self._next = self._next, None
+        return message
+
+    def has_in(self) -> bool:
+        """Tell whether there is a message that matches; those that do not are read and dropped."""
+        while self._next is None:
+            found = self._queue.read()
+            if found is None:
+                return False
+            if not self._filters or self._matches(found[1][0]):
+                self._next = found[1]
+        return True
+
+    def has_out(self) -> bool:
+        """Tell whether something can be sent: subscriptions always."""
+        return not self._filters
+
+    def _matches(self, first: bytes) -> bool:
+        return any(first[:size] in self._counts for size in range(len(first) + 1))

@@ -1,0 +1,639 @@
+"""Model sockets: the part of pyzmq's `Context` and `Socket` that oz calls, on a virtual network.
+
+A call that waits lets virtual time pass. As in libzmq a socket takes notice of what happened (connections,
+subscriptions, room in a pipe) only when it processes its commands: when it is asked for EVENTS or polled,
+when it receives and has nothing, and now and then when it sends.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import zmq
+
+from oz.testing.connections import Port, Session
+from oz.testing.network import Network
+from oz.testing.pipes import End, Message, join
+from oz.testing.publishing import Publishing, Subscribing
+from oz.testing.queues import Balancing, Routing
+
+_NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
+_POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
+
+_DEFAULTS: dict[int, int | bytes] = {
+    int(zmq.SNDHWM): 1000,
+    int(zmq.RCVHWM): 1000,
+    int(zmq.LINGER): -1,
+    int(zmq.SNDTIMEO): -1,
+    int(zmq.RCVTIMEO): -1,
+    int(zmq.IMMEDIATE): 0,
+    int(zmq.RECONNECT_IVL): 100,
+    int(zmq.RECONNECT_IVL_MAX): 0,
+    int(zmq.RECONNECT_STOP): 0,
+    int(zmq.ROUTING_ID): b"",
+    # Taken, and without an effect here.
+    int(zmq.MAXMSGSIZE): -1,
+    int(zmq.IPV6): 0,
+    int(zmq.BACKLOG): 100,
+    int(zmq.HANDSHAKE_IVL): 30_000,
+    int(zmq.TCP_KEEPALIVE): -1,
+    int(zmq.TCP_KEEPALIVE_IDLE): -1,
+    int(zmq.TCP_KEEPALIVE_INTVL): -1,
+    int(zmq.TCP_KEEPALIVE_CNT): -1,
+    int(zmq.TCP_MAXRT): 0,
+    int(zmq.SNDBUF): -1,
+    int(zmq.RCVBUF): -1,
+    int(zmq.AFFINITY): 0,
+}
+_MARKS = int(zmq.SNDHWM), int(zmq.RCVHWM)
+
+
+class Behaviour(Protocol):
+    """The behaviour of one type of socket with its pipes."""
+
+    def set_option(self, option: int, value: int | bytes) -> bool:
+        """Set an option of this type; tell whether it is one."""
+
+    def topics_count(self) -> int:
+        """Return how many topics are subscribed to."""
+
+    def attach(self, end: End) -> None:
+        """Use a pipe."""
+
+    def readable(self, end: End) -> None:
+        """Take notice that there is something to read."""
+
+    def writable(self, end: End) -> None:
+        """Take notice that there is room again."""
+
+    def hiccuped(self, end: End) -> None:
+        """Say all again that the other side is to know."""
+
+    def terminated(self, end: End) -> None:
+        """Forget a pipe."""
+
+    def begin(self, first: bytes) -> bool:
+        """Choose where a message goes by its first frame; tell whether it may be sent."""
+
+    def send(self, message: Message) -> None:
+        """Send a message there."""
+
+    def receive(self) -> Message | None:
+        """Take the next message."""
+
+    def has_in(self) -> bool:
+        """Tell whether there is a message."""
+
+    def has_out(self) -> bool:
+        """Tell whether a message may be sent."""
+
+
+_BEHAVIOURS: dict[int, Callable[[], Behaviour]] = {
+    int(zmq.PUB): lambda: Publishing(tells=False),
+    int(zmq.XPUB): lambda: Publishing(tells=True),
+    int(zmq.SUB): lambda: Subscribing(filters=True),
+    int(zmq.XSUB): lambda: Subscribing(filters=False),
+    int(zmq.DEALER): Balancing,
+    int(zmq.PAIR): lambda: Balancing(most=1),
+    int(zmq.ROUTER): Routing,
+}
+
+
+class Context:
+    """A process with sockets, on a host of a virtual network.
+
+    Attributes:
+        network: where its sockets are.
+        host: the name by which faults mean it.
+        closed: whether it is terminated.
+    """
+
+    def __init__(self, network: Network, host: str = "host") -> None:
+        """Make a context; several on one host are killed together.
+
+        Args:
+            network: where its sockets are.
+            host: a name.
+        """
+        self.network = network
+        self.host = host
+        self.closed = False
+        self._sockets: dict[Socket, None] = {}
+        self._names: dict[str, Socket] = {}
+        self._waiting: dict[str, list[Socket]] = {}
+        network.add_process(host, self._die)
+
+    def socket(self, socket_type: int) -> Socket:
+        """Make a socket of a type: PUB, XPUB, SUB, XSUB, DEALER, ROUTER or PAIR.
+
+        Raises:
+            zmq.ZMQError: there is no model of that type, or the context is terminated.
+        """
+        if self.closed:
+            raise zmq.ContextTerminated
+        made = Socket(self, int(socket_type))
+        self._sockets[made] = None
+        return made
+
+    def term(self) -> None:
+        """Wait until every socket is closed and has sent what it lingers for."""
+        self.closed = True
+        if not self.network.wait(lambda: all(not one.is_busy() for one in self._sockets)):
+            raise zmq.ZMQError(errno.EDEADLK)
+
+    def destroy(self, linger: int | None = None) -> None:
+        """Close all sockets, and terminate."""
+        for one in list(self._sockets):
+            one.close(linger)
+        self.term()
+
+    def _die(self) -> None:
+        self.closed = True
+        for one in list(self._sockets):
+            one.die()
+
+    # inproc ----------------------------------------------------------------------------------------------
+
+    def bind_name(self, name: str, socket: Socket) -> None:
+        """Register a name of a socket within this context; those that wait for the name are joined to it."""
+        if name in self._names:
+            raise zmq.ZMQError(zmq.EADDRINUSE)
+        self._names[name] = socket
+        for other in self._waiting.pop(name, []):
+            if not other.closed:
+                other.join(name, socket)
+
+    def unbind_name(self, name: str) -> None:
+        """Free a name."""
+        self._names.pop(name, None)
+
+    def connect_name(self, name: str, socket: Socket) -> None:
+        """Join a socket to the one of a name, now or when there is one."""
+        if (other := self._names.get(name)) is None:
+            self._waiting.setdefault(name, []).append(socket)
+        else:
+            socket.join(name, other)
+
+
+class Socket:
+    """A socket on a virtual network, with the methods of `zmq.Socket` that oz calls.
+
+    Attributes:
+        context: what it was made by.
+        type: its type, as a number.
+        closed: whether it is closed.
+        notify: called when there may be something to do, as the descriptor of a ZeroMQ socket says it: ask
+            for EVENTS then until nothing is left.
+    """
+
+    def __init__(self, context: Context, socket_type: int) -> None:
+        """Make a socket; use `Context.socket`."""
+        if socket_type not in _BEHAVIOURS:
+            raise zmq.ZMQError(zmq.EINVAL)
+        self.context = context
+        self.network = context.network
+        self.host = context.host
+        self.type = socket_type
+        self.closed = False
+        self.notify: Callable[[], None] | None = None
+        self._behaviour = _BEHAVIOURS[socket_type]()
+        self._options = dict(_DEFAULTS)
+        if socket_type in (zmq.SUB, zmq.XSUB):
+            self._options[int(zmq.LINGER)] = 0
+        self._commands: deque[Callable[[], None]] = deque()
+        self._ports: dict[str, Port] = {}
+        self._names: list[str] = []
+        self._sessions: dict[str, Session] = {}
+        self._lingering: dict[Session, None] = {}
+        self._ends: dict[End, str] = {}
+        self._last_endpoint = b""
+        self._parts: list[bytes] = []
+        self._rest: deque[bytes] = deque()
+
+    # options ---------------------------------------------------------------------------------------------
+
+    def set(self, option: int, value: int | bytes | str) -> None:
+        """Set an option.
+
+        Raises:
+            zmq.ZMQError: the model does not know the option.
+        """
+        self._check_open()
+        option = int(option)
+        value = value.encode() if isinstance(value, str) else value
+        if option in self._options:
+            self._options[option] = value
+            if option in _MARKS:
+                for end in self._ends:
+                    end.set_marks(*self.marks())
+        elif not self._behaviour.set_option(option, value):
+            raise zmq.ZMQError(zmq.EINVAL)
+
+    def get(self, option: int) -> int | bytes:
+        """Return an option; EVENTS has the socket take notice of all that happened.
+
+        Raises:
+            zmq.ZMQError: the model does not know the option.
+        """
+        self._check_open()
+        if option == zmq.EVENTS:
+            return self._events()
+        if option == zmq.RCVMORE:
+            return int(bool(self._rest))
+        if option == zmq.LAST_ENDPOINT:
+            return self._last_endpoint + b"\0"
+        if option == zmq.TYPE:
+            return self.type
+        if option == zmq.TOPICS_COUNT:
+            self.process_commands()
+            return self._behaviour.topics_count()
+        try:
+            return self._options[int(option)]
+        except KeyError:
+            raise zmq.ZMQError(zmq.EINVAL) from None
+
+    setsockopt = set
+    getsockopt = get
+
+    def getsockopt_string(self, option: int) -> str:
+        """Return an option that is text."""
+        value = self.get(option)
+        return value.rstrip(b"\0").decode() if isinstance(value, bytes) else str(value)
+
+    get_string = getsockopt_string
+
+    @property
+    def last_endpoint(self) -> bytes:
+        """The endpoint that was bound or connected last."""
+        return self._last_endpoint
+
+    def subscribe(self, topic: bytes | str) -> None:
+        """Subscribe to what begins so."""
+        self.set(zmq.SUBSCRIBE, topic)
+
+    def unsubscribe(self, topic: bytes | str) -> None:
+        """End a subscription."""
+        self.set(zmq.UNSUBSCRIBE, topic)
+
+    def _number(self, option: int) -> int:
+        value = self._options[int(option)]
+        return value if isinstance(value, int) else 0
+
+    # endpoints -------------------------------------------------------------------------------------------
+
+    def bind(self, addr: str) -> None:
+        """Listen at an endpoint: `tcp://host:port`, with `*` for any port, `ipc://name` or `inproc://name`.
+
+        Raises:
+            zmq.ZMQError: somebody else does, or it is no endpoint.
+        """
+        self._check_open()
+        transport, address = _parse(addr)
+        if transport == "inproc":
+            self.context.bind_name(address, self)
+            self._names.append(address)
+        else:
+            if address.endswith((":*", ":0")):
+                address = f"{address[: address.rindex(':')]}:{self.network.free_port()}"
+            port = Port(self)
+            if not self.network.listen(transport, address, port):
+                raise zmq.ZMQError(zmq.EADDRINUSE)
+            self._ports[f"{transport}://{address}"] = port
+        self._last_endpoint = f"{transport}://{address}".encode()
+
+    def connect(self, addr: str) -> None:
+        """Connect to an endpoint, and again after each fault.
+
+        Raises:
+            zmq.ZMQError: it is no endpoint.
+        """
+        self._check_open()
+        transport, address = _parse(addr)
+        if transport == "inproc":
+            self.context.connect_name(address, self)
+        elif f"{transport}://{address}" not in self._sessions or self.type not in _ONCE:
+            session = Session(
+                self,
+                target=(transport, address),
+                is_immediate=bool(self._number(zmq.IMMEDIATE)),
+                repeats_itself=self.type in (zmq.SUB, zmq.XSUB),
+                intervals=(
+                    self._number(zmq.RECONNECT_IVL) / 1000,
+                    self._number(zmq.RECONNECT_IVL_MAX) / 1000,
+                ),
+                stops_when_refused=bool(
+                    self._number(zmq.RECONNECT_STOP) & int(zmq.RECONNECT_STOP_CONN_REFUSED)
+                ),
+            )
+            self._sessions[f"{transport}://{address}"] = session
+            session.start()
+        self._last_endpoint = f"{transport}://{address}".encode()
+
+    def disconnect(self, addr: str) -> None:
+        """End a connection: what has come by it and is not read yet is lost.
+
+        Raises:
+            zmq.ZMQError: there is none to that endpoint.
+        """
+        self._check_open()
+        transport, address = _parse(addr)
+        name = f"{transport}://{address}"
+        session = self._sessions.pop(name, None)
+        ends = [end for end, at in self._ends.items() if at == name]
+        if session is None and not ends:
+            raise zmq.ZMQError(errno.ENOENT)
+        if session is not None:
+            ends += [end for end in self._ends if end.peer.owner is session]
+            self._end_session(session)
+        self._close_ends(ends)
+
+    def unbind(self, addr: str) -> None:
+        """Listen no more at an endpoint, and end what was accepted there.
+
+        Raises:
+            zmq.ZMQError: nothing is bound there.
+        """
+        self._check_open()
+        transport, address = _parse(addr)
+        if transport == "inproc" and address in self._names:
+            self._names.remove(address)
+            self.context.unbind_name(address)
+            return
+        port = self._ports.pop(f"{transport}://{address}", None)
+        if port is None:
+            raise zmq.ZMQError(errno.ENOENT)
+        sessions = list(port.sessions)
+        ends = [end for end in self._ends if end.peer.owner in sessions]
+        for session in sessions:
+            self._lingering[session] = None
+        port.close(self._number(zmq.LINGER) / 1000)
+        self._close_ends(ends)
+
+    def _end_session(self, session: Session) -> None:
+        if not session.has_ended:
+            self._lingering[session] = None
+        session.close(self._number(zmq.LINGER) / 1000)
+
+    def _close_ends(self, ends: Sequence[End]) -> None:
+        for end in ends:
+            end.close()
+            self.terminated(end)
+
+    def join(self, name: str, other: Socket) -> None:
+        """Join this socket to another of the same context."""
+        mark, peers_mark = _sum(self.marks()[0], other.marks()[1]), _sum(other.marks()[0], self.marks()[1])
+        mine = End(self, mark=mark, peers_mark=peers_mark)
+        its = End(other, mark=peers_mark, peers_mark=mark)
+        join(mine, its)
+        mine.identity, its.identity = other.identity, self.identity
+        self._ends[mine] = f"inproc://{name}"
+        other._ends[its] = ""
+        self.attach(mine)
+        other.post(lambda: other.attach(its))
+
+    # for sessions and pipes ------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> bytes:
+        """Return the name of this socket for a ROUTER, or nothing."""
+        value = self._options[int(zmq.ROUTING_ID)]
+        return value if isinstance(value, bytes) else b""
+
+    def marks(self) -> tuple[int, int]:
+        """Return the high-water marks for sending and for receiving."""
+        return self._number(zmq.SNDHWM), self._number(zmq.RCVHWM)
+
+    def new_end(self) -> End:
+        """Make this side's end of a pipe to a session."""
+        mark, peers_mark = self.marks()
+        return End(self, mark=mark, peers_mark=peers_mark)
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Take notice of something when commands are processed."""
+        if self.closed:
+            return
+        self._commands.append(command)
+        if self.notify is not None and len(self._commands) == 1:
+            self.notify()
+
+    def attach(self, end: End) -> None:
+        """Begin to use a pipe."""
+        if self.closed or end.is_closed:
+            end.close()
+            return
+        self._ends.setdefault(end, "")
+        self._behaviour.attach(end)
+
+    def readable(self, end: End) -> None:
+        """Take notice that there is something to read."""
+        self._behaviour.readable(end)
+
+    def writable(self, end: End) -> None:
+        """Take notice that there is room again."""
+        self._behaviour.writable(end)
+
+    def hiccuped(self, end: End) -> None:
+        """Say all again that the other side is to know."""
+        self._behaviour.hiccuped(end)
+
+    def terminated(self, end: End) -> None:
+        """Forget a pipe."""
+        if self._ends.pop(end, None) is not None:
+            self._behaviour.terminated(end)
+
+    def session_ended(self, session: Session) -> None:
+        """Forget a session."""
+        self._lingering.pop(session, None)
+
+    def process_commands(self) -> None:
+        """Take notice of all that happened."""
+        while self._commands:
+            self._commands.popleft()()
+
+    # messages --------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes, flags: int = 0, copy: bool = True, track: bool = False) -> None:
+        """Send a frame; the message goes when its last frame is there.
+
+        Raises:
+            zmq.Again: there is no room, and NOBLOCK or SNDTIMEO says not to wait longer.
+        """
+        self._check_open()
+        # libzmq looks at most once in about a millisecond here: it may know of room that has come, or not.
+        if self.network.random.random() < 0.5:
+            self.process_commands()
+        frame = bytes(data)
+        if not self._parts:
+            self._begin(frame, int(flags))
+        self._parts.append(frame)
+        if not flags & _SNDMORE:
+            message, self._parts = tuple(self._parts), []
+            self._behaviour.send(message)
+
+    def _begin(self, first: bytes, flags: int) -> None:
+        if self._behaviour.begin(first):
+            return
+        timeout = 0 if flags & _NOBLOCK else self._number(zmq.SNDTIMEO)
+        if not timeout or not self._wait(lambda: self._behaviour.begin(first), timeout):
+            raise zmq.Again
+
+    def send_multipart(
+        self, msg_parts: Sequence[bytes], flags: int = 0, copy: bool = True, track: bool = False
+    ) -> None:
+        """Send the frames of one message, all or none.
+
+        Raises:
+            zmq.Again: there is no room, and NOBLOCK or SNDTIMEO says not to wait longer.
+        """
+        for frame in msg_parts[:-1]:
+            self.send(frame, flags | _SNDMORE)
+        self.send(msg_parts[-1], flags)
+
+    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes:
+        """Receive a frame.
+
+        Raises:
+            zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
+        """
+        self._check_open()
+        if not self._rest:
+            self._rest.extend(self._receive(int(flags)))
+        return self._rest.popleft()
+
+    def _receive(self, flags: int) -> Message:
+        found: list[Message] = []
+
+        def has_found() -> bool:
+            message = self._behaviour.receive()
+            if message is not None:
+                found.append(message)
+            return message is not None
+
+        if has_found():
+            return found[0]
+        timeout = 0 if flags & _NOBLOCK else self._number(zmq.RCVTIMEO)
+        if not self._wait(has_found, timeout):
+            raise zmq.Again
+        return found[0]
+
+    def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> list[bytes]:
+        """Receive all frames of a message.
+
+        Raises:
+            zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
+        """
+        frames = [self.recv(flags)]
+        while self._rest:
+            frames.append(self._rest.popleft())
+        return frames
+
+    def poll(self, timeout: float | None = None, flags: int = _POLLIN) -> int:
+        """Wait until there is something to receive, or room to send.
+
+        Args:
+            timeout: milliseconds of virtual time; None or less than 0 waits without end.
+            flags: POLLIN, POLLOUT or both.
+        """
+        self._wait(lambda: bool(self._events() & flags), -1 if timeout is None else timeout)
+        return self._events() & flags
+
+    def _events(self) -> int:
+        self.process_commands()
+        events = 0
+        if self._rest or self._behaviour.has_in():
+            events |= _POLLIN
+        if self._behaviour.has_out():
+            events |= _POLLOUT
+        return events
+
+    def _wait(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Let time pass until something is so, for so many milliseconds.
+
+        Raises:
+            zmq.ZMQError: with EDEADLK, nothing is left to happen that could make it so.
+        """
+
+        def is_so() -> bool:
+            self.process_commands()
+            return condition()
+
+        if timeout == 0:
+            return is_so()
+        found = self.network.wait(is_so, None if timeout < 0 else self.network.now + timeout / 1000)
+        if not found and timeout < 0:
+            raise zmq.ZMQError(errno.EDEADLK)
+        return found
+
+    # ending ----------------------------------------------------------------------------------------------
+
+    def close(self, linger: int | None = None) -> None:
+        """Close; what is still to be sent is, for as long as LINGER says (milliseconds)."""
+        if self.closed:
+            return
+        if linger is not None:
+            self._options[int(zmq.LINGER)] = linger
+        for name in self._names:
+            self.context.unbind_name(name)
+        for endpoint in list(self._ports):
+            self.unbind(endpoint)
+        for session in self._sessions.values():
+            self._end_session(session)
+        self._sessions.clear()
+        self.closed = True
+        self._close_ends(list(self._ends))
+        # What is about to be attached belongs to nobody then.
+        self.process_commands()
+
+    def die(self) -> None:
+        """End as a process that is killed: nothing more is sent."""
+        sessions = [*self._sessions.values(), *self._lingering]
+        for port in self._ports.values():
+            self.network.listen_no_more(port)
+            sessions += port.sessions
+        self.closed = True
+        self._sessions.clear()
+        for session in sessions:
+            session.die()
+
+    def is_busy(self) -> bool:
+        """Tell whether this keeps a context from being terminated."""
+        return not self.closed or bool(self._lingering)
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise zmq.ZMQError(zmq.ENOTSOCK)
+
+    def __enter__(self) -> Socket:
+        """Return the socket itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+_ONCE = (int(zmq.PUB), int(zmq.SUB), int(zmq.REQ), int(zmq.DEALER))
+"""Types that libzmq connects to one endpoint once only."""
+
+
+def _sum(mark: int, other: int) -> int:
+    """Return what fits in a pipe within a context: what both sides allow together."""
+    return mark + other if mark and other else 0
+
+
+def _parse(endpoint: str) -> tuple[str, str]:
+    """Return transport and address, with names of this machine as numbers."""
+    transport, separator, address = endpoint.partition("://")
+    if not separator or not address:
+        raise zmq.ZMQError(zmq.EINVAL)
+    if transport not in ("tcp", "ipc", "inproc"):
+        raise zmq.ZMQError(zmq.EPROTONOSUPPORT)
+    if transport == "tcp":
+        host, separator, port = address.rpartition(":")
+        if not separator or not (port == "*" or port.isdigit()):
+            raise zmq.ZMQError(zmq.EINVAL)
+        address = f"{ {'*': '0.0.0.0', 'localhost': '127.0.0.1'}.get(host, host) }:{port}"
+    return transport, address
