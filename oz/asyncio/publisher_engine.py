@@ -141,7 +141,7 @@ class LoopPublisher(PublisherEngine):
         """Do what is due, and see to it that the loop comes back in time."""
         left = self._used_at + SOON - time.monotonic()
         self.attend()
-        rest = _HALFWAY_PAUSE if self.dispatch.is_halfway else self.rest()
+        rest = _HALFWAY_PAUSE if self.records.is_halfway else self.rest()
         if left > 0:
             # What uses the socket goes on for a moment without saying so.
             rest = left if rest is None else min(rest, left)

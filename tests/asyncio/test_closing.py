@@ -126,7 +126,7 @@ def test_nobody_is_told_anything_after_the_goodbye(sub, other, farewell):
 
     async def main():
         pub = await met(sub)
-        pub._engine.dispatch.beats_at = 0.0
+        pub._engine.records.beats_at = 0.0
         closing = pub.close()
         while len(heard(sub)) == 2:
             await asyncio.sleep(0.002)

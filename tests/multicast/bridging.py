@@ -111,8 +111,8 @@ class Bridge(ExitStack):
         if senders is not None:
             self.until(lambda: listener.take() or all(one.first is None for one in senders.values()))
             return
-        said = publisher._engine.dispatch.beats_at
-        self.until(lambda: publisher._engine.dispatch.beats_at > said)
+        said = publisher._engine.records.beats_at
+        self.until(lambda: publisher._engine.records.beats_at > said)
         # The gateway hears the record before the first of these, and reports losses before the second.
         for _ in range(2):
             self.until(is_heard)

@@ -10,7 +10,7 @@ import pytest
 import zmq
 
 import oz
-from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.batches import Batches
 from scripts import finished, started
 from waiting import DEADLINE, Thread, until
 
@@ -294,7 +294,7 @@ def test_a_signal_handler_may_close_a_node_in_the_middle_of_publishing(make, met
     got = collected()
     two.subscribe("a", handler=got)
     met(one, two)
-    send, begun = Dispatch.send_alone, []
+    send, begun = Batches.send_alone, []
 
     def interrupted(*args):
         if threading.current_thread() is threading.main_thread() and not begun:
@@ -304,7 +304,7 @@ def test_a_signal_handler_may_close_a_node_in_the_middle_of_publishing(make, met
 
     before = signal.signal(signal.SIGUSR1, lambda *_: one.close(timeout=DEADLINE))
     try:
-        monkeypatch.setattr(Dispatch, "send_alone", interrupted)
+        monkeypatch.setattr(Batches, "send_alone", interrupted)
         for number in range(1_000_000):
             try:
                 one.publish("a", number)

@@ -6,9 +6,10 @@ from random import Random
 import pytest
 
 import oz
-from oz.protocol.publisher.dispatch import HEARTBEAT, Dispatch
+from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.lifetimes import GRACE
 from oz.protocol.publisher.recipients import ROUTED
+from oz.protocol.publisher.records import HEARTBEAT, Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.decoder import BatchDecoder
@@ -70,9 +71,13 @@ class Publisher:
         self.stats = PublisherStats()
         self.router = Router(b"p" * 16, self.stats)
         self.wire = Wire(drops=drops)
-        self.dispatch = Dispatch(self.router, None, self.wire, lambda: self.now, drops=drops)
+        self.batches = Batches(self.router, self.wire, self.clock, drops=drops)
+        self.records = Records(self.router, self.batches, None, self.wire, self.clock)
         self.published = Counter()
         self._number = 0
+
+    def clock(self):
+        return self.now
 
     def publish(self, *subjects):
         """Publish a batch of numbered messages."""
@@ -84,9 +89,9 @@ class Publisher:
                 self.published[subject] += 1
                 accumulated += (recipients, subject, b"%d" % self._number)
         if len(accumulated) == 3:
-            self.dispatch.send_alone(*accumulated)
+            self.batches.send_alone(*accumulated)
         elif accumulated:
-            self.dispatch.send(accumulated, is_rich=False)
+            self.batches.send(accumulated, is_rich=False)
 
     def learn(self, subscriber, frame):
         wanted, dropped = self.router.learn(frame, self.now)
@@ -95,9 +100,9 @@ class Publisher:
 
     def tick(self, seconds=0.0):
         self.now += seconds
-        self.dispatch.answer()
-        self.dispatch.retry()
-        self.dispatch.beat(self.now)
+        self.records.answer()
+        self.batches.retry()
+        self.records.beat(self.now)
 
 
 class Subscriber:
@@ -181,9 +186,9 @@ def settle(publisher):
         for one in publisher.wire.subscribers:
             one.renew()
             one.take()
-        if not (publisher.dispatch.full or any(one.arriving for one in publisher.wire.subscribers)):
+        if not (publisher.batches.full or any(one.arriving for one in publisher.wire.subscribers)):
             break
-    assert not publisher.dispatch.full
+    assert not publisher.batches.full
     # The last heartbeat shows what was lost last.
     publisher.tick(HEARTBEAT)
     for one in publisher.wire.subscribers:
@@ -255,9 +260,9 @@ def test_publisher_that_waits_loses_nothing_and_is_blocked_until_there_is_room()
     joined(publisher, slow)
     for _ in range(10):
         publisher.publish(b"a.x")
-    assert publisher.dispatch.is_blocked
+    assert publisher.batches.is_blocked
     settle(publisher)
-    assert not publisher.dispatch.is_blocked
+    assert not publisher.batches.is_blocked
     assert slow.read() == list(range(1, 11))
     assert accounted(slow) == 10
     assert not slow.gaps
@@ -285,7 +290,7 @@ def test_drop_oldest_holds_the_newest_for_a_full_subscriber(drops):
     joined(publisher, slow)
     for _ in range(30):
         publisher.publish(b"a.x")
-    assert not publisher.dispatch.is_blocked
+    assert not publisher.batches.is_blocked
     settle(publisher)
     # Four were on their way, the last ten waited; of these fourteen it keeps the last ten.
     assert slow.read() == list(range(21, 31))
@@ -301,7 +306,7 @@ def test_drop_newest_gives_the_oldest_to_a_full_subscriber(drops):
     joined(publisher, slow)
     for _ in range(30):
         publisher.publish(b"a.x")
-    assert not publisher.dispatch.is_blocked
+    assert not publisher.batches.is_blocked
     settle(publisher)
     assert slow.read() == [1, 2, 3, 4]
     assert publisher.stats.missed == slow.stats.lost == 30 - ROOM

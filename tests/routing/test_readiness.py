@@ -7,7 +7,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.records import Records
 from ports import lasting_endpoint
 from support.sizes import SOAK, size
 from waiting import DEADLINE, Thread, until
@@ -117,7 +117,7 @@ def test_a_thread_that_publishes_all_the_time_misses_nobody_who_is_ready(hasty_t
 def test_what_is_published_as_soon_as_the_answer_is_out_arrives(monkeypatch):
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
         pub.publish("n.1", b"nobody wants it")
-        tell, answers = Dispatch.answer, 0
+        tell, answers = Records.answer, 0
 
         def tell_and_publish(dispatch):
             nonlocal answers
@@ -125,7 +125,7 @@ def test_what_is_published_as_soon_as_the_answer_is_out_arrives(monkeypatch):
             answers += 1
             pub.publish("n.1", b"%d" % answers)
 
-        monkeypatch.setattr(Dispatch, "answer", tell_and_publish)
+        monkeypatch.setattr(Records, "answer", tell_and_publish)
         with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
             sub.subscribe("n.*")
             sub.wait_ready(timeout=DEADLINE)

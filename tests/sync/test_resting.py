@@ -7,7 +7,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from oz.protocol.publisher.dispatch import HEARTBEAT
+from oz.protocol.publisher.records import HEARTBEAT
 from oz.protocol.publisher.router import Router
 from oz.sync.ticker import Ticker
 from oz.transport.publisher.attending import Attendant

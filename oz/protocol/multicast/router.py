@@ -13,16 +13,20 @@ from oz.wire.keys import DeliveryOptions
 
 
 class MulticastRouter(Router):
-    """The interests of the subscribers of a multicast publisher, in which every subject is wanted."""
+    """The interests of the subscribers of a multicast publisher, in which every subject is wanted.
 
-    __slots__ = ("_recipients",)
+    Attributes:
+        stream: the one there is, which stands for all who listen.
+    """
+
+    __slots__ = ("_recipients", "stream")
 
     def __init__(self, origin: bytes, stats: PublisherStats) -> None:
         """Start; see `Router`."""
         super().__init__(origin, stats)
-        stream = OutStream(b"", b"", DeliveryOptions(), origin, 0)
-        self.streams[b""] = stream
-        self._recipients = Recipients(is_plain=False, streams=(stream,), choices=())
+        self.stream = OutStream(b"", b"", DeliveryOptions(), origin, 0)
+        self.streams[b""] = self.stream
+        self._recipients = Recipients(is_plain=False, streams=(self.stream,), choices=())
 
     def learn(self, frame: bytes, now: float) -> Keys:
         """Take in a subscription frame: none comes."""

@@ -13,9 +13,9 @@ from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.plan import usable_kbps
 from oz.protocol.multicast.router import MulticastRouter
 from oz.protocol.publisher.batching import STEP
-from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.recipients import Recipients
 from oz.protocol.publisher.sink import Clock, Sink
+from oz.protocol.publisher.stream import OutStream
 from oz.wire.batch import CONTROL, RICH, Head
 from oz.wire.datagram import BATCH, LONGEST_QUIET, OVERHEAD, pack, pack_batch
 
@@ -39,10 +39,20 @@ def high_water_mark_for(options: Multicast) -> int:
     return max(LEAST_WAITING, options.rate_kbps * 125 // options.mtu)
 
 
-class MulticastDispatch(Dispatch):
-    """Sends what is published to all who listen.
+class MulticastDispatch:
+    """Sends what is published to all who listen, and tells them where this publisher stands.
 
-    Every message has a number before it is sent; what finds no room keeps it, so that it is found missing.
+    It stands in place of both `Batches` and `Records`. Every message has a number before it is sent; what
+    finds no room keeps it, so that it is found missing.
+
+    Attributes:
+        full: the one stream there is, while something waits for room, and since when, in monotonic seconds.
+        is_blocked: the same holds up the publisher.
+        make_lossy: that of the sink, called before a plain message.
+        size: 0, as frames are never too large here.
+        beats_at: when to say next where this publisher stands, in monotonic seconds.
+        is_halfway: False, as everybody is told at once.
+        to: the group and port that messages go to.
     """
 
     __slots__ = (
@@ -50,6 +60,7 @@ class MulticastDispatch(Dispatch):
         "_busy_until",
         "_bytes_per_second",
         "_bytes_per_second_at_least",
+        "_clock",
         "_drops_all",
         "_epoch",
         "_farewell",
@@ -57,8 +68,16 @@ class MulticastDispatch(Dispatch):
         "_origin",
         "_rate",
         "_sequence",
+        "_sink",
         "_stats",
+        "_stream",
         "_unsent",
+        "beats_at",
+        "full",
+        "is_blocked",
+        "is_halfway",
+        "make_lossy",
+        "size",
         "to",
     )
 
@@ -84,7 +103,11 @@ class MulticastDispatch(Dispatch):
             epoch: the epoch of its sequence, later than that of any publisher it goes on for.
             drops: whether what finds no room is dropped; otherwise it holds up the publisher.
         """
-        super().__init__(router, None, sink, clock, drops=drops)
+        self._sink = sink
+        # Bound, as each plain message calls it.
+        self.make_lossy = sink.make_lossy
+        self._clock = clock
+        self._stream = router.stream
         self._origin = origin
         self._epoch = epoch
         self._stats = router.stats
@@ -99,12 +122,17 @@ class MulticastDispatch(Dispatch):
         self._began_at: float | None = None
         self._busy_until = 0.0
         self._unsent: deque[bytes] = deque()
+        self.full: dict[OutStream, float] = {}
+        self.is_blocked = False
+        self.size = 0
+        self.beats_at = 0.0
+        self.is_halfway = False
         self.to = ""
 
     # messages --------------------------------------------------------------------------------------------
 
     def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
-        """Send what was published, in as few frames as packets can hold; see `Dispatch.send`."""
+        """Send what was published, in as few frames as packets can hold; see `Batches.send`."""
         subjects, payloads = accumulated[1::STEP], accumulated[2::STEP]
         start = size = 0
         for place, payload in enumerate(payloads):
@@ -156,10 +184,6 @@ class MulticastDispatch(Dispatch):
         record = self._record(sequence, quiet=min(quiet, LONGEST_QUIET))
         if (self._unsent or not self._fits(record)) and not self._drops_all:
             self._unsent.append(record)
-
-    @property
-    def _stream(self) -> Any:
-        return self._router.streams[b""]
 
     def _fits(self, frame: bytes) -> bool:
         """Send a frame, if there is room."""
@@ -222,7 +246,7 @@ class MulticastDispatch(Dispatch):
             self._say(now)
 
     def next_deadline(self, now: float) -> float | None:
-        """Say when this publisher says next where it stands; see `Dispatch.next_deadline`."""
+        """Say when this publisher says next where it stands; see `Records.next_deadline`."""
         return self.beats_at if self.to else None
 
     def say_goodbye(self) -> bool:

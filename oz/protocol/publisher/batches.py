@@ -9,19 +9,13 @@ from oz.protocol.publisher.batching import Batch, sticky_key
 from oz.protocol.publisher.batching import split as split_accumulated
 from oz.protocol.publisher.recipients import Recipients
 from oz.protocol.publisher.router import Router
-from oz.protocol.publisher.send_buffer import Passing, SendBuffer, send_buffer_of
+from oz.protocol.publisher.send_buffer import SEND_BUFFERS, Passing, send_buffer_of
 from oz.protocol.publisher.sink import Clock, Sink
-from oz.protocol.publisher.stream import OutStream
+from oz.protocol.publisher.stream import PLAIN, RICH, OutStream
 from oz.wire.batch import head_end, pack_array
 
 MAX_BATCH = 256
 """Messages in one batch, unless said otherwise."""
-
-PLAIN, RICH, CONTROL, LAST_VALUES, LAST_VALUES_RICH = range(5)
-"""Places in `OutStream.heads`."""
-
-_BUFFERED = ("conflate", "drop_oldest")
-"""What a publisher holds messages back for; the others are dropped, or wait in the way of everybody."""
 
 PATIENCE = 1.0
 """Seconds that what is held, or may go to another member of a group, waits for the fullest of several
@@ -34,8 +28,7 @@ class Batches:
     Attributes:
         full: streams for which something waits until there is room, and since when, in monotonic seconds.
         is_blocked: one of them holds up the publisher.
-        make_lossy: that of the sink, called before a plain message.
-        left_out_at: when a connection was left out last, in monotonic seconds; see `_leave_out`.
+        left_out_at: when a connection was left out last, in monotonic seconds; see `leave_out`.
         size: bytes of the largest batch of the last flush.
     """
 
@@ -63,6 +56,7 @@ class Batches:
         """
         self._router = router
         self._sink = sink
+        # Bound, as each plain message calls it.
         self.make_lossy = sink.make_lossy
         self._clock = clock
         self._drops = drops
@@ -73,7 +67,7 @@ class Batches:
         self.size = 0
 
     def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
-        """Send what was published; see `packing.STEP`.
+        """Send what was published; see `batching.STEP`.
 
         Args:
             accumulated: recipients, subject and payload in turn.
@@ -143,20 +137,16 @@ class Batches:
         for stream in streams:
             if stream.is_full:
                 self._retry(stream)
-            frames = (self._head(stream, RICH, stream.sequence, 1) + body, attached)
-            if not stream.is_full and self._try(stream, frames):
+            frames = (stream.head(RICH, stream.sequence, 1) + body, attached)
+            if not stream.is_full and self.try_send(stream, frames):
                 stream.sequence += 1
-            elif stream.delivery.group or stream.delivery.overflow in _BUFFERED:
+            elif stream.delivery.group or stream.delivery.overflow in SEND_BUFFERS:
                 # Within a batch, which can be held back or passed on.
                 whole = [subject, payload]
                 self._send_batch(Batch(stream).whole(pack_array(whole), whole), is_rich=True)
             else:
-                self._overflow(stream, 1, frames)
+                self.overflow(stream, 1, frames)
                 stream.sequence += 1
-
-    @staticmethod
-    def _head(stream: OutStream, kind: int, sequence: int, count: int) -> bytes:
-        return stream.heads[kind] + head_end(sequence, count)
 
     def _send_batch(self, batch: Batch, *, is_rich: bool) -> None:
         stream = batch.stream
@@ -166,18 +156,18 @@ class Batches:
             self._retry(stream)
         if batch.items is not None and stream.is_full and self._buffer(stream, batch.items):
             return
-        if stream.delivery.overflow in _BUFFERED:
+        if stream.delivery.overflow in SEND_BUFFERS:
             self._send_or_buffer(batch, is_rich=is_rich)
             if stream.delivery.group:
                 self._passing.note(batch)
             return
-        frame = self._head(stream, RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
+        frame = stream.head(RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
         self.size = max(self.size, len(frame))
-        if not self._try(stream, (frame,)):
+        if not self.try_send(stream, (frame,)):
             if stream.delivery.group:
                 self._send_to_others(batch)
                 return
-            self._overflow(stream, batch.count, (frame,))
+            self.overflow(stream, batch.count, (frame,))
         stream.sequence += batch.count
         if stream.delivery.group:
             self._passing.note(batch)
@@ -187,7 +177,7 @@ class Batches:
         if stream.vanished_at is not None:
             stream.sequence += batch.count
             return
-        frame = self._head(stream, RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
+        frame = stream.head(RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
         if self._sink.try_send((frame,)):
             stream.sequence += batch.count
             return
@@ -197,13 +187,13 @@ class Batches:
 
     def _buffer(self, stream: OutStream, items: list[Any]) -> bool:
         """Hold messages back, if the stream's delivery options say so."""
-        send_buffer: SendBuffer | None = send_buffer_of(stream)
+        send_buffer = send_buffer_of(stream)
         if send_buffer is None:
             return False
         self._router.stats.missed += send_buffer.put(stream, items)
         return True
 
-    def _try(self, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
+    def try_send(self, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
         """Send frames that are numbered; tell whether there was room, or nobody is there to miss them."""
         if stream.vanished_at is not None:
             return True
@@ -217,12 +207,12 @@ class Batches:
                 return True
             # One of a group is passed over; but not for ever, for a connection that may be dead.
             is_due = stream.delivery.group and self._clock() - stream.left_out_at >= PATIENCE
-            if is_due and self._leave_out(stream, frames):
+            if is_due and self.leave_out(stream, frames):
                 return True
         self._fill(stream)
         return False
 
-    def _overflow(
+    def overflow(
         self,
         stream: OutStream,
         count: int,
@@ -235,7 +225,7 @@ class Batches:
             # Counted once: nobody can tell how many of several connections had no room.
             self._router.stats.missed += count
             if not stream.unsent:
-                self._leave_out(stream, frames)
+                self.leave_out(stream, frames)
         else:
             stream.unsent.append(frames)
             self.is_blocked |= not self._drops and _blocks(stream)
@@ -265,16 +255,16 @@ class Batches:
         stream, count = batch.stream, batch.count
         if not count or stream.is_gone:
             return
-        frame = self._head(stream, RICH, stream.sequence, count) + batch.body
+        frame = stream.head(RICH, stream.sequence, count) + batch.body
         stream.sequence += count
-        self._overflow(stream, count, (frame,), must_wait=must_wait)
+        self.overflow(stream, count, (frame,), must_wait=must_wait)
         self._passing.note(batch)
 
     def _fill(self, stream: OutStream) -> None:
         stream.is_full = True
         self.full.setdefault(stream, self._clock())
 
-    def _leave_out(self, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
+    def leave_out(self, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
         """Send frames to those of several connections that have room; tell whether there are several.
 
         libzmq refuses a message that must not be dropped if one connection of many that listen on its key is
@@ -322,19 +312,17 @@ class Batches:
         if self._sink.try_send(frames):
             return True
         since = max(self.full.get(stream, inf), stream.left_out_at)
-        return self._clock() - since >= PATIENCE and self._leave_out(stream, frames)
+        return self._clock() - since >= PATIENCE and self.leave_out(stream, frames)
 
     def _send_buffered(self, stream: OutStream) -> bool:
         sequence, items = stream.send_buffer.take(stream, MAX_BATCH)
         count = len(items) // 2
         is_rich = any(type(payload) is not bytes for payload in items[1::2])
         if stream.vanished_at is None:
-            frame = self._head(stream, RICH if is_rich else PLAIN, sequence, count) + pack_array(items)
+            frame = stream.head(RICH if is_rich else PLAIN, sequence, count) + pack_array(items)
             if not self._send_waiting(stream, (frame,)):
                 return False
-        if stream.delivery.overflow == "conflate":
-            stream.sequence += count
-        stream.send_buffer.drop(count)
+        stream.send_buffer.drop(stream, count)
         return True
 
 

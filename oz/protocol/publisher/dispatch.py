@@ -1,197 +1,46 @@
-"""The frames that a publisher sends: batches, answers, heartbeats and last values; see `batches`."""
+"""The dispatch of a publisher: what sends its messages, by streams or to a multicast group.
+
+`Batches` sends to the streams of the subscribers that asked, `MulticastDispatch` to all who listen.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from math import inf
+from typing import Any, Protocol
 
-from oz.protocol.publisher.batches import (
-    CONTROL,
-    LAST_VALUES,
-    LAST_VALUES_RICH,
-    MAX_BATCH,
-    Batches,
-)
-from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.router import Router
-from oz.protocol.publisher.sink import Clock, Sink
+from oz.protocol.publisher.recipients import Recipients
 from oz.protocol.publisher.stream import OutStream
-from oz.wire.batch import pack_array, pack_chunk, pack_control
-
-HEARTBEAT = 1.0
-"""Seconds between two records of where each stream stands."""
-
-RECORD_PATIENCE = 0.25
-"""Seconds for which a record waits for the fullest of several connections before that one is left out."""
-
-MOST_REFUSED = 512
-"""Streams without room after which a round of heartbeats ends; the next one goes on with the others."""
-
-_GOODBYE = pack_control(bye=True)
 
 
-class Dispatch(Batches):
-    """Sends batches, and tells streams where they stand.
+class Dispatch(Protocol):
+    """Sends messages, and holds those for which there is no room.
 
     Attributes:
-        beats_at: when the next heartbeat is due, in monotonic seconds.
-        is_halfway: some streams were told where they stand and others found no room: worth trying again soon.
+        full: streams for which something waits until there is room, and since when, in monotonic seconds.
+        is_blocked: one of them holds up the publisher.
+        size: bytes of the largest batch of the last flush.
     """
 
-    __slots__ = ("_last_values", "_telling", "_unnotified", "beats_at", "is_halfway")
+    full: dict[OutStream, float]
+    is_blocked: bool
+    size: int
 
-    def __init__(
-        self, router: Router, last_values: LastValueCache | None, sink: Sink, clock: Clock, *, drops: bool
-    ) -> None:
-        """Start with nothing to send.
+    def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
+        """Send what was accumulated: recipients, subject and payload in turn; see `batching.STEP`."""
 
-        Args:
-            router: the interests.
-            last_values: the last values, if they are kept.
-            sink: takes the frames.
-            clock: what time it is.
-            drops: whether a full subscriber is passed over; otherwise it holds up the publisher.
-        """
-        super().__init__(router, sink, clock, drops=drops)
-        self._last_values = last_values
-        self._telling: OrderedDict[OutStream, None] = OrderedDict()
-        self._unnotified: dict[OutStream, None] | None = None
-        self.beats_at = 0.0
-        self.is_halfway = False
+    def send_alone(self, recipients: Recipients, subject: bytes, payload: bytes) -> None:
+        """Send one message, the short way."""
 
-    def answer(self) -> None:
-        """Tell streams where they stand, and give the last values that were asked for."""
-        router = self._router
-        before = len(router.to_answer)
-        if router.to_answer:
-            self._sink.make_lossless()
-            # Shared patterns first: their numbers must be known when the declaration is answered.
-            for stream in sorted(router.to_answer, key=lambda one: not one.is_shared):
-                body = b"" if stream.is_shared else _answer(stream)
-                if _can_be_notified(stream) and self._tell_in_time(stream, body):
-                    router.to_answer.pop(stream, None)
-        waiting, router.to_serve = router.to_serve, []
-        for stream, number in waiting:
-            if stream.delivery.overflow == "drop_oldest" and stream.send_buffer and number in stream.chunks:
-                # What is held is numbered already, and must go first.
-                router.to_serve.append((stream, number))
-            else:
-                self._serve(stream, number)
-        self.is_halfway |= 0 < len(router.to_answer) < before
+    def send_large(self, accumulated: list[Any]) -> None:
+        """Send one message whose payload is large."""
 
-    def beat(self, now: float) -> None:
-        """Tell every stream its sequence, when that is due: it shows up what was lost last.
+    def retry(self) -> None:
+        """Send what waits for room, as far as there is some."""
 
-        A stream for which there is no room is told as soon as there is, those first that wait for longest: a
-        connection that carries more streams than its high-water mark has room for a part of them only.
-        """
-        if now >= self.beats_at:
-            self.beats_at = now + HEARTBEAT
-            self._router.expire(now)
-            self._telling.update(dict.fromkeys(self._router.streams.values()))
-        if self._telling:
-            self._say_where()
+    def skip(self, count: int | None) -> None:
+        """Count messages that were lost before they came here; None when nobody knows how many."""
 
-    def next_deadline(self, now: float) -> float | None:
-        """Say when something is due that no news tells of, in monotonic seconds; None is never."""
-        if self._telling or self._router.to_answer or self._router.to_serve:
-            # No room for it so far, and libzmq gives no sign when there is.
-            return now + RECORD_PATIENCE
-        return self.beats_at if self._router.streams else None
+    def lose_count(self) -> None:
+        """Show as a gap what was being sent when that was cut short."""
 
-    def _say_where(self) -> None:
-        self._sink.make_lossless()
-        refused: list[OutStream] = []
-        count, left_out_at = len(self._telling), self.left_out_at
-        # Once somebody was left out, others may be too for a moment: what is sent now could be lost on them.
-        while self._telling and len(refused) < MOST_REFUSED and self.left_out_at == left_out_at:
-            stream, _ = self._telling.popitem(last=False)
-            # What is still unsent tells where it stands when it goes.
-            if not stream.is_gone and _can_be_notified(stream) and not self._tell_in_time(stream, b""):
-                refused.append(stream)
-        self._telling.update(dict.fromkeys(refused))
-        self.is_halfway |= 0 < len(self._telling) < count
-
-    def say_goodbye(self) -> bool:
-        """Tell every stream its sequence, and that nothing more comes; once each, as soon as there is room.
-
-        Returns:
-            Whether all have been told that are there.
-        """
-        self._sink.make_lossless()
-        if self._unnotified is None:
-            self._unnotified = dict.fromkeys(self._router.streams.values())
-        for stream in list(self._unnotified):
-            if _is_absent(stream) or (
-                _can_be_notified(stream) and self._sink.try_send(self._standing(stream, _GOODBYE))
-            ):
-                del self._unnotified[stream]
-        return not self._unnotified
-
-    def part_again(self) -> None:
-        """Begin `say_goodbye` anew, as some may have been left out."""
-        self._unnotified = None
-
-    def part_with_the_rest(self) -> None:
-        """Say goodbye where that was not done yet, to those who have room for it."""
-        for stream in self._unnotified or ():
-            if not _is_absent(stream) and _can_be_notified(stream):
-                self._leave_out(stream, self._standing(stream, _GOODBYE))
-
-    def _tell_in_time(self, stream: OutStream, body: bytes) -> bool:
-        """Send a record, and do not wait for ever for one connection of several; tell whether all got it.
-
-        Whoever was left out is not told yet, and may be one who has no room just now.
-        """
-        frames = self._standing(stream, body)
-        if self._sink.try_send(frames):
-            stream.refused_at = inf
-            return True
-        now = self._clock()
-        stream.refused_at = min(stream.refused_at, now)
-        if now - max(stream.refused_at, stream.left_out_at) >= RECORD_PATIENCE:
-            self._leave_out(stream, frames)
-        return False
-
-    def _standing(self, stream: OutStream, body: bytes) -> tuple[bytes, ...]:
-        """Make a record of where a stream stands."""
-        sequence = stream.sequence
-        if stream.send_buffer and stream.delivery.overflow == "drop_oldest":
-            # What is held is numbered already but not lost.
-            sequence = stream.send_buffer.take(stream, 0)[0]
-        return (self._head(stream, CONTROL, sequence, 0) + body,)
-
-    def _serve(self, stream: OutStream, number: int) -> None:
-        chunk = stream.chunks.get(number)
-        if chunk is None or self._last_values is None:
-            return
-        items = self._last_values.match(chunk.patterns)
-        for at in range(0, len(items), 2 * MAX_BATCH):
-            part = items[at : at + 2 * MAX_BATCH]
-            count, sequence = len(part) // 2, stream.sequence
-            is_rich = any(type(payload) is not bytes for payload in part[1::2])
-            kind = LAST_VALUES_RICH if is_rich else LAST_VALUES
-            stream.sequence += count
-            frame = self._head(stream, kind, sequence, count) + pack_chunk(number) + pack_array(part)
-            self._sink.make_lossless()
-            if not self._try(stream, (frame,)):
-                self._overflow(stream, count, (frame,), must_wait=True)
-
-
-def _answer(stream: OutStream) -> bytes:
-    return pack_control(
-        live=list(stream.chunks), refused=dict(stream.refused), paths=max(1, stream.listeners)
-    )
-
-
-def _is_absent(stream: OutStream) -> bool:
-    """Tell whether no connection has the stream."""
-    return stream.is_gone or stream.vanished_at is not None
-
-
-def _can_be_notified(stream: OutStream) -> bool:
-    """Tell whether a stream can be told where it stands: not before what is unsent, which has its numbers."""
-    if stream.vanished_at is not None or stream.unsent:
-        return False
-    # Whoever takes its leave is given what is still held before it is answered.
-    return not (stream.is_closing and stream.send_buffer)
+    def make_lossy(self) -> None:
+        """Let ZeroMQ drop what has no room, before a plain message."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any, Protocol
 
@@ -13,7 +13,13 @@ from oz.protocol.subscriber import receive_buffer
 
 
 class SendBuffer(Protocol):
-    """Messages of one stream that found no room."""
+    """Messages of one stream that found no room.
+
+    Attributes:
+        is_numbered: whether those that are held have their numbers already.
+    """
+
+    is_numbered: bool
 
     def put(self, stream: OutStream, items: list[Any]) -> int:
         """Take subjects and payloads in; return how many messages the subscriber will miss for it."""
@@ -23,8 +29,8 @@ class SendBuffer(Protocol):
         """Return the sequence of the first, and subjects and payloads of at most so many messages."""
         ...
 
-    def drop(self, count: int) -> None:
-        """Forget those that were given."""
+    def drop(self, stream: OutStream, count: int) -> None:
+        """Forget so many that `take` gave, as they have gone."""
         ...
 
     def __bool__(self) -> bool:
@@ -35,10 +41,11 @@ class SendBuffer(Protocol):
 class DropOldestSendBuffer:
     """The newest so many messages; each has its sequence, so that those dropped show as a gap."""
 
-    __slots__ = ("_items",)
+    __slots__ = ("_items", "is_numbered")
 
     def __init__(self, limit: int) -> None:
         """Start empty."""
+        self.is_numbered = True
         self._items: deque[tuple[bytes, Any]] = deque(maxlen=limit)
 
     def __bool__(self) -> bool:
@@ -58,8 +65,8 @@ class DropOldestSendBuffer:
         pairs = list(islice(self._items, most))
         return stream.sequence - len(self._items), [part for pair in pairs for part in pair]
 
-    def drop(self, count: int) -> None:
-        """Forget the oldest."""
+    def drop(self, stream: OutStream, count: int) -> None:
+        """Forget the oldest, as they have gone."""
         for _ in range(count):
             self._items.popleft()
 
@@ -67,10 +74,11 @@ class DropOldestSendBuffer:
 class ConflatingSendBuffer:
     """The newest message of each subject. Those that it stands for were never numbered: they are no gap."""
 
-    __slots__ = ("_limit", "_newest")
+    __slots__ = ("_limit", "_newest", "is_numbered")
 
     def __init__(self, limit: int) -> None:
         """Start empty."""
+        self.is_numbered = False
         self._limit = limit
         self._newest: dict[bytes, Any] = {}
 
@@ -84,30 +92,35 @@ class ConflatingSendBuffer:
         for at in range(0, len(items), 2):
             newest[items[at]] = items[at + 1]
         missed = max(0, len(newest) - self._limit)
-        self.drop(missed)
         # What is missed is numbered as if it had gone first, so that it shows as a gap.
-        stream.sequence += missed
+        self.drop(stream, missed)
         return missed
 
     def take(self, stream: OutStream, most: int) -> tuple[int, list[Any]]:
-        """Return those whose subjects came up first; they are numbered when they are dropped from here."""
+        """Return those whose subjects came up first."""
         pairs = islice(self._newest.items(), most)
         return stream.sequence, [part for pair in pairs for part in pair]
 
-    def drop(self, count: int) -> None:
-        """Forget those that were given."""
+    def drop(self, stream: OutStream, count: int) -> None:
+        """Forget those whose subjects came up first, and number them only now: none is conflated any more."""
+        stream.sequence += count
         for subject in list(islice(self._newest, count)):
             del self._newest[subject]
 
 
+SEND_BUFFERS: dict[str | None, Callable[[int], SendBuffer]] = {
+    "drop_oldest": DropOldestSendBuffer,
+    "conflate": ConflatingSendBuffer,
+}
+"""What makes the send buffer of each `overflow` that has one, from its limit. With the others, messages that
+find no room are dropped, or wait in the way of everybody."""
+
+
 def send_buffer_of(stream: OutStream) -> SendBuffer | None:
     """Return the send buffer of a stream; None when its overflow needs none."""
-    if stream.send_buffer is None:
-        limit = stream.delivery.limit or receive_buffer.LIMIT
-        if stream.delivery.overflow == "conflate":
-            stream.send_buffer = ConflatingSendBuffer(limit)
-        elif stream.delivery.overflow == "drop_oldest":
-            stream.send_buffer = DropOldestSendBuffer(limit)
+    make = SEND_BUFFERS.get(stream.delivery.overflow)
+    if stream.send_buffer is None and make is not None:
+        stream.send_buffer = make(stream.delivery.limit or receive_buffer.LIMIT)
     send_buffer: SendBuffer | None = stream.send_buffer
     return send_buffer
 

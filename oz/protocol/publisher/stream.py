@@ -8,8 +8,14 @@ from typing import Any
 
 from oz.errors import PatternTimeout, SubjectError
 from oz.subjects.pattern import Pattern
-from oz.wire.batch import CONTROL, LAST_VALUES, MESSAGES, RICH, head_start
+from oz.wire import batch
+from oz.wire.batch import head_end, head_start
 from oz.wire.keys import DeliveryOptions
+
+PLAIN, RICH, CONTROL, LAST_VALUES, LAST_VALUES_RICH = range(5)
+"""Places in `OutStream.heads`."""
+
+_FLAGS = (batch.MESSAGES, batch.RICH, batch.CONTROL, batch.LAST_VALUES, batch.LAST_VALUES | batch.RICH)
 
 
 class Chunk:
@@ -141,9 +147,12 @@ class OutStream:
 
     def number(self, origin: bytes, number: int) -> None:
         """Count from 0, under another epoch."""
-        flags = (MESSAGES, RICH, CONTROL, LAST_VALUES, LAST_VALUES | RICH)
-        self.heads = tuple(head_start(self.key, one, origin, number) for one in flags)
+        self.heads = tuple(head_start(self.key, one, origin, number) for one in _FLAGS)
         self.sequence = 0
+
+    def head(self, kind: int, sequence: int, count: int) -> bytes:
+        """Return what a frame begins with: its kind is a place in `heads`."""
+        return self.heads[kind] + head_end(sequence, count)
 
     @property
     def has_several(self) -> bool:

@@ -158,7 +158,7 @@ class NodePublisher:
             for stream in streams:
                 if not stream.is_gone:
                     self._router.renumber(stream)
-            self.engine.dispatch.answer()
+            self.engine.records.answer()
 
     def pass_on(self, subject: Any, content: Any, extras: Extras, group: str) -> bool:
         """Publish what came from another bus.

@@ -11,7 +11,9 @@ from typing import Any
 
 import zmq
 
-from oz.protocol.publisher.dispatch import RECORD_PATIENCE, Dispatch
+from oz.protocol.multicast.sender import MulticastDispatch
+from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.records import RECORD_PATIENCE, Records
 from oz.protocol.publisher.router import Router
 from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing
@@ -72,6 +74,7 @@ class Attendant:
         "_in_use",
         "_interest_changed",
         "_pause",
+        "_records",
         "_router",
         "_sender",
         "_sink",
@@ -84,6 +87,7 @@ class Attendant:
         guard: Guard,
         router: Router,
         dispatch: Dispatch,
+        records: Records | MulticastDispatch,
         sink: XpubSink,
         sender: Sender,
         closing: PublisherClosing,
@@ -98,6 +102,7 @@ class Attendant:
             guard: of the publisher.
             router: knows who wants what.
             dispatch: sends batches.
+            records: tells subscribers where the publisher stands.
             sink: what it sends them into.
             sender: what is published passes through.
             closing: the end of it all.
@@ -108,6 +113,7 @@ class Attendant:
         self._guard = guard
         self._router = router
         self._dispatch = dispatch
+        self._records = records
         self._sink = sink
         self._sender = sender
         self._closing = closing
@@ -133,7 +139,7 @@ class Attendant:
             if (router.to_answer or router.to_serve) and not self._closing.said_goodbye:
                 # What was published before goes out before.
                 self._sender.accumulator.flush(self._socket)
-                self._dispatch.answer()
+                self._records.answer()
                 self._in_use()
             return has_changed
 
@@ -153,7 +159,7 @@ class Attendant:
             # What it has just taken notice of may have been room.
             self._heard()
             now = time.monotonic()
-            due = self._dispatch.next_deadline(now)
+            due = self._records.next_deadline(now)
             if self._dispatch.full:
                 due = min(inf if due is None else due, now + self._pause)
             return None if due is None else max(0.0, due - now)
@@ -189,16 +195,16 @@ class Attendant:
         with self._guard:
             if self._socket.closed or self._closing.said_goodbye:
                 return False
-            accumulator, dispatch = self._sender.accumulator, self._dispatch
+            accumulator, records = self._sender.accumulator, self._records
             was_busy = bool(accumulator)
-            dispatch.is_halfway = False
+            records.is_halfway = False
             if not accumulator.is_held:
                 accumulator.flush(self._socket)
             self.listen()
             self._retry()
-            dispatch.beat(time.monotonic())
+            records.beat(time.monotonic())
             self._heard()
-            return was_busy or dispatch.is_halfway
+            return was_busy or records.is_halfway
 
     def _retry(self) -> None:
         """Send what waits for room; the longer there is none, the later it tries again without a sign."""

@@ -13,6 +13,7 @@ import zmq
 
 from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.transport.attachments import Attachments
 from oz.transport.ending import CLOSE_TIMEOUT, end_context
@@ -63,6 +64,7 @@ class PublisherClosing:
         "_guard",
         "_listen",
         "_monitor",
+        "_records",
         "_router",
         "_sender",
         "_socket",
@@ -79,6 +81,7 @@ class PublisherClosing:
         monitor: Monitor,
         router: Router,
         dispatch: Dispatch,
+        records: Records | MulticastDispatch,
         sender: Sender,
         *,
         listen: Callable[[], object],
@@ -93,6 +96,7 @@ class PublisherClosing:
             monitor: of the socket.
             router: knows who wants what.
             dispatch: sends batches.
+            records: tells subscribers that nothing more comes.
             sender: what is published passes through.
             listen: takes in the subscriptions that have arrived.
             take_more: takes in what is still to be sent from elsewhere; tells whether that was all.
@@ -104,6 +108,7 @@ class PublisherClosing:
         self._monitor = monitor
         self._router = router
         self._dispatch = dispatch
+        self._records = records
         self._sender = sender
         self._listen = listen
         self._take_more = take_more
@@ -194,16 +199,16 @@ class PublisherClosing:
                 # It was cut short.
                 self._say_goodbye()
             return
-        if isinstance(self._dispatch, MulticastDispatch):
+        if isinstance(records := self._records, MulticastDispatch):
             self._say_goodbye()
-            yield from self._dispatch.farewell(deadline)
+            yield from records.farewell(deadline)
             return
         yield from self._part(deadline)
-        if time.monotonic() - self._dispatch.left_out_at <= _REMEMBERED:
-            yield from self._insist(min(deadline, time.monotonic() + CLOSE_TIMEOUT))
+        if time.monotonic() - records.left_out_at <= _REMEMBERED:
+            yield from self._insist(records, min(deadline, time.monotonic() + CLOSE_TIMEOUT))
         with self._guard, suppress(zmq.ZMQError):
             if not self._socket.closed:
-                self._dispatch.part_with_the_rest()
+                records.part_with_the_rest()
         # A moment for ZeroMQ to see peers leave that are sent this. Without it 1 close in 16 took all its
         # time, before listeners lingered for nobody; see Attachments.bind.
         yield _FAREWELL
@@ -224,7 +229,7 @@ class PublisherClosing:
             try:
                 # Behind what others have added since; a raw send is behind no check.
                 self._sender.accumulator.flush(self._socket)
-                return self._socket.closed or self._dispatch.say_goodbye()
+                return self._socket.closed or self._records.say_goodbye()
             except zmq.ZMQError:
                 # The context was ended under the socket.
                 return True
@@ -235,7 +240,7 @@ class PublisherClosing:
         while not self._say_goodbye() and time.monotonic() < deadline:
             yield next(waits)
 
-    def _insist(self, deadline: float) -> Iterator[float]:
+    def _insist(self, records: Records, deadline: float) -> Iterator[float]:
         """Say goodbye again and again, for those who may have been left out when it was said.
 
         libzmq gives no sign of whom it leaves out, nor for how long. Whoever was told already passes over it.
@@ -244,7 +249,7 @@ class PublisherClosing:
         while time.monotonic() < deadline and not self._socket.closed and self._router.streams:
             yield min(pause, max(0.0, deadline - time.monotonic()))
             pause = min(2 * pause, _LONGEST_INSISTENCE)
-            self._dispatch.part_again()
+            records.part_again()
             yield from self._part(deadline)
 
     def _hear(self) -> None:

@@ -50,6 +50,7 @@ class PublisherEngine:
         attachments: where it is bound and connected to.
         router: who wants what.
         dispatch: sends batches.
+        records: tells subscribers where this publisher stands.
         sender: what every message passes through.
         raw: the sends of `zmq.Socket`.
         closing: the end of it all.
@@ -84,7 +85,7 @@ class PublisherEngine:
         self._monitor = Monitor(guard, is_shared=True)
         self.socket = socket = zmq.Socket(shell.context_class() if context is None else context, zmq.XPUB)
         routing = options.route(socket, group, role)
-        self.router, self.dispatch = routing.router, routing.dispatch
+        self.router, self.dispatch, self.records = routing.router, routing.dispatch, routing.records
         routes = Routes(
             guard,
             self.router,
@@ -118,7 +119,7 @@ class PublisherEngine:
             self.dispatch,
             self.sender,
             delimiter=delimiter or b"",
-            is_framed=isinstance(self.dispatch, MulticastDispatch),
+            is_framed=isinstance(self.records, MulticastDispatch),
             deliver=shell.deliver,
             as_result=shell.as_result,
             send_whole=shell.send_whole,
@@ -130,6 +131,7 @@ class PublisherEngine:
             self._monitor,
             self.router,
             self.dispatch,
+            self.records,
             self.sender,
             listen=self.listen,
             take_more=shell.take_more,
@@ -139,6 +141,7 @@ class PublisherEngine:
             guard,
             self.router,
             self.dispatch,
+            self.records,
             routing.sink,
             self.sender,
             self.closing,
@@ -223,8 +226,8 @@ class PublisherEngine:
 
     def _attached(self) -> None:
         group = self.attachments.group
-        if isinstance(self.dispatch, MulticastDispatch) and group is not None:
-            self.dispatch.greet(one.to for one in group.endpoints.values())
+        if isinstance(self.records, MulticastDispatch) and group is not None:
+            self.records.greet(one.to for one in group.endpoints.values())
         # What was allowed to leave, `_LOCAL.` subjects above all, may not be any more.
         self.sender.routes.forget_valid()
         self._shell.attached()
@@ -369,14 +372,14 @@ class PublisherEngine:
             # What was published before stays before.
             self.sender.accumulator.flush(self.socket)
             self.dispatch.skip(count)
-            self.dispatch.beats_at = 0.0
-            self.dispatch.beat(time.monotonic())
+            self.records.beats_at = 0.0
+            self.records.beat(time.monotonic())
             self._shell.in_use()
 
     def resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:
         """Go on for a multicast publisher that has ended; to be called before the first endpoint is given."""
-        assert isinstance(self.dispatch, MulticastDispatch)
-        self.dispatch.resume(origin, epoch, sequence, age)
+        assert isinstance(self.records, MulticastDispatch)
+        self.records.resume(origin, epoch, sequence, age)
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether a subscriber has asked for what a subject begins with; see `oz.Publisher.interest`."""

@@ -13,9 +13,10 @@ import zmq
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.router import MulticastRouter
 from oz.protocol.multicast.sender import MulticastDispatch, high_water_mark_for
-from oz.protocol.publisher.batches import MAX_BATCH
+from oz.protocol.publisher.batches import MAX_BATCH, Batches
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.subjects import dialects
@@ -68,12 +69,14 @@ class Routing(NamedTuple):
     Attributes:
         router: who wants what.
         dispatch: sends batches.
+        records: tells subscribers where the publisher stands; the dispatch too, for multicast.
         sink: what it sends them into.
         last_values: what keeps the last values, if they are kept.
     """
 
     router: Router
     dispatch: Dispatch
+    records: Records | MulticastDispatch
     sink: XpubSink
     last_values: LastValueCache | None
 
@@ -145,13 +148,14 @@ class PublisherOptions:
             sends = MulticastDispatch(
                 multicast, origin, group.options, sink, time.monotonic, epoch=now, drops=drops
             )
-            return Routing(multicast, sends, sink, last_values)
+            return Routing(multicast, sends, sends, sink, last_values)
         router = Router(origin, stats) if role is None else role.router
         if group is not None:
             # Nobody can ask, so that everybody gets everything.
             router.plain.learn(b"\x01")
-        dispatch = Dispatch(router, last_values, sink, time.monotonic, drops=drops)
-        return Routing(router, dispatch, sink, last_values)
+        batches = Batches(router, sink, time.monotonic, drops=drops)
+        records = Records(router, batches, last_values, sink, time.monotonic)
+        return Routing(router, batches, records, sink, last_values)
 
     def set_up(self, socket: zmq.Socket[Any], group: Group | None, *, is_own: bool) -> None:
         """Set the options of the socket itself.

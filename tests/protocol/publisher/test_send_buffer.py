@@ -17,7 +17,7 @@ def items(*texts):
     return [part for text in texts for part in (text[:1], text)]
 
 
-def test_only_two_keeps_hold_anything_back():
+def test_only_two_overflows_hold_anything_back():
     assert send_buffer_of(stream(None)) is None
     assert send_buffer_of(stream("drop_newest")) is None
     one = stream("conflate")
@@ -33,9 +33,9 @@ def test_the_newest_are_numbered_so_that_those_that_went_are_a_gap():
     assert send_buffer.put(one, items("a2", "b2", "a3")) == 2
     assert one.sequence == 105
     assert send_buffer.take(one, 2) == (102, items("a2", "b2"))
-    send_buffer.drop(2)
+    send_buffer.drop(one, 2)
     assert send_buffer.take(one, 9) == (104, items("a3"))
-    send_buffer.drop(1)
+    send_buffer.drop(one, 1)
     assert not send_buffer
     assert send_buffer.take(one, 9) == (105, [])
 
@@ -53,11 +53,12 @@ def test_the_latest_are_numbered_only_when_they_are_given():
     assert send_buffer.put(one, items("b2")) == 0
     assert one.sequence == 100
     assert send_buffer.take(one, 9) == (100, items("a2", "b2"))
-    send_buffer.drop(1)
+    send_buffer.drop(one, 1)
     send_buffer.put(one, items("a3"))
-    assert send_buffer.take(one, 9) == (100, items("b2", "a3"))
-    send_buffer.drop(2)
+    assert send_buffer.take(one, 9) == (101, items("b2", "a3"))
+    send_buffer.drop(one, 2)
     assert not send_buffer
+    assert one.sequence == 103
 
 
 def test_beyond_the_bound_the_subject_that_came_up_first_is_missed_and_numbered():

@@ -38,7 +38,7 @@ def heard(context):
 def test_a_heartbeat_does_not_come_between_the_frames_of_a_message(heard):
     pub, subs = heard
     pub.send(b"a", zmq.SNDMORE)
-    pub._engine.dispatch.beats_at = 0.0
+    pub._engine.records.beats_at = 0.0
     pub._engine.attend()
     pub.publish("b", b"2")
     pub.send(b"1")
@@ -167,7 +167,7 @@ def test_asyncio_sends_frames_of_every_kind_and_whole_messages():
                 sub.subscribe(">")
                 await sub.wait_ready(timeout=DEADLINE)
                 assert await pub.send(b"a", zmq.SNDMORE) is None
-                pub._engine.dispatch.beats_at = 0.0
+                pub._engine.records.beats_at = 0.0
                 pub._engine.attend()
                 await pub.publish("b", b"2")
                 assert await pub.send(b"1") is None
