@@ -276,7 +276,7 @@ def assert_forgotten(router):
     assert not router.streams
     assert not router.to_answer
     assert not router.plain.count()
-    assert not router._groups
-    assert not router._vanished
-    assert not router._withdrawn
-    assert router._pattern_count == len(router._index) == 0
+    assert not router.interest._groups
+    assert not router.lifetimes._vanished
+    assert not router.lifetimes._withdrawn
+    assert router.interest.pattern_count == len(router.interest._index) == 0

@@ -10,8 +10,7 @@ from oz.errors import ProtocolError, Undecidable
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.bridge.spanning_tree import Offer
 from oz.protocol.node.reserved_subjects import INBOX, LOCAL, OWN
-from oz.protocol.publisher.interest import NAME_SIZE
-from oz.protocol.publisher.stream import OutStream
+from oz.protocol.publisher.stream import NAME_SIZE, OutStream
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 

@@ -14,15 +14,11 @@ from contextlib import suppress
 
 from oz.errors import ProtocolError
 from oz.protocol.bridge import spanning_tree
-from oz.protocol.node.reserved_subjects import ReservedIndex
-from oz.protocol.publisher.interest import NAME_SIZE
-from oz.protocol.publisher.router import Router
-from oz.protocol.publisher.stream import Chunk, OutStream
+from oz.protocol.publisher.stream import NAME_SIZE, OutStream
 from oz.protocol.stats import PublisherStats
-from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern, compile
 from oz.wire.discovery import Announcement, pack_announcement, unpack_announcement
-from oz.wire.keys import Declaration
+from oz.wire.keys import Declared
 
 _log = logging.getLogger("oz.node")
 
@@ -72,48 +68,40 @@ def presence_pattern(announcement: Announcement) -> Pattern:
     return compile(PREFIX + to_text(announcement), "nats")
 
 
-class NodeRouter(Router):
-    """The interests at a publisher of a node: it knows presence, and wildcards pass by subjects with `_`."""
+class Presence:
+    """Who is connected to a publisher of a node, as its router learns of it; an `InterestWatcher`."""
 
-    __slots__ = ("_announced", "_bus", "_changes", "_offers", "_strangers")
+    __slots__ = ("_announced", "_bus", "_changes", "_offers", "_stats", "_strangers")
 
-    def __init__(self, origin: bytes, stats: PublisherStats, bus: str) -> None:
-        """Start without any.
+    def __init__(self, stats: PublisherStats, bus: str) -> None:
+        """Start with nobody.
 
         Args:
-            origin: 16 bytes that name the publisher.
             stats: where to count.
             bus: nodes of another get nothing.
         """
-        super().__init__(origin, stats)
+        self._stats = stats
         self._bus = bus
         self._announced: dict[OutStream, dict[Pattern, Announcement]] = {}
         self._offers: dict[OutStream, set[Pattern]] = {}
         self._strangers: dict[bytes, str] = {}
         self._changes: dict[OutStream, dict[Pattern, None]] | None = None
 
-    @staticmethod
-    def _make_index() -> PatternIndex:
-        return ReservedIndex(cache_size=0)
+    # what the router tells: see `InterestWatcher` -------------------------------------------------------
 
-    def _accept(self, stream: OutStream, declaration: Declaration) -> Chunk | None:
-        """Take on the interest of a chunk, unless it comes from another bus."""
-        whose = stream.name[:NAME_SIZE]
-        for pattern in declaration.patterns:
+    def finds_stranger(self, name: bytes, patterns: Iterable[Declared]) -> bool:
+        """Tell whether patterns show for the first time that whoever asks for them is of another bus."""
+        was_known = name in self._strangers
+        for pattern in patterns:
             if pattern.text.startswith(_PREFIX):
-                self._look_at(whose, pattern.text[len(_PREFIX) :].decode("ascii", "replace"))
-        if whose not in self._strangers:
-            return super()._accept(stream, declaration)
-        stream.refused[declaration.chunk] = (
-            f"it is of bus {self._strangers[whose]!r}, and this node of {self._bus!r}"
-        )
-        return None
+                self._look_at(name, pattern.text[len(_PREFIX) :].decode("ascii", "replace"))
+        return not was_known and name in self._strangers
 
-    def _look_at(self, whose: bytes, token: str) -> None:
-        """See whether somebody is of another bus; then what was asked for so far is not given either."""
+    def _look_at(self, name: bytes, token: str) -> None:
+        """See whether somebody is of another bus."""
         with suppress(ProtocolError):
             announced = from_text(token)
-            if announced.bus == self._bus or whose in self._strangers:
+            if announced.bus == self._bus or name in self._strangers:
                 return
             _log.warning(
                 "%s of bus %r is connected to a node of bus %r, and gets nothing",
@@ -121,27 +109,30 @@ class NodeRouter(Router):
             )  # fmt: skip
             while len(self._strangers) >= MOST_STRANGERS:
                 del self._strangers[next(iter(self._strangers))]
-            self._strangers[whose] = announced.bus
-            for stream in [one for one in self.streams.values() if one.name[:NAME_SIZE] == whose]:
-                if stream.chunks:
-                    self._forget(stream, 0.0)
+            self._strangers[name] = announced.bus
 
-    def _add_interest(self, stream: OutStream, pattern: Pattern) -> None:
-        super()._add_interest(stream, pattern)
+    def refusal(self, name: bytes) -> str | None:
+        """Say why a subscriber gets nothing; None if it is of this bus, as far as is known."""
+        if name not in self._strangers:
+            return None
+        return f"it is of bus {self._strangers[name]!r}, and this node of {self._bus!r}"
+
+    def added(self, stream: OutStream, pattern: Pattern) -> None:
+        """Learn that a stream asked for a pattern, and what that says of who is there."""
         if self._changes is not None:
             self._changes.setdefault(stream, {})[pattern] = None
         if pattern.prefix.startswith(_PREFIX) and pattern.is_literal:
             try:
                 announced = from_text(str(pattern.text)[len(PREFIX) :])
             except ProtocolError:
-                self.stats.malformed += 1
+                self._stats.malformed += 1
             else:
                 self._announced.setdefault(stream, {})[pattern] = announced
         elif pattern.prefix.startswith(_OFFER):
             self._offers.setdefault(stream, set()).add(pattern)
 
-    def _drop(self, stream: OutStream, pattern: Pattern) -> None:
-        super()._drop(stream, pattern)
+    def dropped(self, stream: OutStream, pattern: Pattern) -> None:
+        """Learn that a stream asks for a pattern no more."""
         if self._changes is not None:
             self._changes.setdefault(stream, {})[pattern] = None
         if stream in self._announced:
@@ -153,21 +144,11 @@ class NodeRouter(Router):
             if not self._offers[stream]:
                 del self._offers[stream]
 
-    def _check_held(self, stream: OutStream, now: float) -> None:
-        stood = stream.vanished_at is None
-        super()._check_held(stream, now)
-        if stream in self._announced and stood != (stream.vanished_at is None):
-            # No interest has changed, as it is kept for a while; but a link is down.
-            self._changed()
+    def is_presence(self, stream: OutStream) -> bool:
+        """Tell whether a stream shows who is connected."""
+        return stream in self._announced
 
-    def _returned(self, stream: OutStream, now: float) -> None:
-        if stream in self._announced and stream.vanished_at is not None:
-            self._changed()
-        super()._returned(stream, now)
-
-    def counted(self) -> Iterable[OutStream]:
-        """Return the streams for an application's messages: not those of presence announcements."""
-        return [one for one in self.streams.values() if one not in self._announced]
+    # what a node asks ------------------------------------------------------------------------------------
 
     def take_changes(self) -> dict[OutStream, dict[Pattern, None]]:
         """Return the patterns that may have come or gone since the last call; nothing the first time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from typing import Protocol
 
 from oz.protocol.publisher.groups import Group
 from oz.protocol.publisher.plain_interest import PlainInterest
@@ -12,14 +13,31 @@ from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
+from oz.wire.keys import Declared
 
 _log = logging.getLogger("oz.publisher")
 
 MOST_REPORTED = 1_000
 """Patterns that are reported by name when they run out of time; the counter tells of the rest."""
 
-NAME_SIZE = 14
-"""The part of a stream's id that all streams of one subscriber have in common."""
+
+class InterestWatcher(Protocol):
+    """Looks at the interests as they come and go: a node, which learns by them who is connected to it."""
+
+    def added(self, stream: OutStream, pattern: Pattern) -> None:
+        """Learn that a stream asked for a pattern, once more or for the first time."""
+
+    def dropped(self, stream: OutStream, pattern: Pattern) -> None:
+        """Learn that a stream asks for a pattern no more."""
+
+    def is_presence(self, stream: OutStream) -> bool:
+        """Tell whether a stream shows who is connected: then its connection matters as an interest does."""
+
+    def finds_stranger(self, name: bytes, patterns: Iterable[Declared]) -> bool:
+        """Tell whether patterns show for the first time that whoever asks for them is to get nothing."""
+
+    def refusal(self, name: bytes) -> str | None:
+        """Say why a subscriber gets nothing; None if it may get what it asks for."""
 
 
 class InterestTable:
@@ -27,71 +45,76 @@ class InterestTable:
 
     Attributes:
         plain: those of plain subscriptions.
-        streams: those of subscribers that have this publisher filter, by key.
         stats: what is counted.
         has_changed: an interest came or went; whoever remembers recipients must forget them.
+        pattern_count: the patterns of all streams.
+        watcher: who looks at them, if anybody.
     """
 
     __slots__ = (
         "_groups",
         "_index",
-        "_pattern_count",
         "_recipient_sets",
         "_reported",
         "has_changed",
+        "pattern_count",
         "plain",
         "stats",
-        "streams",
+        "watcher",
     )
 
-    def __init__(self, stats: PublisherStats) -> None:
-        """Start with none."""
+    def __init__(self, stats: PublisherStats, index: PatternIndex, watcher: InterestWatcher | None) -> None:
+        """Start with none; see `Router`."""
         self.stats = stats
+        self.watcher = watcher
         self.plain = PlainInterest()
-        self.streams: dict[bytes, OutStream] = {}
         self.has_changed = False
+        self.pattern_count = 0
         self._recipient_sets = RecipientSets()
         self._groups: dict[str, Group] = {}
-        self._index = self._make_index()
-        self._pattern_count = 0
+        self._index = index
         self._reported: set[object] = set()
 
-    @staticmethod
-    def _make_index() -> PatternIndex:
-        return PatternIndex(cache_size=0)
-
-    def _changed(self) -> None:
+    def changed(self) -> None:
+        """Forget the recipients that were found."""
         self.has_changed = True
         self._recipient_sets.clear()
 
-    def _add_interest(self, stream: OutStream, pattern: Pattern) -> None:
+    def add(self, stream: OutStream, pattern: Pattern) -> None:
         """Have a stream get what a pattern matches; it may be asked for several times."""
         count = stream.patterns.get(pattern, 0)
         stream.patterns[pattern] = count + 1
         if count == 0:
             self._index.add(pattern, stream)
-            self._pattern_count += 1
-            self._changed()
+            self.pattern_count += 1
+            self.changed()
+        if self.watcher is not None:
+            self.watcher.added(stream, pattern)
 
-    def _remove_interest(self, stream: OutStream, pattern: Pattern) -> None:
+    def remove(self, stream: OutStream, pattern: Pattern) -> None:
         """Undo one of the times that a stream asked for a pattern."""
         count = stream.patterns.pop(pattern) - 1
         if count:
             stream.patterns[pattern] = count
         else:
-            self._drop(stream, pattern)
+            self.drop(stream, pattern)
 
-    def _drop(self, stream: OutStream, pattern: Pattern) -> None:
+    def drop(self, stream: OutStream, pattern: Pattern) -> None:
+        """Have a stream get what a pattern matches no more, however often it was asked for."""
         self._index.discard(pattern, stream)
-        self._pattern_count -= 1
-        self._changed()
+        self.pattern_count -= 1
+        self.changed()
+        if self.watcher is not None:
+            self.watcher.dropped(stream, pattern)
 
-    def _join_group(self, stream: OutStream) -> None:
+    def join_group(self, stream: OutStream) -> None:
+        """Make a stream a member of its queue group, if it has one."""
         name = stream.delivery.group
         if name:
             self._groups.setdefault(name, Group(name)).join(stream, stream.delivery.policy)
 
-    def _leave_group(self, stream: OutStream) -> None:
+    def leave_group(self, stream: OutStream) -> None:
+        """Take a stream out of its queue group."""
         group = self._groups.get(stream.delivery.group)
         if group is not None:
             group.leave(stream)
@@ -106,7 +129,7 @@ class InterestTable:
             plain: what plain subscriptions are compared with: the subject and its delimiter, if any.
         """
         streams: Iterable[OutStream] = ()
-        if self._pattern_count:
+        if self.pattern_count:
             found = self._index.find(subject)
             streams = found.values
             for pattern in found.timed_out:
@@ -120,25 +143,3 @@ class InterestTable:
             _log.warning(
                 "pattern %r ran out of time on %r; its subscribers miss such messages", pattern, subject
             )
-
-    def counted(self) -> Iterable[OutStream]:
-        """Return the streams on which an application's messages go out."""
-        return self.streams.values()
-
-    def count(self, subject: bytes | None, plain: bytes | None, known: Recipients | None = None) -> int:
-        """Count the subscribers that declared themselves, and the plain subscriptions.
-
-        Args:
-            subject: count only those that want it; None counts all.
-            plain: the same with the delimiter.
-            known: what `find` has given for it, if no interest has changed since.
-        """
-        if subject is None or plain is None:
-            streams = [one for one in self.streams.values() if one.patterns or one.delivery.is_shared]
-        else:
-            recipients = self.find(subject, plain) if known is None else known
-            streams = [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]
-            streams = [one for one in streams if not one.ending or one.still_wants(subject)]
-        own = {one.name[:NAME_SIZE] for one in streams if not one.is_shared and one.vanished_at is None}
-        shared = sum(one.listeners > 0 for one in streams if one.is_shared) if subject is not None else 0
-        return len(own) + shared + self.plain.count(plain)

@@ -6,7 +6,6 @@ from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restore
 from oz.protocol.publisher.interest import InterestTable
 from oz.protocol.publisher.stream import Chunk, OutStream
-from oz.protocol.stats import PublisherStats
 from oz.wire import keys
 from oz.wire.keys import DeliveryOptions
 
@@ -23,19 +22,26 @@ MAX_STREAMS = 65_536
 """What one publisher takes on."""
 
 
-class Lifetimes(InterestTable):
+class Lifetimes:
     """The streams of one publisher.
 
     Attributes:
+        streams: those of subscribers that have this publisher filter, by key.
         to_answer: streams that are to be told where they stand.
     """
 
-    __slots__ = ("_number", "_origin", "_vanished", "_withdrawn", "to_answer")
+    __slots__ = ("_interest", "_number", "_origin", "_vanished", "_withdrawn", "streams", "to_answer")
 
-    def __init__(self, origin: bytes, stats: PublisherStats) -> None:
-        """Start without any."""
-        super().__init__(stats)
+    def __init__(self, origin: bytes, interest: InterestTable) -> None:
+        """Start without any.
+
+        Args:
+            origin: 16 bytes that name the publisher.
+            interest: what the streams ask for.
+        """
         self._origin = origin
+        self._interest = interest
+        self.streams: dict[bytes, OutStream] = {}
         self.to_answer: dict[OutStream, None] = {}
         self._number = 0
         self._vanished: dict[OutStream, None] = {}
@@ -43,7 +49,12 @@ class Lifetimes(InterestTable):
 
     # beginning -------------------------------------------------------------------------------------------
 
-    def _stream(self, name: bytes, key: bytes, delivery: DeliveryOptions) -> OutStream:
+    def stream(self, name: bytes, key: bytes, delivery: DeliveryOptions) -> OutStream:
+        """Return a stream, which begins if it is not there.
+
+        Raises:
+            ProtocolError: there are too many.
+        """
         stream = self.streams.get(key)
         if stream is None:
             if len(self.streams) >= MAX_STREAMS:
@@ -52,12 +63,17 @@ class Lifetimes(InterestTable):
             stream = self.streams[key] = OutStream(name, key, delivery, self._origin, self._number)
         elif not stream.chunks and not stream.ending and delivery != stream.delivery:
             # Its own key came first, and says nothing of delivery options.
-            self._leave_group(stream)
+            self._interest.leave_group(stream)
             stream.delivery = delivery
-        self._join_group(stream)
+        self._interest.join_group(stream)
         return stream
 
-    def _pattern_stream(self, key: bytes) -> OutStream:
+    def pattern_stream(self, key: bytes) -> OutStream:
+        """Return the stream of a shared pattern, which begins if it is not there.
+
+        Raises:
+            ProtocolError: the pattern is not valid, or there are too many streams.
+        """
         known = self.streams.get(key)
         if known is not None:
             return known
@@ -65,8 +81,8 @@ class Lifetimes(InterestTable):
             pattern = restore(keys.parse_pattern(key))
         except PatternError as error:
             raise ProtocolError(f"a shared pattern is not valid: {error}") from None
-        stream = self._stream(key, key, DeliveryOptions(is_shared=True))
-        self._add_interest(stream, pattern)
+        stream = self.stream(key, key, DeliveryOptions(is_shared=True))
+        self._interest.add(stream, pattern)
         return stream
 
     def renumber(self, stream: OutStream) -> None:
@@ -80,7 +96,7 @@ class Lifetimes(InterestTable):
 
     # ending ----------------------------------------------------------------------------------------------
 
-    def _withdraw(self, stream: OutStream, number: int, now: float) -> None:
+    def withdraw(self, stream: OutStream, number: int, now: float) -> None:
         """Record that nobody holds a chunk any more."""
         if stream.delivery.group:
             self._end_chunk(stream, stream.chunks.pop(number), now)
@@ -92,7 +108,8 @@ class Lifetimes(InterestTable):
         chunk.ends_at = now + WITHDRAWAL_DELAY
         self._withdrawn[stream] = None
 
-    def _end_chunks(self, stream: OutStream, now: float) -> None:
+    def end_chunks(self, stream: OutStream, now: float) -> None:
+        """End all that a stream asks for."""
         chunks = [*stream.chunks.values(), *stream.ending.values()]
         stream.chunks.clear()
         stream.ending.clear()
@@ -103,23 +120,24 @@ class Lifetimes(InterestTable):
         """End a chunk that was taken from its stream already."""
         for shared in chunk.shared:
             shared.listeners = max(0, shared.listeners - 1)
-            self._check_held(shared, now)
+            self.check_held(shared, now)
         if stream.delivery.is_shared:
             return
         for pattern in chunk.patterns:
-            self._remove_interest(stream, pattern)
+            self._interest.remove(stream, pattern)
 
-    def _forget(self, stream: OutStream, now: float) -> None:
+    def forget(self, stream: OutStream, now: float) -> None:
+        """End a stream: if it comes back, it is another one."""
         stream.is_gone = True
-        self._end_chunks(stream, now)
+        self.end_chunks(stream, now)
         for pattern in stream.patterns:
-            self._drop(stream, pattern)
+            self._interest.drop(stream, pattern)
         self.streams.pop(stream.key, None)
         self._vanished.pop(stream, None)
         self._withdrawn.pop(stream, None)
         self.to_answer.pop(stream, None)
-        self._leave_group(stream)
-        self._changed()
+        self._interest.leave_group(stream)
+        self._interest.changed()
 
     def expire(self, now: float) -> None:
         """End what was to end by now: chunks that were taken back, streams whose time of grace is over."""
@@ -128,7 +146,7 @@ class Lifetimes(InterestTable):
         for stream in list(self._vanished):
             if stream.vanished_at is None or now - stream.vanished_at < GRACE:
                 break
-            self._forget(stream, now)
+            self.forget(stream, now)
 
     def _expire_chunks(self, stream: OutStream, now: float) -> None:
         if stream.vanished_at is None and not stream.is_gone:
@@ -139,30 +157,38 @@ class Lifetimes(InterestTable):
 
     # cut off and back ------------------------------------------------------------------------------------
 
-    def _check_held(self, stream: OutStream, now: float) -> None:
+    def check_held(self, stream: OutStream, now: float) -> None:
         """See whether any connection still has a part of a stream."""
         if stream.is_gone or stream.vanished_at is not None:
             return
         if stream.is_closing and not stream.listeners:
-            self._forget(stream, now)
+            self.forget(stream, now)
         elif not stream.is_held:
             if stream.delivery.group or stream.is_shared:
                 # A group's share moves on. Those who were cut off still hold the patterns that they share.
-                self._forget(stream, now)
+                self.forget(stream, now)
                 return
             stream.vanished_at = now
             stream.unsent.clear()
             self.to_answer.pop(stream, None)
             self._vanished[stream] = None
+            self._presence_changed(stream)
             while len(self._vanished) > VANISHED_KEPT:
-                self._forget(next(iter(self._vanished)), now)
+                self.forget(next(iter(self._vanished)), now)
 
-    def _returned(self, stream: OutStream, now: float) -> None:
+    def returned(self, stream: OutStream, now: float) -> None:
         """A connection has come back: what it does not declare again ends later."""
         if stream.vanished_at is None:
             return
         stream.vanished_at = None
+        self._presence_changed(stream)
         self._vanished.pop(stream, None)
         self._withdrawn[stream] = None
         for chunk in stream.ending.values():
             chunk.ends_at = now + GRACE
+
+    def _presence_changed(self, stream: OutStream) -> None:
+        """No interest has changed, as it is kept for a while; but a link may be down, or up again."""
+        watcher = self._interest.watcher
+        if watcher is not None and watcher.is_presence(stream):
+            self._interest.changed()

@@ -1,20 +1,23 @@
 """The router of a publisher: it learns from the keys of its subscribers who wants what.
 
 Every subscription passes through `Router.learn`, which is the one place that accepts or refuses it. How long
-what they ask for lasts is in `lifetimes`, and who wants a subject in `wanted`.
+what they ask for lasts is in `lifetimes`, and who wants a subject in `interest`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restore
+from oz.protocol.publisher.interest import InterestTable, InterestWatcher
 from oz.protocol.publisher.lifetimes import Lifetimes
 from oz.protocol.publisher.plain_interest import NOTHING, Keys
-from oz.protocol.publisher.stream import Chunk, OutStream
+from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.stream import NAME_SIZE, Chunk, OutStream
 from oz.protocol.stats import PublisherStats
+from oz.subjects.index.patterns import PatternIndex
 from oz.wire import keys
 from oz.wire.keys import OWN, Declaration, DeliveryOptions
 
@@ -25,24 +28,94 @@ MAX_CHUNKS = 65_536
 """What one publisher takes on, chunks for each stream; more is refused, and the answer says so."""
 
 
-class Router(Lifetimes):
+class Router:
     """The interests of all subscribers of one publisher.
 
     Attributes:
+        interest: who wants what.
+        lifetimes: how long.
+        streams: those of subscribers that have this publisher filter, by key; those of `lifetimes`.
+        plain: the interests of plain subscriptions; those of `interest`.
+        stats: what is counted.
+        to_answer: streams that are to be told where they stand; those of `lifetimes`.
         to_serve: chunks that asked for last values and have not been given them.
     """
 
-    __slots__ = ("to_serve",)
+    __slots__ = (
+        "_reports_malformed", "interest", "lifetimes", "plain", "stats", "streams", "to_answer", "to_serve",
+    )  # fmt: skip
 
-    def __init__(self, origin: bytes, stats: PublisherStats) -> None:
+    def __init__(
+        self,
+        origin: bytes,
+        stats: PublisherStats,
+        *,
+        index: PatternIndex | None = None,
+        watcher: InterestWatcher | None = None,
+    ) -> None:
         """Start without subscribers.
 
         Args:
             origin: 16 bytes that name this publisher.
             stats: where to count.
+            index: finds the patterns that match; an ordinary one unless given.
+            watcher: looks at the interests as they come and go.
         """
-        super().__init__(origin, stats)
+        self.stats = stats
+        self.interest = InterestTable(stats, PatternIndex(cache_size=0) if index is None else index, watcher)
+        self.lifetimes = Lifetimes(origin, self.interest)
+        self.plain = self.interest.plain
+        self.streams = self.lifetimes.streams
+        self.to_answer = self.lifetimes.to_answer
         self.to_serve: list[tuple[OutStream, int]] = []
+        self._reports_malformed = True
+
+    # who wants what --------------------------------------------------------------------------------------
+
+    def take_changed(self) -> bool:
+        """Tell whether an interest came or went since the last call: remembered recipients are outdated."""
+        interest = self.interest
+        has_changed, interest.has_changed = interest.has_changed, False
+        return has_changed
+
+    def find(self, subject: bytes, plain: bytes) -> Recipients:
+        """Work out who wants a subject; see `InterestTable.find`."""
+        return self.interest.find(subject, plain)
+
+    def counted(self) -> Iterable[OutStream]:
+        """Return the streams on which an application's messages go out: not those that show presence."""
+        watcher = self.interest.watcher
+        if watcher is None:
+            return self.streams.values()
+        return [one for one in self.streams.values() if not watcher.is_presence(one)]
+
+    def count(self, subject: bytes | None, plain: bytes | None, known: Recipients | None = None) -> int:
+        """Count the subscribers that declared themselves, and the plain subscriptions.
+
+        Args:
+            subject: count only those that want it; None counts all.
+            plain: the same with the delimiter.
+            known: what `find` has given for it, if no interest has changed since.
+        """
+        if subject is None or plain is None:
+            streams = [one for one in self.streams.values() if one.patterns or one.delivery.is_shared]
+        else:
+            recipients = self.find(subject, plain) if known is None else known
+            streams = [*recipients.streams, *(one for choice in recipients.choices for one in choice.members)]
+            streams = [one for one in streams if not one.ending or one.still_wants(subject)]
+        own = {one.name[:NAME_SIZE] for one in streams if not one.is_shared and one.vanished_at is None}
+        shared = sum(one.listeners > 0 for one in streams if one.is_shared) if subject is not None else 0
+        return len(own) + shared + self.plain.count(plain)
+
+    def renumber(self, stream: OutStream) -> None:
+        """Begin to count a stream anew; see `Lifetimes.renumber`."""
+        self.lifetimes.renumber(stream)
+
+    def expire(self, now: float) -> None:
+        """End what was to end by now; see `Lifetimes.expire`."""
+        self.lifetimes.expire(now)
+
+    # what subscribers ask for ----------------------------------------------------------------------------
 
     def learn(self, frame: bytes, now: float) -> Keys:
         """Take in a subscription frame.
@@ -58,15 +131,15 @@ class Router(Lifetimes):
         if not comes and frame[:1] != b"\x00":
             return NOTHING
         if not key.startswith(OWN):
-            self._changed()
+            self.interest.changed()
             self.plain.learn(frame)
             return self.plain.keys(key, comes=comes)
         try:
             return self._learn_own(key, now, comes=comes)
         except ProtocolError as error:
             self.stats.malformed += 1
-            if "malformed" not in self._reported:
-                self._reported.add("malformed")
+            if self._reports_malformed:
+                self._reports_malformed = False
                 _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)
             return NOTHING
 
@@ -74,13 +147,13 @@ class Router(Lifetimes):
         kind = key[:3]
         if kind == keys.STREAM:
             stream = (
-                self._stream(keys.parse_stream(key), key, DeliveryOptions())
+                self.lifetimes.stream(keys.parse_stream(key), key, DeliveryOptions())
                 if comes
                 else self.streams.get(key)
             )
             return self._listen(stream, now, comes=comes)
         if kind == keys.PATTERN:
-            stream = self._pattern_stream(key) if comes else self.streams.get(key)
+            stream = self.lifetimes.pattern_stream(key) if comes else self.streams.get(key)
             return self._listen(stream, now, comes=comes)
         if kind != keys.DECLARATION:
             raise ProtocolError(f"keys of kind {kind[2:]!r} are not known here")
@@ -103,7 +176,7 @@ class Router(Lifetimes):
             return NOTHING
         if comes:
             stream.listeners += 1
-            self._returned(stream, now)
+            self.lifetimes.returned(stream, now)
             self.to_answer[stream] = None
             return Keys(wanted=(stream.key,))
         stream.listeners = max(0, stream.listeners - 1)
@@ -111,16 +184,16 @@ class Router(Lifetimes):
             # Its declarations came over the same connections. A proxy whose subscribers die by the dozen
             # does not pass on all that they take back.
             for number in list(stream.chunks):
-                self._withdraw(stream, number, now)
-        self._check_held(stream, now)
+                self.lifetimes.withdraw(stream, number, now)
+        self.lifetimes.check_held(stream, now)
         return Keys(dropped=(stream.key,))
 
     def _declare(self, declaration: Declaration, now: float) -> Keys:
         key = keys.stream_key(declaration.stream)
         if declaration.is_closing:
             return self._say_goodbye(self.streams.get(key), declaration, now)
-        stream = self._stream(declaration.stream, key, declaration.delivery)
-        self._returned(stream, now)
+        stream = self.lifetimes.stream(declaration.stream, key, declaration.delivery)
+        self.lifetimes.returned(stream, now)
         self.to_answer[stream] = None
         number = declaration.chunk
         chunk = stream.chunks.get(number) or stream.ending.pop(number, None)
@@ -136,15 +209,33 @@ class Router(Lifetimes):
         # The key itself too: a proxy at its high-water mark may have dropped it.
         return Keys(wanted=(key, *(shared.key for shared in chunk.shared)))
 
+    def _refusal(self, stream: OutStream, declaration: Declaration) -> str | None:
+        """Say why the subscriber of a stream gets nothing, if so; then it keeps nothing that it has."""
+        watcher, name = self.interest.watcher, stream.name[:NAME_SIZE]
+        if watcher is None:
+            return None
+        if watcher.finds_stranger(name, declaration.patterns):
+            for one in [one for one in self.streams.values() if one.name[:NAME_SIZE] == name and one.chunks]:
+                self.lifetimes.forget(one, 0.0)
+        return watcher.refusal(name)
+
     def _accept(self, stream: OutStream, declaration: Declaration) -> Chunk | None:
         """Take on what a chunk asks for, or refuse all of it."""
+        refusal = self._refusal(stream, declaration)
+        if refusal is not None:
+            stream.refused[declaration.chunk] = refusal
+            return None
         try:
-            if self._pattern_count + len(declaration.patterns) > MAX_PATTERNS:
-                raise ProtocolError(f"this publisher has {self._pattern_count} patterns and takes no more")
+            if self.interest.pattern_count + len(declaration.patterns) > MAX_PATTERNS:
+                raise ProtocolError(
+                    f"this publisher has {self.interest.pattern_count} patterns and takes no more"
+                )
             patterns = tuple(restore(one) for one in declaration.patterns)
             shared: tuple[OutStream, ...] = ()
             if stream.delivery.is_shared:
-                shared = tuple(self._pattern_stream(keys.pattern_key(one)) for one in declaration.patterns)
+                shared = tuple(
+                    self.lifetimes.pattern_stream(keys.pattern_key(one)) for one in declaration.patterns
+                )
         except (PatternError, ProtocolError) as error:
             stream.refused[declaration.chunk] = str(error)
             return None
@@ -156,7 +247,7 @@ class Router(Lifetimes):
                 self.to_answer[one] = None
         else:
             for pattern in patterns:
-                self._add_interest(stream, pattern)
+                self.interest.add(stream, pattern)
         if declaration.wants_last_value:
             self.to_serve.append((stream, declaration.chunk))
         return chunk
@@ -170,8 +261,8 @@ class Router(Lifetimes):
         if chunk is not None:
             chunk.holders -= 1
             if not chunk.holders:
-                self._withdraw(stream, declaration.chunk, now)
-        self._check_held(stream, now)
+                self.lifetimes.withdraw(stream, declaration.chunk, now)
+        self.lifetimes.check_held(stream, now)
         return NOTHING
 
     def _say_goodbye(self, stream: OutStream | None, declaration: Declaration, now: float) -> Keys:
@@ -179,8 +270,8 @@ class Router(Lifetimes):
             return NOTHING
         stream.is_closing = True
         # Its policy ends with it, though its key may stand for a moment longer.
-        self._leave_group(stream)
-        self._end_chunks(stream, now)
+        self.interest.leave_group(stream)
+        self.lifetimes.end_chunks(stream, now)
         stream.chunks[declaration.chunk] = Chunk((), wants_last_value=False, holders=1)
         self.to_answer[stream] = None
         return NOTHING

@@ -12,6 +12,9 @@ from oz.wire import batch
 from oz.wire.batch import head_end, head_start
 from oz.wire.keys import DeliveryOptions
 
+NAME_SIZE = 14
+"""The part of a stream's id that all streams of one subscriber have in common."""
+
 PLAIN, RICH, CONTROL, LAST_VALUES, LAST_VALUES_RICH = range(5)
 """Places in `OutStream.heads`."""
 

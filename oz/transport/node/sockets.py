@@ -12,11 +12,12 @@ import zmq
 
 from oz.message import Extras, Message
 from oz.protocol.bridge.bridge import Ledger
-from oz.protocol.node.presence import NodeRouter
+from oz.protocol.node.presence import Presence
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.publisher.batching import rich
 from oz.protocol.publisher.last_value_cache import NodeLastValueCache
 from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
+from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
@@ -83,7 +84,7 @@ class NodePublisher:
         engine: the engine.
     """
 
-    __slots__ = ("_on_interest", "_router", "_scoped", "engine")
+    __slots__ = ("_on_interest", "_presence", "_router", "_scoped", "engine")
 
     def __init__(
         self,
@@ -105,7 +106,9 @@ class NodePublisher:
         """
         self._scoped: dict[tuple[Recipients, str], Recipients] = {}
         self._on_interest = on_interest
-        self._router = router = NodeRouter(origin, PublisherStats(), bus)
+        stats = PublisherStats()
+        self._presence = presence = Presence(stats, bus)
+        self._router = router = Router(origin, stats, index=ReservedIndex(cache_size=0), watcher=presence)
         last_values = NodeLastValueCache() if options.last_value else None
         role = Role(router=router, last_values=last_values, interest_changed=self._interest_changed)
         self.engine = make_engine(options, role)
@@ -120,9 +123,9 @@ class NodePublisher:
         return self.engine.interest(subject)
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
-        """Return the nodes that are connected, and those whose connection was cut; see `NodeRouter`."""
+        """Return the nodes that are connected, and those whose connection was cut; see `Presence`."""
         with self.engine.guard:
-            return self._router.standing()
+            return self._presence.standing()
 
     def streams(self) -> list[OutStream]:
         """Return the streams that there are."""
@@ -132,7 +135,7 @@ class NodePublisher:
     def forwarders(self) -> set[bytes]:
         """Return the uuids of the nodes that are connected and pass messages on from other buses."""
         with self.engine.guard:
-            return self._router.forwarders()
+            return self._presence.forwarders()
 
     def enter_into(self, ledger: Ledger, silent: Container[bytes]) -> None:
         """Bring a ledger up to date, which is the only one; `on_interest` tells when to do it again.
@@ -142,8 +145,8 @@ class NodePublisher:
             silent: the uuids of nodes that say nothing any more.
         """
         with self.engine.guard:
-            names = self._router.names_of(silent) if silent else ()
-            ledger.update(self._router.streams.values(), self._router.take_changes(), names)
+            names = self._presence.names_of(silent) if silent else ()
+            ledger.update(self._router.streams.values(), self._presence.take_changes(), names)
 
     def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
         """Tell whether all that a subscriber asks for has arrived; see `Router.has_learned`."""

@@ -130,7 +130,7 @@ class Attendant:
             router = self._router
             if self._take_in():
                 self._heard()
-            has_changed, router.has_changed = router.has_changed, False
+            has_changed = router.take_changed()
             if has_changed:
                 # Before the answer: what is published once it has arrived must go to whom it was given.
                 self._sender.routes.forget()

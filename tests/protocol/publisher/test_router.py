@@ -200,7 +200,7 @@ def test_a_member_of_a_group_that_is_cut_off_is_forgotten_at_once(router):
     come(router, *keys)
     go(router, *keys)
     assert not router.streams
-    assert not router._groups
+    assert not router.interest._groups
 
 
 def test_streams_that_vanished_are_bounded(router, monkeypatch):
@@ -211,7 +211,7 @@ def test_streams_that_vanished_are_bounded(router, monkeypatch):
         come(router, *keys, now=float(place))
         go(router, *keys, now=float(place))
     assert [one.name for one in wanted_by(router, b"a")] == names[-10:]
-    assert len(router.streams) == len(router._vanished) == 10
+    assert len(router.streams) == len(router.lifetimes._vanished) == 10
 
 
 def test_a_shared_pattern_is_one_stream_for_all_who_ask(router):
@@ -236,16 +236,16 @@ def test_a_shared_pattern_ends_with_those_who_asked_for_it(router):
     assert wanted_by(router, b"a.b")
     router.expire(LATER)
     assert not router.streams
-    assert not router._pattern_count
+    assert not router.interest.pattern_count
 
 
 def test_a_greeting_changes_no_interest(router):
     come(router, key(1, "a"), stream_key(NAME))
-    router.has_changed = False
+    router.take_changed()
     come(router, key(2), now=1.0)
     go(router, key(2), now=2.0)
     router.expire(LATER)
-    assert not router.has_changed
+    assert not router.take_changed()
 
 
 def test_a_greeting_of_somebody_unknown_is_answered_with_itself(router):
@@ -384,13 +384,13 @@ def test_once_everybody_is_gone_nothing_is_left(history):
         now += LATER
         router.expire(now)
     assert not router.streams
-    assert not router._pattern_count
-    assert not router._vanished
-    assert not router._withdrawn
-    assert not router._groups
+    assert not router.interest.pattern_count
+    assert not router.lifetimes._vanished
+    assert not router.lifetimes._withdrawn
+    assert not router.interest._groups
     assert not router.to_answer
     assert not wanted_by(router, b"p.1")
-    assert len(router._index) == 0
+    assert len(router.interest._index) == 0
 
 
 def test_a_pattern_of_a_dialect_that_is_not_known_is_refused_with_its_number(router):
