@@ -103,7 +103,7 @@ class Doubts:
         literal = pattern.literal
         if literal and not pattern.is_prefix and len(self._literals) < _MOST_LITERALS:
             self._literals[literal.decode(errors="surrogateescape")] = pattern.dialect
-            self._receiver.on_refused = self.look
+            self._receiver.refusals.on_refused = self.look
 
     def look(self, subject: str) -> None:
         """Look at the subject of a message that was refused.
@@ -112,12 +112,12 @@ class Doubts:
             SubjectWarning: where warnings are errors; no message is lost by it but the one that was refused.
         """
         if self._receiver.stats.delivered:
-            self._receiver.on_refused = None
+            self._receiver.refusals.on_refused = None
             return
         meant = next((one for one in self._literals if subject.startswith(one)), None)
         if meant is None:
             return
-        self._receiver.on_refused = None
+        self._receiver.refusals.on_refused = None
         shown = repr(subject) if len(subject) <= 80 else f"{subject[:80]!r}…"
         warnings.warn(
             f"a message with the subject {shown} was refused: {meant!r} is one subject in the dialect "

@@ -58,11 +58,12 @@ class MulticastReceiver(BatchDecoder):
         corrupt: frames that were damaged.
     """
 
-    __slots__ = ("_stream", "corrupt", "joined_at", "senders")
+    __slots__ = ("_routes", "_stream", "corrupt", "joined_at", "senders")
 
     def __init__(self, streams: Streams, codec: Codec | None = None, on_gap: OnGap | None = None) -> None:
         """Start without subscriptions; see `BatchDecoder`. No stream is ever declared."""
         super().__init__(streams, codec, on_gap)
+        self._routes = self.table.routes
         # Others hear it too, so it did not begin with this subscriber.
         self._stream = Stream(b"", DeliveryOptions(), is_shared=True, dedupe=streams.dedupe)
         self._stream.table = self.table
@@ -85,7 +86,7 @@ class MulticastReceiver(BatchDecoder):
             # Not `received`: what it held is found missing by its number, and counted as lost.
             self.corrupt += 1
             self.stats.malformed += 1
-            self._warn_once("frame", "a frame is dropped: %s", error)
+            self.refusals.warn_once("frame", "a frame is dropped: %s", error)
             return None
         sender = self.senders.get(head.origin) or self._add(head, time_ns)
         route = self._routes.get(prefix)
@@ -100,7 +101,7 @@ class MulticastReceiver(BatchDecoder):
                 self._take_columns(self._stream, head, columns, time_ns)
         except ProtocolError as error:
             self.stats.malformed += 1
-            self._warn_once("body", "a frame is dropped: %s", error)
+            self.refusals.warn_once("body", "a frame is dropped: %s", error)
         return None
 
     def _add(self, head: Head, time_ns: int) -> HeardSender:

@@ -69,7 +69,7 @@ def presence_pattern(announcement: Announcement) -> Pattern:
 
 
 class Presence:
-    """Who is connected to a publisher of a node, as its router learns of it; an `InterestWatcher`."""
+    """Knows the nodes that are connected to a publisher of a node: it watches the interests."""
 
     __slots__ = ("_announced", "_bus", "_changes", "_offers", "_stats", "_strangers")
 
@@ -90,7 +90,7 @@ class Presence:
     # what the router tells: see `InterestWatcher` -------------------------------------------------------
 
     def finds_stranger(self, name: bytes, patterns: Iterable[Declared]) -> bool:
-        """Tell whether patterns show for the first time that whoever asks for them is of another bus."""
+        """Tell whether a subscriber proves to be of another bus by patterns, for the first time."""
         was_known = name in self._strangers
         for pattern in patterns:
             if pattern.text.startswith(_PREFIX):

@@ -34,7 +34,7 @@ class InterestWatcher(Protocol):
         """Tell whether a stream shows who is connected: then its connection matters as an interest does."""
 
     def finds_stranger(self, name: bytes, patterns: Iterable[Declared]) -> bool:
-        """Tell whether patterns show for the first time that whoever asks for them is to get nothing."""
+        """Tell whether a subscriber proves by patterns that it is to get nothing, for the first time."""
 
     def refusal(self, name: bytes) -> str | None:
         """Say why a subscriber gets nothing; None if it may get what it asks for."""

@@ -14,12 +14,13 @@ from typing import Any
 
 from oz.errors import ProtocolError
 from oz.message import Arrival, Gap, LoneMessage, Message
+from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.dedupe import Repeats
-from oz.protocol.subscriber.receiver import Receiver
+from oz.protocol.subscriber.receiver import Refusals
 from oz.protocol.subscriber.sequences import Source, find
 from oz.protocol.subscriber.streams import Stream, Streams
-from oz.protocol.subscriber.subscriptions import Route, Subscription
+from oz.protocol.subscriber.subscriptions import Route, Subscription, SubscriptionTable
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
@@ -42,16 +43,21 @@ _log = logging.getLogger("oz.subscriber")
 OnGap = Callable[[Gap], Any]
 
 
-class BatchDecoder(Receiver):
+class BatchDecoder:
     """Takes batches apart; the messages wait in line.
 
     Attributes:
+        table: the subscriptions that have no stream of their own, which only multicast has.
+        stats: what is counted.
+        refusals: what becomes of messages that go to fewer than they might.
         streams: what is subscribed to.
         waiting: messages that were unpacked and are still to be given.
         in_batches: whether those that need no look at each wait as one `MessageBatch`.
     """
 
-    __slots__ = ("_on_gap", "in_batches", "streams", "waiting")
+    __slots__ = (
+        "_decode", "_is_wanted", "_on_gap", "in_batches", "refusals", "stats", "streams", "table", "waiting",
+    )  # fmt: skip
 
     def __init__(self, streams: Streams, codec: Codec | None = None, on_gap: OnGap | None = None) -> None:
         """Start without subscriptions.
@@ -61,12 +67,21 @@ class BatchDecoder(Receiver):
             codec: decodes payloads.
             on_gap: called with each gap, before any message behind it is given.
         """
-        super().__init__(codec)
+        self.table = SubscriptionTable()
+        self.stats = SubscriberStats()
+        self.refusals = Refusals(self.stats)
+        self._is_wanted = self.refusals.is_wanted
+        self._decode = codec.decode if codec is not None else None
         self.streams = streams
         # Typed as most callers see it: a MessageBatch waits only while in_batches is set.
         self.waiting: deque[Message] = deque()
         self.in_batches = False
         self._on_gap = on_gap
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether nothing is to be done to a message but to find out whether it is wanted: never."""
+        return False
 
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
         """Take in one frame, with the large payloads behind it; what it held waits in line.
@@ -98,7 +113,7 @@ class BatchDecoder(Receiver):
             self.stats.received += 1
             self.stats.malformed += 1
             kind = "batch" if frame.startswith(OWN) else "plain"
-            self._warn_once(kind, "a frame is malformed and is skipped: %s", error)
+            self.refusals.warn_once(kind, "a frame is malformed and is skipped: %s", error)
         return None
 
     def _take_lone(self, frame: bytes, time_ns: int) -> Message | None:
@@ -299,7 +314,7 @@ class BatchDecoder(Receiver):
                     payload = self._decode(payload)
                 except Exception as error:
                     self.stats.malformed += 1
-                    self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
+                    self.refusals.warn_once("codec", "a payload does not decode and is skipped: %r", error)
                     continue
             message = columns.message(place, route, payload, arrival)
             if repeats is not None and self._is_repeated(message, repeats):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from oz.message import Message
 from oz.protocol.stats import SubscriberStats
@@ -14,39 +15,107 @@ from oz.wire.codec import Codec
 _log = logging.getLogger("oz.subscriber")
 
 
-class Receiver:
+class Receiver(Protocol):
     """Takes the frames of messages, and gives the messages that some subscription wants.
 
     Attributes:
-        on_refused: called with the subject of a message that no pattern wants, if anybody asks for that.
+        table: the subscriptions.
+        stats: what is counted.
+        refusals: what becomes of messages that go to fewer than they might.
     """
 
-    __slots__ = ("_decode", "_reported", "_routes", "on_refused", "stats", "table")
-
-    def __init__(self, codec: Codec | None = None, table: SubscriptionTable | None = None) -> None:
-        """Start without subscriptions."""
-        self.table = SubscriptionTable() if table is None else table
-        self.stats = SubscriberStats()
-        self._routes = self.table.routes
-        self._decode = codec.decode if codec is not None else None
-        self._reported: set[object] = set()
-        self.on_refused: Callable[[str], object] | None = None
+    table: SubscriptionTable
+    stats: SubscriberStats
+    refusals: Refusals
 
     @property
     def is_simple(self) -> bool:
         """Whether nothing is to be done to a message but to find out whether it is wanted."""
-        return type(self) is Receiver and self._decode is None and self.table.only_lists
 
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
         """Take one message in.
 
         Args:
-            frames: its ZeroMQ frames, the subject first.
+            frames: its ZeroMQ frames, the first of which begins with the subject or a key.
             time_ns: the time, for `Message.time_ns`.
 
         Returns:
-            The message, with the route that says who gets it; None when nobody does, which is counted.
+            The message, with the route that says who gets it; None when nobody does, which is counted, or
+            when it waits in line.
         """
+
+
+class Refusals:
+    """Counts and reports the messages that go to fewer than they might, or to nobody.
+
+    Attributes:
+        on_refused: called with the subject of a message that no pattern wants, if anybody asks for that.
+    """
+
+    __slots__ = ("_reported", "_stats", "on_refused")
+
+    def __init__(self, stats: SubscriberStats) -> None:
+        """Start with none.
+
+        Args:
+            stats: where to count.
+        """
+        self._stats = stats
+        self._reported: set[object] = set()
+        self.on_refused: Callable[[str], object] | None = None
+
+    def is_wanted(self, route: Route) -> bool:
+        """Count why a message goes to fewer than it might, and tell whether anybody is left."""
+        if route.timed_out:
+            self._report_timeouts(route)
+        elif route.is_malformed:
+            self._stats.malformed += 1
+            self.warn_once("subject", "a subject is not UTF-8 and is skipped: %r", route.subject)
+        elif not route.subscriptions:
+            self._stats.filtered += 1
+        if not route.subscriptions and self.on_refused is not None:
+            self.on_refused(route.subject)
+        return bool(route.subscriptions)
+
+    def _report_timeouts(self, route: Route) -> None:
+        self._stats.timed_out += len(route.timed_out)
+        for pattern in route.timed_out:
+            self.warn_once(
+                pattern,
+                "pattern %r took longer than %g s on subject %r; its messages are dropped and counted",
+                pattern.text,
+                TIME_LIMIT,
+                route.subject,
+            )
+
+    def warn_once(self, key: object, text: str, *values: object) -> None:
+        """Log the first of its kind; the counters tell how many there were."""
+        if key not in self._reported:
+            self._reported.add(key)
+            _log.warning(text, *values)
+
+
+class PrefixReceiver:
+    """Takes messages of a subject and a payload, which ZeroMQ has let through for their prefix."""
+
+    __slots__ = ("_decode", "_is_wanted", "_routes", "refusals", "stats", "table")
+
+    def __init__(self, codec: Codec | None = None, table: SubscriptionTable | None = None) -> None:
+        """Start without subscriptions."""
+        self.table = SubscriptionTable() if table is None else table
+        self.stats = SubscriberStats()
+        self.refusals = Refusals(self.stats)
+        self._is_wanted = self.refusals.is_wanted
+        self._routes = self.table.routes
+        self._decode = codec.decode if codec is not None else None
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether nothing is to be done to a message but to find out whether it is wanted."""
+        return type(self) is PrefixReceiver and self._decode is None and self.table.only_lists
+
+    def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
+        """Take one message in; see `Receiver.accept`."""
         stats = self.stats
         stats.received += 1
         route = self._routes.get(frames[0])
@@ -60,43 +129,13 @@ class Receiver:
                 payload = self._decode(payload)
             except Exception as error:
                 stats.malformed += 1
-                self._warn_once("codec", "a payload does not decode and is skipped: %r", error)
+                self.refusals.warn_once("codec", "a payload does not decode and is skipped: %r", error)
                 return None
         stats.delivered += 1
         return Message(route.subject, payload, frames, route, time_ns)
 
-    def _is_wanted(self, route: Route) -> bool:
-        """Count why a message goes to fewer than it might, and tell whether anybody is left."""
-        if route.timed_out:
-            self._report_timeouts(route)
-        elif route.is_malformed:
-            self.stats.malformed += 1
-            self._warn_once("subject", "a subject is not UTF-8 and is skipped: %r", route.subject)
-        elif not route.subscriptions:
-            self.stats.filtered += 1
-        if not route.subscriptions and self.on_refused is not None:
-            self.on_refused(route.subject)
-        return bool(route.subscriptions)
 
-    def _report_timeouts(self, route: Route) -> None:
-        self.stats.timed_out += len(route.timed_out)
-        for pattern in route.timed_out:
-            self._warn_once(
-                pattern,
-                "pattern %r took longer than %g s on subject %r; its messages are dropped and counted",
-                pattern.text,
-                TIME_LIMIT,
-                route.subject,
-            )
-
-    def _warn_once(self, key: object, text: str, *values: object) -> None:
-        """Log the first of its kind; the counters tell how many there were."""
-        if key not in self._reported:
-            self._reported.add(key)
-            _log.warning(text, *values)
-
-
-class SplittingReceiver(Receiver):
+class SplittingReceiver(PrefixReceiver):
     """Takes messages whose first frame holds subject and payload, as many ZeroMQ applications send them."""
 
     __slots__ = ("_delimiter",)
@@ -129,7 +168,9 @@ class SplittingReceiver(Receiver):
         if not delimiter:
             self.stats.received += 1
             self.stats.malformed += 1
-            self._warn_once("delimiter", "a message has no delimiter %r and is skipped", self._delimiter)
+            self.refusals.warn_once(
+                "delimiter", "a message has no delimiter %r and is skipped", self._delimiter
+            )
             return None
         message = super().accept([subject, payload], time_ns)
         if message is not None:

@@ -11,7 +11,7 @@ import zmq
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
-from oz.protocol.subscriber.receiver import Receiver, SplittingReceiver
+from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
 from oz.protocol.subscriber.streams import Streams
 from oz.transport.ending import CLOSE_TIMEOUT
 from oz.transport.frames import frame_reader
@@ -94,7 +94,9 @@ class SubscriberOptions:
         if self.group is not None and not self.is_plain:
             return self._make_multicast_engine(socket, guard, self.group)
         receiver = (
-            Receiver(self.codec) if self.delimiter is None else SplittingReceiver(self.delimiter, self.codec)
+            PrefixReceiver(self.codec)
+            if self.delimiter is None
+            else SplittingReceiver(self.delimiter, self.codec)
         )
         path = ReceivePath(guard, frame_reader(socket), receiver)
         return SubscriberEngine(Declarer(socket, guard, receiver), path)

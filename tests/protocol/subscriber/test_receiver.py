@@ -3,7 +3,7 @@ import logging
 import pytest
 
 import oz
-from oz.protocol.subscriber.receiver import Receiver
+from oz.protocol.subscriber.receiver import PrefixReceiver
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.wire.codec import MsgpackCodec
 
@@ -12,7 +12,7 @@ SUBJECT = b"a" * 60 + b"b"
 
 
 def receiver(*patterns, dialect="nats", codec=None):
-    made = Receiver(codec)
+    made = PrefixReceiver(codec)
     for text in patterns:
         made.table.add(Subscription([oz.compile(text, dialect)], None, lambda one: None))
     return made
