@@ -302,6 +302,8 @@ def drained(subscriber):
 def publish_one_by_one(publisher, count):
     for _ in range(count):
         publisher.publish("md.x", bytes(10_000))
+        # Without it what follows quickly waits for others, and nobody asks yet whether there is room.
+        publisher.flush()
 
 
 def test_a_publisher_may_wait_for_room_or_raise(endpoint):
