@@ -15,7 +15,7 @@ import zmq.asyncio
 from oz.asyncio.closing import Closing
 from oz.asyncio.waiting import TURN_SECONDS, Handler, LoopWaiter, Subscription
 from oz.errors import ClosedError, Timeout
-from oz.message import Arrived, Message
+from oz.message import Message, MessageBatch, PlainBatch
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
@@ -129,7 +129,9 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
             raise
         return messages
 
-    async def receive_batches(self, limit: int = MANY, timeout: float | None = None) -> list[Arrived]:
+    async def receive_batches(
+        self, limit: int = MANY, timeout: float | None = None
+    ) -> list[Message | MessageBatch | PlainBatch]:
         """Wait and take what is there, as columns what can be; see `oz.Subscriber.receive_batches`.
 
         Raises:
@@ -273,9 +275,9 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
         frame = self._rest.popleft()
         return frame if copy else as_frame_objects([frame, *self._rest])[0]
 
-    async def recv_into(self, buf: Any, /, *, nbytes: int = 0, flags: int = 0) -> int:  # type: ignore[override]
+    async def recv_into(self, buffer: Any, /, *, nbytes: int = 0, flags: int = 0) -> int:  # type: ignore[override]
         """Receive one frame, as `recv` does, into a buffer; gives the frame's size in bytes."""
-        return copy_into(buf, await self.recv(flags), nbytes)
+        return copy_into(buffer, await self.recv(flags), nbytes)
 
     async def _deserialize(  # type: ignore[override]
         self, recvd: Awaitable[Any], load: Any

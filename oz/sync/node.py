@@ -30,7 +30,7 @@ from oz.transport.node.mailbox import Mailbox
 from oz.transport.node.node import NodeBase
 from oz.transport.node.subscriptions import OnDropped
 from oz.transport.option_checks import Overflow, Policy, check_count, closing_time
-from oz.transport.subscriber.socket import refuse_async
+from oz.transport.subscriber.subscribing import refuse_async
 from oz.wire.discovery import Announcement
 
 OnPeer = Callable[[Announcement, str], Any]

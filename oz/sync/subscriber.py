@@ -12,7 +12,6 @@ import zmq
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message, MessageBatch, PlainBatch
-from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.sync.waiting import BlockingWaiter, Handler, Subscription
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
@@ -117,27 +116,25 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         Raises:
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
-        if self._engine.receiver.is_simple and not self._ready and not self._engine.is_drained:
-            deadline = inf if timeout is None else time.monotonic() + timeout
-            if columns := self._receive_path.take_columns(self, limit, deadline):
-                return columns
-            raise Timeout(f"no message in {timeout:g} s")
-        if not isinstance(self._engine.receiver, BatchDecoder):
-            return [*self.receive_many(limit, timeout)]
-        taken: list[Message | MessageBatch | PlainBatch] = []
-        self._engine.receiver.in_batches = True
-        try:
-            while limit > 0:
-                some = self.receive_many(1, timeout)
-                taken += some
-                timeout = 0
-                limit -= sum(len(one) if isinstance(one, MessageBatch) else 1 for one in some)
-        except (Timeout, ClosedError):
-            if not taken:
+        check_count("limit", limit, 1, 2**63)
+        deadline = inf if timeout is None else time.monotonic() + timeout
+        while self._receive_path.comes_in_columns and not self._ready:
+            try:
+                until = max(deadline, time.monotonic() + PATIENCE)
+                taken = self._receive_path.take_what_is_there(self, limit, until)
+            except zmq.ZMQError:
+                self._check_open()
                 raise
-        finally:
-            self._engine.receiver.in_batches = False
-        return taken
+            if taken:
+                return taken
+            if self._engine.is_drained:
+                self._engine.check_drained()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise Timeout(f"no message in {timeout:g} s")
+            self._waiter.wait(left)
+        left = max(0.0, deadline - time.monotonic())
+        return [*self.receive_many(limit, None if timeout is None else left)]
 
     def __iter__(self) -> Iterator[Message]:
         """Receive for ever, until the subscriber is closed or drained."""

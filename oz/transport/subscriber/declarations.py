@@ -21,7 +21,7 @@ from oz.protocol.subscriber.subscriptions import Subscription
 from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
 from oz.transport.socket import some
-from oz.transport.subscriber.links import Links
+from oz.transport.subscriber.links import PublisherLinks
 from oz.wire.keys import DeliveryOptions
 
 _set = zmq.backend.Socket.set
@@ -53,7 +53,7 @@ class Declarer:
         *,
         streams: Streams | None = None,
         listening: Listening | None = None,
-        links: Links | None = None,
+        links: PublisherLinks | None = None,
     ) -> None:
         """Start without subscriptions.
 

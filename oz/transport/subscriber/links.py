@@ -32,7 +32,7 @@ CAN_TELL = sys.platform != "win32"
 NO_LINK = Link(None)
 
 
-class Links:
+class PublisherLinks:
     """The connections of one subscriber with publisher-side filtering.
 
     Attributes:

@@ -22,7 +22,7 @@ from oz.transport.option_checks import Filtering, check_advisory, check_filterin
 from oz.transport.socket import check_delimiter, keep_tcp_alive, set_high_water_mark
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.engine import SubscriberEngine
-from oz.transport.subscriber.links import CAN_TELL, Links
+from oz.transport.subscriber.links import CAN_TELL, PublisherLinks
 from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
 from oz.wire.codec import Codec, find_codec
 
@@ -173,7 +173,7 @@ def make_routed_engine(
         watches_links: whether to look after connections; False where others do.
     """
     decoder = BatchDecoder(streams, codec, on_gap)
-    links = Links(decoder) if watches_links and CAN_TELL else None
+    links = PublisherLinks(decoder) if watches_links and CAN_TELL else None
     declarer = Declarer(socket, guard, decoder, streams=streams, links=links)
     return SubscriberEngine(
         declarer, RoutedReceivePath(guard, frame_reader(socket), decoder, declarer, links)

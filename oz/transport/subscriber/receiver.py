@@ -12,18 +12,17 @@ from typing import Any
 
 import zmq
 
-from oz.errors import ClosedError, SubjectWarning
+from oz.errors import SubjectWarning
 from oz.message import Arrived, Message, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard, in_use
 from oz.transport.subscriber.declarations import Declarer
-from oz.transport.subscriber.links import Links, read_with_link
+from oz.transport.subscriber.links import PublisherLinks, read_with_link
 
 _get = zmq.backend.Socket.get
 _recv = zmq.backend.Socket.recv
-_poll = zmq.Socket.poll
 _set = zmq.backend.Socket.set
 _RCVTIMEO = int(zmq.RCVTIMEO)
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -97,32 +96,6 @@ class ReceivePath:
         """Whether nothing is to be done to messages one by one, so that they need not be made."""
         return self._receiver.is_simple
 
-    def take_columns(self, socket: Any, limit: int, deadline: float) -> list[Arrived]:
-        """Wait, and take what is there; as columns what can be. For a receiver that is simple.
-
-        Args:
-            socket: the socket that the reader was made for.
-            limit: messages to take at most.
-            deadline: `time.monotonic()` until when to wait; then it gives none.
-
-        Raises:
-            ClosedError: the socket is closed.
-            OwnershipError: another thread is using the socket, or it was made before a fork.
-        """
-        until = max(deadline, monotonic() + _PATIENCE)
-        try:
-            while not (taken := self.take_what_is_there(socket, limit, until)):
-                left = deadline - monotonic()
-                if left <= 0:
-                    break
-                with self._guard:
-                    _poll(socket, ceil(min(left, LONGEST) * 1000))
-        except zmq.ZMQError:
-            if socket.closed:
-                raise ClosedError("this Subscriber is closed") from None
-            raise
-        return taken
-
     def take_what_is_there(self, socket: Any, limit: int, until: float) -> list[Arrived]:
         """Take what is there without waiting for it; as columns what can be, if all of it may.
 
@@ -191,7 +164,7 @@ class RoutedReceivePath(ReceivePath):
         reader: FrameReader,
         decoder: BatchDecoder,
         declarer: Declarer,
-        links: Links | None = None,
+        links: PublisherLinks | None = None,
     ) -> None:
         """Put together what a subscriber has."""
         super().__init__(guard, reader, decoder)

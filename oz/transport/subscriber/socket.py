@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from collections.abc import Iterable
-from inspect import iscoroutinefunction
 from typing import Any, ClassVar, Generic, TypeVar
 
 import zmq
 
-from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
-from oz.protocol.subscriber.receiver import SplittingReceiver
+from oz.protocol.subscriber.decoder import OnGap
 from oz.protocol.subscriber.subscriptions import Handler, Subscription
 from oz.subjects import dialects
-from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, Patterns
+from oz.subjects.pattern import DEFAULT_DIALECT, Patterns
 from oz.transport import descriptors, endpoints
-from oz.transport.admission import compile_all
 from oz.transport.attachments import Attachments
-from oz.transport.dropin import Doubts, check_conflated, has_wildcard, refuse_green
+from oz.transport.dropin import has_wildcard, refuse_green
 from oz.transport.ending import end_context
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import StrictGuard
@@ -32,36 +27,20 @@ from oz.transport.option_checks import (
     Filtering,
     Overflow,
     Policy,
-    check_count,
     delivery_options,
 )
 from oz.transport.socket import describe, refuse_to_copy, some
-from oz.transport.subscriber.draining import Waiter, drain_one
+from oz.transport.subscriber.draining import Waiter
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.options import check_options
 from oz.transport.subscriber.receiver import ReceivePath
+from oz.transport.subscriber.subscribing import AnySubscription, Subscribing
 from oz.wire.codec import Codec
-from oz.wire.keys import DeliveryOptions
 
 GOODBYE_SECONDS = 0.5
 """How long closing waits at most for the goodbye to be sent."""
 
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
-AnySubscription = TypeVar("AnySubscription", bound=Subscription)
-
-
-def refuse_async(handler: object, instead: str) -> None:
-    """Refuse what nobody would await, be it a function or an object that is called like one.
-
-    Raises:
-        TypeError: it is async; names what to use instead.
-    """
-    if iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__):
-        raise TypeError(f"{handler!r} is async, and nobody awaits it here; use {instead}")
-
-
-def _refuse_to_drain(subscription: Subscription, timeout: float) -> Any:
-    raise ClosedError(f"the subscriber of {subscription!r} is gone: nothing can be had of it any more")
 
 
 class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
@@ -91,9 +70,8 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
     _rest: deque[bytes]
     _waiting: deque[Message]
     _is_shared: bool
-    _doubts: Doubts | None = None
+    _subscribing: Subscribing[AnySubscription]
     _asked_sndhwm: int = 0
-    _conflates: bool = False
 
     __copy__ = __deepcopy__ = __reduce__ = refuse_to_copy  # type: ignore[assignment]
     shadow = classmethod(refuse_to_copy)  # type: ignore[assignment]
@@ -182,8 +160,14 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         self._is_shared = shared
         super().__init__(self._context_class() if context is None else context, zmq.SUB)
         self._hold(options.make_engine(self, guard))
-        if options.is_plain and options.delimiter is None:
-            self._doubts = Doubts(self._engine.receiver)
+        self._subscribing = Subscribing(
+            self._engine,
+            self._waiter,
+            options,
+            dialect,
+            self._subscription_class,
+            awaits_handlers=self._awaits_handlers,
+        )
         try:
             # Let `Context.destroy` know of this socket, as `Context.socket` does.
             self.context._add_socket(self)
@@ -342,49 +326,10 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
             ClosedError: the subscriber is closed.
         """
         self._check_open()
-        if handler is not None:
-            self._check_handler(handler)
         delivery = delivery_options(group, policy, overflow, max_pending, shared=self._is_shared)
-        if self._engine.declarer.streams is None and (delivery != DeliveryOptions() or last_value):
-            if self._attachments.group is not None:
-                raise ValueError("multicast goes to everybody: it has no group, overflow nor last_value")
-            raise ValueError('group, overflow and last_value need Subscriber(…, filtering="publisher")')
-        if max_messages is not None:
-            check_count("max_messages", max_messages, 1, 2**63)
-        patterns = compile_all(pattern, dialect or self.dialect)
-        if not patterns:
-            raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
-        if self._conflates:
-            self._check_conflated(patterns)
-        if isinstance(pattern, str) and dialect is None and self._doubts is not None:
-            self._doubts.add(patterns[0])
-        # A message knows its subscriptions: one that is kept must not keep the socket.
-        cancel, drain = weakref.WeakMethod(self._engine.cancel), weakref.WeakMethod(self._drain_one)
-        subscription = self._subscription_class(
-            patterns,
-            handler,
-            lambda one: (method := cancel()) and method(one),
-            max_messages,
-            lambda one, timeout: (drain() or _refuse_to_drain)(one, timeout),
+        return self._subscribing.subscribe(
+            pattern, dialect, handler, delivery, last_value=last_value, max_messages=max_messages
         )
-        self._engine.declarer.begin(subscription, delivery, last_value=last_value)
-        return subscription
-
-    def _check_handler(self, handler: Any) -> None:
-        if not callable(handler):
-            raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
-        if not self._awaits_handlers:
-            refuse_async(handler, "oz.asyncio.Subscriber")
-
-    def _check_conflated(self, patterns: Iterable[Pattern]) -> None:
-        check_conflated(
-            patterns,
-            is_routed=self._engine.declarer.streams is not None,
-            is_split=isinstance(self._engine.receiver, SplittingReceiver),
-        )
-
-    def _drain_one(self, subscription: Subscription, timeout: float) -> Any:
-        return self._waiter.run(drain_one(self._engine, subscription, timeout))
 
     def mark_seen(self, message_ids: Iterable[bytes | tuple[bytes, int]]) -> None:
         """Take messages with these ids for delivered: the subscriptions that stand drop their repeats.
@@ -397,10 +342,7 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         Raises:
             ValueError: without `dedupe`.
         """
-        receiver = self._engine.receiver
-        if not isinstance(receiver, BatchDecoder) or not receiver.streams.dedupe:
-            raise ValueError("this subscriber does not look at ids; make it with dedupe=True")
-        receiver.streams.mark_seen(message_ids)
+        self._subscribing.mark_seen(message_ids)
 
     def unsubscribe(self, topic: Patterns | Subscription) -> None:
         """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
@@ -411,12 +353,7 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         Raises:
             PatternError: the dialect does not allow the pattern.
         """
-        if isinstance(topic, Subscription):
-            topic.unsubscribe()
-            return
-        found = self._engine.receiver.table.find(tuple(dict.fromkeys(compile_all(topic, self.dialect))))
-        if found is not None:
-            found.unsubscribe()
+        self._subscribing.unsubscribe(topic)
 
     # the pyzmq surface -----------------------------------------------------------------------------------
 
@@ -433,16 +370,14 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
                 self._set_rcvtimeo(optval)
                 return
             if option == zmq.CONFLATE and optval:
-                self._check_conflated(
-                    one for each in self._engine.declarer.standing() for one in each.patterns
-                )
+                self._subscribing.check_conflated()
             if self._attachments.group is not None:
                 self._attachments.group.check_option(option)
             super().set(option, 0 if option == zmq.SNDHWM else optval)
             if option == zmq.SNDHWM:
                 self._asked_sndhwm = optval
             elif option == zmq.CONFLATE:
-                self._conflates = bool(optval)
+                self._subscribing.conflates = bool(optval)
 
     setsockopt = set
 
@@ -480,7 +415,7 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
 
     def described(self) -> list[str]:
         """Say for `repr` where it is bound or connected to, how it filters, and its patterns."""
-        patterns = [repr(one.text) for each in self._engine.declarer.standing() for one in each.patterns]
+        patterns = [repr(one.text) for one in self._subscribing.patterns()]
         kind = (
             "multicast"
             if self._attachments.group is not None

@@ -1,0 +1,68 @@
+"""Twins, for threads and for asyncio, are alike: docs/decisions/042-twins-share-machines-not-loops.md."""
+
+import inspect
+
+import pytest
+
+import oz
+import oz.asyncio
+
+TWINS = {
+    "Publisher": (oz.Publisher, oz.asyncio.Publisher),
+    "Subscriber": (oz.Subscriber, oz.asyncio.Subscriber),
+    "Subscription": (oz.Subscription, oz.asyncio.Subscription),
+    "Node": (oz.Node, oz.asyncio.Node),
+}
+
+# A node for asyncio begins in the loop; a publisher is a shadow of its engine, and has its own `closed`.
+NAMES_OF_ONE = {"Node.start", "Publisher.closed"}
+# It takes asynchronous iterables too.
+OTHER_ARGUMENTS = {"Publisher.publish_many"}
+# What may be awaited, though it is no coroutine; or begins an `async with`.
+OTHER_RESULTS = {"close", "poll"}
+
+
+def public(cls):
+    return {
+        name
+        for base in cls.__mro__
+        if base.__module__.startswith("oz.")
+        for name in vars(base)
+        if not name.startswith("_")
+    }
+
+
+def methods(twin):
+    """Give the names of methods that both have, and both."""
+    sync, of_loop = TWINS[twin]
+    for name in sorted(public(sync) & public(of_loop)):
+        if callable(getattr(sync, name)):
+            yield name, getattr(sync, name), getattr(of_loop, name)
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_twins_have_the_same_public_names(twin):
+    sync, of_loop = TWINS[twin]
+    assert {f"{twin}.{name}" for name in public(sync) ^ public(of_loop)} <= NAMES_OF_ONE
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_twins_take_the_same_arguments(twin):
+    pairs = [("__init__", *(one.__init__ for one in TWINS[twin])), *methods(twin)]
+    differing = {
+        f"{twin}.{name}"
+        for name, *both in pairs
+        if len({str(inspect.signature(one).replace(return_annotation=None)) for one in both}) > 1
+    }
+    assert differing <= OTHER_ARGUMENTS
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_twins_return_the_same_where_one_is_awaited(twin):
+    differing = {
+        name
+        for name, mine, its in methods(twin)
+        if inspect.iscoroutinefunction(its)
+        and inspect.signature(mine).return_annotation != inspect.signature(its).return_annotation
+    }
+    assert differing - OTHER_RESULTS == set()
