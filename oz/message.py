@@ -113,7 +113,7 @@ class Message:
         if self.origin is None:
             return Message, (self.subject, self.payload, self.frames, DELIVERED, self.time_ns)
         arrival = (self.origin, self.sequence, self.time_ns, self.gap)
-        return _remake, (self.subject, self.payload, self.frames[1:], arrival, tuple(self.extras))
+        return _remake, (self.subject, self.payload, self.body, arrival, tuple(self.extras))
 
     @property
     def subject_bytes(self) -> bytes:
@@ -207,25 +207,41 @@ def _frames(message: Any) -> list[bytes]:
 
 
 class LoneMessage(Message):
-    """A routed message that came by itself, which is the common case where one answers another."""
+    """A routed message that came by itself, which is the common case where one answers another.
 
-    __slots__ = ("origin", "sequence")
+    Attributes:
+        body: the bytes of the payload.
+    """
 
+    __slots__ = ("body", "origin", "sequence")
+
+    body: bytes
     origin: bytes
     sequence: int
-    body = property(attrgetter("payload"))
-    frames = property(_frames)
 
     def __init__(
-        self, subject: str, payload: Any, route: MessageRoute, origin: bytes, sequence: int, time_ns: int
+        self,
+        subject: str,
+        payload: Any,
+        route: MessageRoute,
+        body: bytes,
+        origin: bytes,
+        sequence: int,
+        time_ns: int,
     ) -> None:
-        """Put a message together."""
+        """Put a message together; `payload` is what the codec, if any, made of `body`."""
         self.subject = subject
         self.payload = payload
         self.route = route
+        self.body = body
         self.origin = origin
         self.sequence = sequence
         self.time_ns = time_ns
+
+    @property
+    def frames(self) -> list[bytes]:  # type: ignore[override]
+        """Subject and payload, as the frames of a plain message."""
+        return [_as_bytes(self.subject), self.body]
 
 
 class RoutedMessage(Message):

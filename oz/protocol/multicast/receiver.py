@@ -125,7 +125,7 @@ class MulticastReceiver(BatchDecoder):
             stats.filtered += 1
             return None
         stats.delivered += 1
-        return LoneMessage(route.subject, payload, route, head.origin, head.sequence, time_ns)
+        return LoneMessage(route.subject, payload, route, payload, head.origin, head.sequence, time_ns)
 
     def _is_common(self, sender: HeardSender, route: Route, head: Head) -> bool:
         """Tell whether a message is one for the short way."""

@@ -119,7 +119,7 @@ class BatchDecoder:
     def _take_lone(self, frame: bytes, time_ns: int) -> Message | None:
         """Take in a lone frame, if it is one and the next in order."""
         lone = read_lone(frame)
-        if lone is None or self._decode is not None or self.waiting:
+        if lone is None or self.waiting:
             return None
         key, origin, epoch, sequence, subject, payload = lone
         stream = self.streams.by_key.get(key)
@@ -128,15 +128,23 @@ class BatchDecoder:
         source = stream.sources.get(origin)
         if source is None or source.epoch != epoch or source.expected != sequence or source.unreported:
             return None
-        route = stream.table.routes.get(subject)
-        if route is None or not route.is_clear:
+        # Answers come on a subject of their own each, which is never remembered yet.
+        route = stream.table.routes.get(subject) or stream.table.route(subject)
+        if not route.is_clear:
             return None
+        shown = payload
+        if self._decode is not None:
+            try:
+                shown = self._decode(payload)
+            except Exception:
+                # Whoever reads it the long way says what it is.
+                return None
         source.expected = sequence + 1
         source.heard_at = time_ns
         stats = self.stats
         stats.received += 1
         stats.delivered += 1
-        return LoneMessage(route.subject, payload, route, origin, sequence, time_ns)
+        return LoneMessage(route.subject, shown, route, payload, origin, sequence, time_ns)
 
     def next(self) -> Message | None:
         """Return a message that is there, if any; one that a stream holds back comes after all others."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from oz.message import Message
+from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.prefix_counts import PrefixCounter
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
@@ -14,6 +15,8 @@ from oz.wire.keys import OWN
 CACHE_SIZE = 65_536
 LONGEST_REMEMBERED = 1_024
 """How many subjects a subscriber remembers the route of, and the bytes of the longest."""
+
+_INBOX = INBOX.encode()
 
 Handler = Callable[[Message], Any]
 
@@ -245,7 +248,8 @@ class SubscriptionTable:
         found = self._index.find(subject)
         text, is_text = _readable(subject)
         route = Route(text, tuple(dict.fromkeys(found.values)), found.timed_out, is_text=is_text)
-        if len(subject) > LONGEST_REMEMBERED:
+        if len(subject) > LONGEST_REMEMBERED or subject.startswith(_INBOX):
+            # Each inbox is the subject of one answer: to remember them would drive out all others.
             return route
         if len(self.routes) >= CACHE_SIZE:
             # All at once: finding the oldest again and again would walk over the slots of those gone before.

@@ -1,0 +1,68 @@
+"""A message that comes by itself takes a short way, which must say the same as the long one."""
+
+import pickle
+
+import pytest
+
+import oz
+from oz.message import LoneMessage, RichMessage
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.subscriptions import Subscription
+from oz.wire.batch import MESSAGES, RICH, head_end, head_start, pack_array
+from oz.wire.codec import find_codec
+from oz.wire.keys import DeliveryOptions
+
+OWNER = "_INBOX." + "ab" * 16
+
+
+@pytest.fixture
+def decoder():
+    streams = Streams(lambda size: bytes(range(size)))
+    subscription = Subscription([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
+    streams.add(subscription, DeliveryOptions(), last_value=False)
+    return BatchDecoder(streams, find_codec("json"))
+
+
+def take(decoder, sequence, payload, flags=MESSAGES):
+    (key,) = decoder.streams.by_key
+    frame = head_start(key, flags, b"o" * 16, 1) + head_end(sequence, 1)
+    body = pack_array([f"{OWNER}.{sequence}".encode(), payload])
+    return decoder.accept([frame + body], 5) or decoder.next()
+
+
+def shown(message):
+    return (message.subject, message.payload, message.body, message.frames, message.sequence, message.time_ns)
+
+
+def test_a_lone_message_is_decoded_and_says_what_one_with_extras_says(decoder):
+    take(decoder, 0, b"0")
+    lone = take(decoder, 1, b'{"a": 1}')
+    rich = take(decoder, 2, [b'{"a": 1}', {}], RICH)
+    assert (type(lone), type(rich)) == (LoneMessage, RichMessage)
+    assert shown(lone)[1:3] == shown(rich)[1:3] == ({"a": 1}, b'{"a": 1}')
+    assert shown(lone) == (
+        f"{OWNER}.1",
+        {"a": 1},
+        b'{"a": 1}',
+        [f"{OWNER}.1".encode(), b'{"a": 1}'],
+        1,
+        5,
+    )
+    assert [shown(pickle.loads(pickle.dumps(one))) for one in (lone, rich)] == [shown(lone), shown(rich)]
+
+
+def test_a_lone_payload_that_does_not_decode_is_counted_once_and_makes_no_gap(decoder):
+    take(decoder, 0, b"0")
+    assert take(decoder, 1, b"{") is None
+    after = take(decoder, 2, b"2")
+    assert (after.payload, after.gap) == (2, 0)
+    stats = decoder.stats
+    assert (stats.received, stats.delivered, stats.malformed, stats.lost) == (3, 2, 1, 0)
+
+
+def test_answers_drive_no_other_subjects_out_of_memory(decoder):
+    for sequence in range(100):
+        assert take(decoder, sequence, b"1").payload == 1
+    (stream,) = decoder.streams.by_key.values()
+    assert not stream.table.routes
