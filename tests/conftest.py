@@ -2,7 +2,10 @@ import os
 import signal
 import sys
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, is_hypothesis_test, settings
+
+from support.sizes import size
 
 # A job in the background of a plain shell ignores Ctrl-C, and so would the programs that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -15,15 +18,16 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 # It waits for a disk, which no test can tell: none takes the power away. What is no file is still an error.
 os.fsync = os.fstat
 
-# HYPOTHESIS_PROFILE chooses one by name: "thorough" is for a hunt on a quiet machine.
+# Of each property. HYPOTHESIS_PROFILE chooses a profile by name: "thorough" is for a hunt on a quiet machine.
+EXAMPLES = size(50, 2_000)
 # Neither a deadline nor "too slow": what either of them finds is another process that keeps the machine busy.
 settings.register_profile(
-    "dev", deadline=None, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
+    "dev", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "ci",
     deadline=None,
-    max_examples=100,
+    max_examples=EXAMPLES,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
@@ -32,3 +36,10 @@ settings.register_profile(
     "thorough", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+def pytest_collection_modifyitems(items):
+    """Properties are tried on more examples by `tox -e heavy`."""
+    for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.sized)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oz.subjects.prefixes.heads import NOTHING, OPEN, concat, minimal, repeat, shrink, union
 from oz.subjects.prefixes.literal import literal_prefixes
+from support.sizes import size
 
 CHARACTERS = "abAB1.-_é\u00c9ßſkK中\U0001f600+*?()[]{}|^$\\/# \n"
 
@@ -152,10 +153,11 @@ PIECES = [
 ]  # fmt: skip
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.sized
+@pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(
     ("pieces", "longest", "count"),
-    [(list(ALPHABET), 8, 20_000), (PIECES, 9, 25_000)],
+    [(list(ALPHABET), 8, size(5_000, 400_000)), (PIECES, 9, size(5_000, 400_000))],
     ids=["chars", "pieces"],
 )
 def test_brute_force(pieces, longest, count):

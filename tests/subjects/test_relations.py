@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import oz
 from oz.subjects import automata, expressions, relations
 from oz.subjects import automata as searches
+from support.sizes import size
 
 # --- brute force --------------------------------------------------------------------------------------------
 
@@ -175,7 +176,7 @@ def test_relations_agree_with_brute_force(dialect):
 any_pattern = st.sampled_from(list(PATTERNS)).flatmap(lambda dialect: st.sampled_from(PATTERNS[dialect]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=size(50, 3000))
 @given(any_pattern, any_pattern)
 def test_laws_of_two(first, second):
     check(first, second)
@@ -208,7 +209,7 @@ def tokens(dialect):
 token_patterns = st.sampled_from(["nats", "rv", "kubemq", "raims.rv"]).flatmap(tokens)
 
 
-@settings(max_examples=300)
+@settings(max_examples=size(100, 6000))
 @given(token_patterns, token_patterns)
 def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
     assert first.covers(second) is (relations.counterexample(first, second) is None)
@@ -246,7 +247,7 @@ regex_texts = st.recursive(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=size(100, 6000))
 @given(
     st.sampled_from(["", "^"]), regex_texts, st.sampled_from(["", "$"]), st.text("abBéÉ. 1\nſ", max_size=4)
 )

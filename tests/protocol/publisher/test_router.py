@@ -21,6 +21,7 @@ from oz.wire.keys import (
     pattern_key,
     stream_key,
 )
+from support.sizes import size
 
 ORIGIN = bytes(16)
 NAME = b"n" * 16
@@ -343,7 +344,7 @@ events = st.lists(
 DELIVERIES = ({}, {"group": "g"}, {"is_shared": True})
 
 
-@settings(max_examples=300)
+@settings(max_examples=size(100, 6_000))
 @given(events)
 def test_once_everybody_is_gone_nothing_is_left(history):
     """Whatever was declared, over however many connections, and whatever a proxy dropped of it."""

@@ -8,6 +8,7 @@ import regex
 
 from oz.subjects.dialects.regular import for_engine
 from oz.subjects.prefixes import literal
+from support.sizes import size
 
 REWRITTEN = [
     ("foo$", r"foo\Z"),
@@ -133,10 +134,12 @@ PIECES = [
 ]
 
 
+@pytest.mark.sized
+@pytest.mark.timeout(3_600)
 def test_brute_force():
     chance = random.Random(20111121)
     tried = 0
-    for _ in range(6_000):
+    for _ in range(size(3_000, 200_000)):
         text = "".join(chance.choices(PIECES, k=chance.randint(1, 7)))
         try:
             before = regex.compile(text)
@@ -151,4 +154,4 @@ def test_brute_force():
             elif after.fullmatch(subject):
                 # A \Z that holds is a $ that holds, unless it is forbidden; no piece here forbids.
                 assert before.fullmatch(subject), (text, subject)
-    assert tried > 1_000
+    assert tried > size(500, 33_000)
