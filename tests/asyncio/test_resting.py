@@ -111,7 +111,8 @@ def test_a_publisher_without_room_tries_again_only_when_there_may_be_some(filter
                         await asyncio.sleep(0)
                     begun = len(attempts)
                     await asyncio.wait(sending, timeout=0.5)
-                    assert len(attempts) - begun < 40
+                    # Some for each message that libzmq writes; whoever looked again and again would come to thousands.
+                    assert len(attempts) - begun < 200
                     for _ in range(20):
                         await sub.receive()
                     assert await sending[0] == 20
