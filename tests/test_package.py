@@ -97,7 +97,7 @@ def test_the_doctor_finds_the_other_package(monkeypatch):
 ELSEWHERE = """
 import asyncio, importlib, pkgutil, sys, tempfile
 sys.path.insert(0, "tests")
-import elsewhere
+from support import elsewhere
 elsewhere.hide()
 import oz
 from oz.journal import Writer

@@ -10,7 +10,7 @@ import zmq.asyncio
 import oz.asyncio
 from oz.protocol.subscriber import streams
 from oz.transport.publisher import closing as publisher_closing
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture(autouse=True)

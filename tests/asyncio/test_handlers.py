@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handling import Heard, filled, message
-from handling_tasks import Gate, in_loop
 from oz.asyncio.handlers import TaskNews, TaskPool
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.transport.node.handlers import HandlerRunner
-from scripts import run
-from waiting import DEADLINE
+from support.handling import Heard, filled, message
+from support.handling_tasks import Gate, in_loop
+from support.scripts import run
+from support.waiting import DEADLINE
 
 
 @in_loop

@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 import oz
-from handling import Heard, filled, message
-from handling_tasks import Gate, in_loop
 from oz.asyncio.handlers import TaskPool
 from oz.transport.node.handlers import HandlerRunner
-from waiting import DEADLINE
+from support.handling import Heard, filled, message
+from support.handling_tasks import Gate, in_loop
+from support.waiting import DEADLINE
 
 
 @in_loop

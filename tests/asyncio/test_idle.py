@@ -12,7 +12,7 @@ import zmq.asyncio
 import oz
 import oz.asyncio
 from oz.transport.subscriber.declarations import Declarer
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 SILENCE = 1.2
 """Seconds before the first message; no wait inside is cut into pieces so long."""

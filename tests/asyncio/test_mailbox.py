@@ -6,12 +6,12 @@ from contextlib import suppress
 import pytest
 
 import oz
-from handling import filled, message
-from handling_tasks import in_loop
 from oz.asyncio.handlers import TaskPool
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.transport.node.mailbox import Mailbox
-from waiting import DEADLINE
+from support.handling import filled, message
+from support.handling_tasks import in_loop
+from support.waiting import DEADLINE
 
 
 def made():

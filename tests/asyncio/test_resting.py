@@ -8,7 +8,7 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 LOOPBACK = "tcp://127.0.0.1:*"
 
@@ -111,7 +111,7 @@ def test_a_publisher_without_room_tries_again_only_when_there_may_be_some(filter
                         await asyncio.sleep(0)
                     begun = len(attempts)
                     await asyncio.wait(sending, timeout=0.5)
-                    # Some for each message that libzmq writes; whoever looked again and again would come to thousands.
+                    # Some for each message that libzmq writes; looking all the time comes to thousands.
                     assert len(attempts) - begun < 200
                     for _ in range(20):
                         await sub.receive()

@@ -10,7 +10,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 COUNT = 500
 FILTERINGS = {

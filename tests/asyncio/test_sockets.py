@@ -8,7 +8,7 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 
 def in_a_loop(test):

@@ -18,7 +18,7 @@ import oz
 from oz.cli.measuring import running
 from oz.cli.measuring.plan import BenchFailed, BenchPlan, Latency, Result
 from oz.cli.measuring.running import Child
-from waiting import until
+from support.waiting import until
 
 FIGURES = ["p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"]
 QUICK = ("--seconds", "0.4")

@@ -6,7 +6,7 @@ import signal
 import pytest
 import zmq
 
-from announcing import PRICING, Dealer, all_registered
+from support.announcing import PRICING, Dealer, all_registered
 
 ANY = "tcp://127.0.0.1:*"
 

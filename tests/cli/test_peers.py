@@ -8,9 +8,9 @@ import socket
 import pytest
 
 import oz as library
-from node_commands import DEADLINE, Lines, on_bus
 from oz.services.nameserver import NameServer
-from waiting import Thread, until
+from support.node_commands import DEADLINE, Lines, on_bus
+from support.waiting import Thread, until
 
 
 @pytest.fixture

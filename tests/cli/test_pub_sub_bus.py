@@ -9,9 +9,9 @@ import click
 import pytest
 
 import oz as library
-from node_commands import DEADLINE, on_bus
 from oz.cli.on_bus import BusSubscriber
-from waiting import until
+from support.node_commands import DEADLINE, on_bus
+from support.waiting import until
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ import pytest
 
 import oz as library
 from oz.cli.sub import _say_gap
-from routed import rest_of
-from waiting import DEADLINE, until
+from support.routed import rest_of
+from support.waiting import DEADLINE, until
 
 
 @pytest.fixture

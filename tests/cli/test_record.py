@@ -8,9 +8,9 @@ import sys
 import pytest
 
 import oz
-import waiting
 from oz.journal import Journal, Writer
-from ports import lasting_endpoint
+from support import waiting
+from support.ports import lasting_endpoint
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 import zmq
 
 import oz
-import waiting
 from oz.journal import Record, Writer
-from routed import rest_of
+from support import waiting
+from support.routed import rest_of
 
 SECOND = 10**9
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from oz.cli.reply import MOST_OUTPUT, CommandFailed, ShellCommand, environment_of
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 def run(text, payload=b"", environment=None, timeout=DEADLINE):

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 
 import oz as library
-from node_commands import ANSWER, DEADLINE, answered, on_bus
-from waiting import Thread, until
+from support.node_commands import ANSWER, DEADLINE, answered, on_bus
+from support.waiting import Thread, until
 
 
 @pytest.fixture

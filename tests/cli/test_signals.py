@@ -17,7 +17,7 @@ import zmq
 from oz.cli import signals
 from oz.cli.signals import ended_by_signals, ended_by_sigterm, interruptible
 from oz.starting import is_command
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 ROUNDS = 40
 ENDING = (signal.SIGINT, signal.SIGTERM)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wire_meanings import from_bytes, of_downward, of_multicast, of_upward
+from support.wire_meanings import from_bytes, of_downward, of_multicast, of_upward
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.parent.name for path in HERE.glob("*/frames.jsonl"))

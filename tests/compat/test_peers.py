@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import oz
-from joined import PLAIN
 from oz.services.forwarder import Forwarder
 from oz.services.nameserver import NameServer
-from waiting import DEADLINE, Thread, until
+from support.joined import PLAIN
+from support.waiting import DEADLINE, Thread, until
 
 HERE = Path(__file__).parent
 VERSIONS = sorted(path.parent.name for path in HERE.glob("*/peer.py"))

@@ -104,8 +104,8 @@ def write_frames(kept: Path) -> None:
     sys.path[:0] = [str(ROOT / "tests"), str(HERE)]
     import conversations
 
-    from wire_meanings import as_bytes, of_downward, of_multicast, of_upward
-    from wire_vectors import rows
+    from support.wire_meanings import as_bytes, of_downward, of_multicast, of_upward
+    from support.wire_vectors import rows
 
     with (kept / "frames.jsonl").open("w") as told:
         for scene, tap in conversations.all_of_them():

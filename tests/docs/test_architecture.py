@@ -4,7 +4,7 @@ import importlib.util
 import re
 from pathlib import Path
 
-import scripts
+from support import scripts
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")

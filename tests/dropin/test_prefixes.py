@@ -12,7 +12,7 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE, Thread
+from support.waiting import DEADLINE, Thread
 
 
 @contextmanager

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import zmq
 
-from scripts import finished, started
-from waiting import DEADLINE
+from support.scripts import finished, started
+from support.waiting import DEADLINE
 
 HERE = Path(__file__).parent
 

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import oz
-from scripts import finished, started
-from waiting import DEADLINE, frames_of
+from support.scripts import finished, started
+from support.waiting import DEADLINE, frames_of
 
 HERE = Path(__file__).parent
 

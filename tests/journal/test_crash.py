@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oz
-import scripts
 from oz.journal import Journal, Kind, Writer
+from support import scripts
 from support.sizes import SOAK, size
 
 HERE = Path(__file__).parent

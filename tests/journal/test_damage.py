@@ -5,8 +5,10 @@ import logging
 import pytest
 
 import oz
-import waiting
-from journal_damage import (
+from oz.journal import Journal, Writer
+from oz.services.replayer import replay
+from support import waiting
+from support.journal_damage import (
     ACKNOWLEDGED,
     CASES,
     END,
@@ -16,8 +18,6 @@ from journal_damage import (
     make,
     read_all,
 )
-from oz.journal import Journal, Writer
-from oz.services.replayer import replay
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

@@ -7,12 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import oz
-import scripts
-import waiting
 from oz.journal import Journal, Record, Writer, manifest
 from oz.journal.mark import read_mark
 from oz.journal.retention import Retention
 from oz.journal.selection import Selection
+from support import scripts, waiting
 
 pytestmark = pytest.mark.timeout(180)
 

@@ -4,9 +4,9 @@ import os
 import pytest
 
 import oz
-import scripts
 from oz.journal import Journal, Writer
 from oz.journal.mark import AcknowledgedMark
+from support import scripts
 
 
 class Disk:

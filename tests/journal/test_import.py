@@ -1,7 +1,7 @@
 import pytest
 
 import oz
-import scripts
+from support import scripts
 
 
 def test_without_pyarrow_the_line_to_install_is_said():

@@ -10,9 +10,8 @@ import time
 import pytest
 
 import oz
-import scripts
-import waiting
 from oz.journal import Journal, Record, Writer
+from support import scripts, waiting
 
 pytestmark = pytest.mark.timeout(180)
 

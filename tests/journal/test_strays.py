@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oz
-import waiting
-from journal_damage import ACKNOWLEDGED, END, OPTIONS, group, make, read_all
 from oz.cli import main
 from oz.journal import Journal, Writer
 from oz.journal.own import segments
+from support import waiting
+from support.journal_damage import ACKNOWLEDGED, END, OPTIONS, group, make, read_all
 
 NEW = [payload for _, payload in group(0, 5, "second")]
 FAR = 9_999_999_999

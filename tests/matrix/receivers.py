@@ -14,9 +14,9 @@ from ways import OVER
 
 import oz
 import oz.asyncio
-from joined import PLAIN
-from ports import lasting_endpoint, lasting_udp_port
-from waiting import DEADLINE, Thread, until
+from support.joined import PLAIN
+from support.ports import lasting_endpoint, lasting_udp_port
+from support.waiting import DEADLINE, Thread, until
 
 LONG = 60.0
 """Seconds of patience of those who are not to run out of it."""

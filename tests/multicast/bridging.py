@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import oz
 from oz.services.gateway import Gateway
-from ports import lasting_udp_port
-from waiting import DEADLINE, Thread, until
+from support.ports import lasting_udp_port
+from support.waiting import DEADLINE, Thread, until
 
 GROUP = "239.192.7.2"
 OPTIONS = oz.Multicast(rate_kbps=11_000, recovery=5.0)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from network import GROUP
 
-from scripts import ENVIRONMENT
-from waiting import Thread
+from support.scripts import ENVIRONMENT
+from support.waiting import Thread
 
 HERE = Path(__file__).parent
 LONGEST = 180

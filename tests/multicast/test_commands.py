@@ -6,8 +6,8 @@ import sys
 import needs
 import pytest
 
-from ports import lasting_udp_port
-from scripts import ENVIRONMENT
+from support.ports import lasting_udp_port
+from support.scripts import ENVIRONMENT
 
 GROUP = "239.192.7.3"
 LONGEST = 60

@@ -6,7 +6,7 @@ import needs
 import pytest
 from markdown_blocks import PYTHON, ROOT, blocks
 
-from ports import lasting_udp_port
+from support.ports import lasting_udp_port
 
 PAGE = ROOT / "docs" / "multicast.md"
 FOUND = [block for block in blocks(PAGE) if block.language in PYTHON]

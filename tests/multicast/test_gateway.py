@@ -22,8 +22,8 @@ from oz.services.gateway import Gateway
 from oz.services.waiting import wait
 from oz.services.worker import WorkerFailed
 from oz.transport.capabilities import pgm_line
-from scripts import ENVIRONMENT
-from waiting import DEADLINE, Thread, until
+from support.scripts import ENVIRONMENT
+from support.waiting import DEADLINE, Thread, until
 
 pytestmark = [
     pytest.mark.skipif(not zmq.has("pgm"), reason=f"this libzmq has no PGM: {pgm_line()}"),

@@ -15,8 +15,8 @@ from network import GROUP, Network
 from playing import scene
 
 from oz.transport.capabilities import pgm_line
-from scripts import ENVIRONMENT
-from waiting import until
+from support.scripts import ENVIRONMENT
+from support.waiting import until
 
 HERE = Path(__file__).parent
 LONGEST = 150

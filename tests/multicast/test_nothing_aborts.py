@@ -14,8 +14,8 @@ import needs
 import pytest
 import zmq
 
-from ports import lasting_udp_port
-from scripts import ENVIRONMENT
+from support.ports import lasting_udp_port
+from support.scripts import ENVIRONMENT
 
 pytestmark = [needs.pgm, pytest.mark.timeout(300)]
 

@@ -11,9 +11,9 @@ import zmq
 
 import oz
 import oz.asyncio
-from ports import lasting_udp_port
-from scripts import ENVIRONMENT
-from waiting import DEADLINE, until
+from support.ports import lasting_udp_port
+from support.scripts import ENVIRONMENT
+from support.waiting import DEADLINE, until
 
 pytestmark = [needs.pgm, pytest.mark.timeout(180)]
 

@@ -9,9 +9,9 @@ import pytest
 
 import oz
 from oz.services.nameserver import NameServer
-from ports import lasting_port
-from scripts import started
-from waiting import DEADLINE, Thread, until
+from support.ports import lasting_port
+from support.scripts import started
+from support.waiting import DEADLINE, Thread, until
 
 PEER = Path(__file__).with_name("peer.py")
 

@@ -9,8 +9,8 @@ import pytest
 
 import oz
 import oz.asyncio
-import waiting
-from waiting import DEADLINE
+from support import waiting
+from support.waiting import DEADLINE
 
 Node = oz.asyncio.Node
 

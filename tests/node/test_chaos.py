@@ -12,9 +12,9 @@ import pytest
 
 import oz
 from oz.services.nameserver import NameServer
-from scripts import ENVIRONMENT
+from support.scripts import ENVIRONMENT
 from support.sizes import SOAK
-from waiting import Thread
+from support.waiting import Thread
 
 NODES, DOOMED = 20, 7
 SECONDS = max(15.0, SOAK)

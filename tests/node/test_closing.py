@@ -11,8 +11,8 @@ import zmq
 
 import oz
 from oz.protocol.publisher.batches import Batches
-from scripts import finished, started
-from waiting import DEADLINE, Thread, until
+from support.scripts import finished, started
+from support.waiting import DEADLINE, Thread, until
 
 SLACK = 15.0
 """Seconds by which a close may be late on a busy machine; less than any handler here would hold it up."""

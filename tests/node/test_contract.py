@@ -10,7 +10,7 @@ import pytest
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 KINDS = [oz.Node, oz.asyncio.Node]
 

@@ -8,8 +8,8 @@ import pytest
 
 import oz
 import oz.asyncio
-from traffic import Traffic
-from waiting import DEADLINE, until
+from support.traffic import Traffic
+from support.waiting import DEADLINE, until
 
 
 def test_a_worker_that_drains_hands_over_and_every_job_is_done_once(make, met, collected):

@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 import oz
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 

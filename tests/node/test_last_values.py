@@ -1,7 +1,7 @@
 import pytest
 
 import oz
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import time
 import network
 import pytest
 
-from scripts import ENVIRONMENT
-from waiting import DEADLINE, until
+from support.scripts import ENVIRONMENT
+from support.waiting import DEADLINE, until
 
 _why = network.missing()
 namespaces = pytest.mark.skipif(_why is not None, reason=_why or "")

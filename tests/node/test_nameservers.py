@@ -11,9 +11,9 @@ import pytest
 import oz
 import oz.asyncio
 from oz.services import ask
-from ports import has_ipv6
-from scripts import started
-from waiting import DEADLINE, Thread, until
+from support.ports import has_ipv6
+from support.scripts import started
+from support.waiting import DEADLINE, Thread, until
 
 SERVER = """
 import sys

@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 import oz
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 def test_on_peer_tells_up_left_and_lost_in_order(make, spawn):

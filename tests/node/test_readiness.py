@@ -8,7 +8,7 @@ import pytest
 import oz
 import oz.asyncio
 from oz.transport.node import opening
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 MANY = 200
 

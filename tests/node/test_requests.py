@@ -8,7 +8,7 @@ import pytest
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 LONG_ENOUGH = 5.0
 """Seconds in which answers come, also on a machine that has others to serve."""

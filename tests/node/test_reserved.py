@@ -7,7 +7,7 @@ import time
 import pytest
 
 import oz
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 ADVISORIES = "_OZ.ADVISORY.>"
 

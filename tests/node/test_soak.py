@@ -9,7 +9,7 @@ import pytest
 
 import oz
 from support.sizes import SOAK
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 SECONDS = SOAK or 30.0
 

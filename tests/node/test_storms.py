@@ -10,8 +10,8 @@ from zmq.utils.monitor import recv_monitor_message
 
 import oz
 from oz.services.nameserver import NameServer
-from scripts import started
-from waiting import DEADLINE, Thread, until
+from support.scripts import started
+from support.waiting import DEADLINE, Thread, until
 
 PROCESSES, EACH = 3, 10
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 import oz
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture

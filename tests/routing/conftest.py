@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 import oz
-from ports import lasting_port
-from scripts import started
-from waiting import DEADLINE, until
+from support.ports import lasting_port
+from support.scripts import started
+from support.waiting import DEADLINE, until
 
 HERE = Path(__file__).parent
 

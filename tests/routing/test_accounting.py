@@ -7,7 +7,7 @@ import pytest
 
 import oz
 from support.fault_proxy import FaultProxy
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 FAULTS = 5
 PACED = 50  # messages, then a moment for everybody

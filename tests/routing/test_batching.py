@@ -8,9 +8,9 @@ import warnings
 import pytest
 
 import oz.asyncio
-from routed import Stage, finish, rest_of
-from scripts import run, started
-from waiting import DEADLINE, Thread, until
+from support.routed import Stage, finish, rest_of
+from support.scripts import run, started
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture

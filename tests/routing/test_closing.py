@@ -7,7 +7,7 @@ import pytest
 
 import oz
 from oz.protocol.publisher.batches import Batches
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 STREAMS = 15
 FILLER = bytes(5_000)

@@ -8,7 +8,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ from contextlib import suppress
 import pytest
 
 import oz.asyncio
-from routed import Stage, finish, rest_of
-from traffic import Traffic
-from waiting import DEADLINE, until
+from support.routed import Stage, finish, rest_of
+from support.traffic import Traffic
+from support.waiting import DEADLINE, until
 
 
 @pytest.fixture

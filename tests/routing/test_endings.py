@@ -6,8 +6,8 @@ import pytest
 import zmq
 
 import oz.asyncio
-from routed import Stage, finish, payloads
-from waiting import DEADLINE, Thread, until
+from support.routed import Stage, finish, payloads
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 import oz.asyncio
-from routed import Stage, finish, mark
-from vector_rows import rows
-from waiting import DEADLINE
+from support.routed import Stage, finish, mark
+from support.vector_rows import rows
+from support.waiting import DEADLINE
 
 ROWS = rows("kubemq.group")
 MESSAGES = 30

@@ -11,9 +11,9 @@ import pytest
 import zmq
 
 import oz.asyncio
-from routed import END, Stage, finish, mark, payloads, rest_of
-from scripts import started
-from waiting import DEADLINE, Thread, until
+from support.routed import END, Stage, finish, mark, payloads, rest_of
+from support.scripts import started
+from support.waiting import DEADLINE, Thread, until
 
 MEMBER = Path(__file__).parent / "member.py"
 

@@ -11,8 +11,8 @@ import pytest
 import zmq
 
 import oz.asyncio
-from routed import Stage, finish
-from waiting import DEADLINE, until
+from support.routed import Stage, finish
+from support.waiting import DEADLINE, until
 
 EVERY_KIND = {
     "text": "ünï\0code",

@@ -7,10 +7,10 @@ import zmq
 
 import oz.asyncio
 from oz.protocol.publisher import last_value_cache
-from ports import lasting_endpoint
-from routed import Stage, finish, mark, rest_of, taken_until
+from support.ports import lasting_endpoint
+from support.routed import Stage, finish, mark, rest_of, taken_until
 from support.sizes import size
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 ROUNDS = size(10, 400)
 

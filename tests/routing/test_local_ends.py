@@ -9,8 +9,8 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
-from scripts import started
-from waiting import DEADLINE, until
+from support.scripts import started
+from support.waiting import DEADLINE, until
 
 SENT = 60
 PAYLOAD = b"." * 300

@@ -7,8 +7,8 @@ import pytest
 
 import oz
 from oz.protocol.publisher import lifetimes
-from ports import lasting_endpoint
-from waiting import DEADLINE, Thread, until
+from support.ports import lasting_endpoint
+from support.waiting import DEADLINE, Thread, until
 
 NUMBER = b"%012d"
 

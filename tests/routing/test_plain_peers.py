@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 import oz
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 
 @pytest.fixture

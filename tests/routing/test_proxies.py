@@ -6,7 +6,7 @@ import oz
 from oz.protocol.publisher import lifetimes
 from oz.protocol.subscriber import declarations
 from support.sizes import size
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -7,7 +7,7 @@ import zmq
 
 import oz
 from oz.transport.frames import send_frames
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 
 @pytest.mark.parametrize("delimiter", [None, b" "])

@@ -8,9 +8,9 @@ import zmq
 import oz
 import oz.asyncio
 from oz.protocol.publisher.records import Records
-from ports import lasting_endpoint
+from support.ports import lasting_endpoint
 from support.sizes import SOAK, size
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 def check_at_once(pub, sub, number):

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 import oz
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 FILTERINGS = pytest.mark.parametrize("filtering", ["prefix", "publisher"])
 

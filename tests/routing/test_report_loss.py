@@ -3,7 +3,7 @@
 import pytest
 
 import oz
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 
 @pytest.fixture

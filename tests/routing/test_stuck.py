@@ -6,7 +6,7 @@ import pytest
 
 import oz
 from support.fault_proxy import FaultProxy
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 FILLER = bytes(20_000)
 

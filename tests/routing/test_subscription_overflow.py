@@ -6,8 +6,8 @@ import pytest
 import zmq
 
 import oz.asyncio
-from routed import Stage, rest_of, taken_until
-from waiting import DEADLINE, Thread, until
+from support.routed import Stage, rest_of, taken_until
+from support.waiting import DEADLINE, Thread, until
 
 SUBJECTS = 10
 SENT = 2_000

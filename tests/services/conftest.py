@@ -6,7 +6,7 @@ import zmq
 import oz
 from oz.journal import Journal
 from oz.services.recorder import Recorder
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 class Recording:

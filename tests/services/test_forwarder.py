@@ -3,10 +3,10 @@
 import pytest
 
 import oz
-from joined import Buses, payloads, up_to, wait_for_interest, wants
 from oz.errors import ConfigurationError
 from oz.services.forwarder import Forwarder
-from waiting import DEADLINE, until
+from support.joined import Buses, payloads, up_to, wait_for_interest, wants
+from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.timeout(120)
 

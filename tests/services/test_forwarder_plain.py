@@ -8,9 +8,9 @@ import zmq
 
 import oz
 from oz.services.proxy import Proxy
-from routed import Stage, finish, mark, payloads
-from scripts import started
-from waiting import DEADLINE, Thread, until
+from support.routed import Stage, finish, mark, payloads
+from support.scripts import started
+from support.waiting import DEADLINE, Thread, until
 
 COMMAND = "import sys; from oz.cli import main; main(sys.argv[1:], 'oz')"
 

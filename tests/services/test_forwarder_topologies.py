@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from joined import Buses, payloads, up_to, wait_for_interest, wants
 from oz.protocol.bridge import spanning_tree
-from waiting import DEADLINE, until
+from support.joined import Buses, payloads, up_to, wait_for_interest, wants
+from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.timeout(180)
 

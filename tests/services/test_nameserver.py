@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 import zmq
 
-from announcing import PRICING, Dealer, all_registered, announcement, turn_until
 from oz.services import nameserver as module
 from oz.services.nameserver import NameServer
 from oz.wire.discovery import (
@@ -26,9 +25,10 @@ from oz.wire.discovery import (
     pack,
     unpack_reply,
 )
-from ports import lasting_endpoint
-from scripts import started
-from waiting import DEADLINE, Thread, until
+from support.announcing import PRICING, Dealer, all_registered, announcement, turn_until
+from support.ports import lasting_endpoint
+from support.scripts import started
+from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.timeout(120)
 

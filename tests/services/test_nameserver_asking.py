@@ -4,11 +4,11 @@ import pytest
 import zmq
 
 import oz
-from announcing import announcement
 from oz.services import ask
 from oz.wire.announcement import pack_announcement
 from oz.wire.discovery import Ask, Roster, Welcome, pack, pack_rosters, unpack_request
-from waiting import DEADLINE, Thread
+from support.announcing import announcement
+from support.waiting import DEADLINE, Thread
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 import zmq
 
 import oz
-import waiting
 from oz.journal import Journal, Kind, Record, Writer
 from oz.services.recorder import Recorder
+from support import waiting
 
 FILTERINGS = ["prefix", "publisher"]
 

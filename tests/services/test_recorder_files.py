@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 import oz
-import scripts
-import waiting
 from oz.journal import Journal, Writer
+from support import scripts, waiting
 
 HERE = Path(__file__).parent
 

@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 import oz
-import scripts
-import waiting
 from oz.journal import Journal, Kind
 from oz.message import Gap
 from oz.services.backlog import Backlog
 from oz.services.columns import Loss, place_of, spanning
-from ports import lasting_endpoint
+from support import scripts, waiting
+from support.ports import lasting_endpoint
 
 HERE = Path(__file__).parent
 FLOOD = HERE / "flooding.py"

@@ -6,10 +6,10 @@ import pytest
 import zmq
 
 import oz
-import waiting
 from oz.journal import Journal, Record, Writer
 from oz.services.columns import columns_of_loss
 from oz.services.replayer import Control, ReplayStats, replay
+from support import waiting
 
 SECOND = 10**9
 

@@ -11,7 +11,7 @@ from oz.message import MessageBatch, PlainBatch
 from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import wait
 from oz.transport.admission import EVERYTHING
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 ENDPOINT = "tcp://127.0.0.1:*"
 

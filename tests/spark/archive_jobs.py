@@ -10,7 +10,7 @@ import archive_lakes
 
 import oz.spark
 from oz.spark import LakeLayout
-from waiting import Thread, until
+from support.waiting import Thread, until
 
 KILL_SECONDS = 1_000.0
 

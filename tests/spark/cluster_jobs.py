@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from source_journals import patiently, run_to_the_end
 
 import oz.spark
-from waiting import until
+from support.waiting import until
 
 SUBJECTS = ["flight.JFK.LAX.AA", "flight.EWR.ORD.UA", "flight.LGA.BOS.DL", "flight.JFK.LAX.B6", None]
 

@@ -5,7 +5,7 @@ import threading
 import zmq
 
 import oz
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 class Listening:

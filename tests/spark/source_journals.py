@@ -5,7 +5,7 @@ import time
 from pyspark.errors import StreamingQueryException
 
 from oz.journal import Writer
-from waiting import until
+from support.waiting import until
 
 SEGMENT = 20_000  # bytes: some hundreds of records
 START_SECONDS = 400.0

@@ -16,7 +16,7 @@ from pathlib import Path
 import archive_lakes
 import pytest
 
-import scripts
+from support import scripts
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 

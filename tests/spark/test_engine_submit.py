@@ -18,7 +18,7 @@ from pyspark.find_spark_home import _find_spark_home
 
 from oz.journal import Record, Writer
 from oz.spark.java_home import java_home
-from waiting import until
+from support.waiting import until
 
 SUBMIT = Path(_find_spark_home()) / "bin" / "spark-submit"
 PROGRAM = """

@@ -17,9 +17,9 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 from sink_listening import Listening
 
 from oz.journal import Writer
-from scripts import ENVIRONMENT
+from support.scripts import ENVIRONMENT
 from support.sizes import SOAK, size
-from waiting import until
+from support.waiting import until
 
 DRIVER = Path(__file__).with_name("sink_driver.py")
 ROWS, BATCH, KILLS = size((10_000, 2_000, 1), (1_000_000, 50_000, 12))

@@ -20,8 +20,8 @@ from oz.spark.sink.columns import STAGED
 from oz.spark.sink.publishing import BatchDelivery, series_of
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import Staged
-from ports import lasting_endpoint
-from waiting import Thread, until
+from support.ports import lasting_endpoint
+from support.waiting import Thread, until
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from sink_listening import Listening
 
 from oz.spark.sink.publishing import series_of
-from waiting import until
+from support.waiting import until
 
 
 @pytest.fixture

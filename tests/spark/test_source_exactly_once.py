@@ -19,9 +19,9 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 from pyspark.sql import functions as F
 
 from oz.journal import Writer
-from scripts import ENVIRONMENT
+from support.scripts import ENVIRONMENT
 from support.sizes import SOAK, size
-from waiting import Thread, until
+from support.waiting import Thread, until
 
 ROWS, BATCH, KILLS = size((20_000, 5_000, 2), (1_000_000, 50_000, 10))
 MASTER = size("local-cluster[1,1,1024]", "local-cluster[2,1,1024]")

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from scripts import ENVIRONMENT
-from waiting import until
+from support.scripts import ENVIRONMENT
+from support.waiting import until
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from waiting import until
+from support.waiting import until
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 

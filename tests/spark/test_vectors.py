@@ -3,7 +3,7 @@
 import pytest
 
 import oz
-from vector_rows import rows, text_of
+from support.vector_rows import rows, text_of
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 

@@ -7,7 +7,7 @@ import pytest
 import regex
 
 import oz
-from vector_rows import rows, text_of
+from support.vector_rows import rows, text_of
 
 TEXT_DIALECTS = ["nats", "rv", "kubemq", "raims.rv", "regex"]
 BYTE_DIALECTS = ["redis", "raims.sub", "raims.glob", "zmq"]

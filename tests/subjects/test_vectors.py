@@ -7,7 +7,7 @@ import os
 import pytest
 
 import oz
-from vector_rows import rows, text_of
+from support.vector_rows import rows, text_of
 
 RAIMS = {"sub": "raims.sub", "psub_rv": "raims.rv", "psub_glob": "raims.glob"}
 FAMILIES = ["nats", "rv", "kubemq", "redis", "raims", "regex", "mqtt", "amqp"]

@@ -6,10 +6,10 @@ import pytest
 import zmq
 
 import oz
-from handling import Heard
 from oz.sync.handlers import ThreadPool
 from oz.transport.node.handlers import HandlerRunner
-from waiting import DEADLINE
+from support.handling import Heard
+from support.waiting import DEADLINE
 
 
 @pytest.fixture

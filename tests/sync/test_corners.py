@@ -18,11 +18,11 @@ import pytest
 import zmq
 
 import oz
-import scripts
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.transport.publisher.options import PublisherOptions
-from routed import Stage
-from waiting import DEADLINE, Thread, until
+from support import scripts
+from support.routed import Stage
+from support.waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
 

@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 import oz
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 LOOPBACK = "tcp://127.0.0.1:*"
 

@@ -13,9 +13,9 @@ import pytest
 import zmq
 
 import oz
-import scripts
+from support import scripts
 from support.sizes import SOAK
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
 SECONDS = SOAK or 1.0

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handling import Heard, filled, message
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.sync.handlers import ThreadPool
 from oz.transport.node.handlers import HandlerRunner
-from waiting import DEADLINE, Thread, until
+from support.handling import Heard, filled, message
+from support.waiting import DEADLINE, Thread, until
 
 
 def test_messages_are_handled_one_after_the_other_in_order(pool, heard):

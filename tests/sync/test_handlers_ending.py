@@ -5,8 +5,8 @@ import threading
 import pytest
 
 import oz
-from handling import filled, message
-from waiting import DEADLINE, Thread, until
+from support.handling import filled, message
+from support.waiting import DEADLINE, Thread, until
 
 
 def test_a_handler_may_end_its_own_subscription(pool, heard, gate):

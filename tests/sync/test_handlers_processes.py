@@ -1,6 +1,6 @@
 """Handlers where a process forks or ends."""
 
-from scripts import run
+from support.scripts import run
 
 SET_UP = """
 import os, sys, threading, warnings

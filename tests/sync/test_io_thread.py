@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from oz.sync.io_thread import IOThread
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 
 class Interrupted:

@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 
 import oz
-from handling import filled, message
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.transport.node.mailbox import Mailbox
-from waiting import DEADLINE, Thread
+from support.handling import filled, message
+from support.waiting import DEADLINE, Thread
 
 
 @pytest.fixture

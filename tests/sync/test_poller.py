@@ -5,7 +5,7 @@ import pytest
 import zmq
 
 import oz
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import zmq
 
 import oz
 from oz.transport import ending
-from waiting import DEADLINE, Thread, frames_of, until
+from support.waiting import DEADLINE, Thread, frames_of, until
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import zmq
 
 import oz
 from oz.message import Message, MessageBatch, PlainBatch
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from oz.protocol.publisher.records import HEARTBEAT
 from oz.protocol.publisher.router import Router
 from oz.sync.ticker import Ticker
 from oz.transport.publisher.attending import Attendant
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
 

@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 import oz
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 BYTE_DIALECTS = ["redis", "raims.sub", "raims.glob", "zmq"]
 RAW, TEXT = b"\xff.a\xc3", "\udcff.a\udcc3"

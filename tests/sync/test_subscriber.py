@@ -11,8 +11,8 @@ import pytest
 import zmq
 
 import oz
-from ports import lasting_endpoint
-from waiting import DEADLINE, Thread, frames_of, until
+from support.ports import lasting_endpoint
+from support.waiting import DEADLINE, Thread, frames_of, until
 
 
 def subjects_until(sub, last="end"):

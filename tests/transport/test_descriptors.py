@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from oz.transport import descriptors
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 FEW_LEFT = """
 import asyncio, errno, os, resource, sys, tempfile, zmq

@@ -11,7 +11,7 @@ import zmq
 import oz
 import oz.asyncio
 from oz.transport import endpoints
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 
 @pytest.mark.parametrize(

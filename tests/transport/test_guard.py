@@ -1,4 +1,4 @@
-from scripts import run
+from support.scripts import run
 
 FORKED = """
 import os, sys, warnings

@@ -6,7 +6,7 @@ import zmq
 import oz
 from oz.transport import frames
 from oz.transport.publisher import plain_frames
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import zmq
 import zmq.asyncio
 
 import oz
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 OPTIONS = (zmq.TCP_KEEPALIVE, zmq.TCP_KEEPALIVE_IDLE, zmq.TCP_KEEPALIVE_INTVL, zmq.TCP_KEEPALIVE_CNT)
 KEEPALIVE_TIMER = "02"

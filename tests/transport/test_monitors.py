@@ -13,7 +13,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 import oz
 import oz.asyncio
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 LOOPBACK = "tcp://127.0.0.1:*"
 FILTERINGS = ["prefix", "publisher"]

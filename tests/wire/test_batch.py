@@ -31,8 +31,8 @@ from oz.wire.batch import (
     strip_header,
 )
 from oz.wire.keys import STREAM, Declared, DeliveryOptions, pattern_key, stream_key
-from wire_frames import NAME, ORIGIN, batch, control
-from wire_vectors import name_of, rows, text_of
+from support.wire_frames import NAME, ORIGIN, batch, control
+from support.wire_vectors import name_of, rows, text_of
 
 ROWS = rows("batches")
 GOOD = [row for row in ROWS if "value" in row]

@@ -18,7 +18,7 @@ from oz.wire.datagram import (
     parse_control,
     parse_messages,
 )
-from wire_vectors import name_of, rows, text_of
+from support.wire_vectors import name_of, rows, text_of
 
 ORIGIN = bytes(range(0xA0, 0xB0))
 SUBJECTS = st.binary(min_size=1, max_size=20).filter(lambda subject: 0 not in subject)

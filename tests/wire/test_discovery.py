@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from announcing import PRICING, announcement
 from oz.errors import ProtocolError
 from oz.wire.announcement import MAX_ENDPOINTS, MAX_HOST_ID, MAX_TEXT
 from oz.wire.discovery import (
@@ -34,8 +33,9 @@ from oz.wire.discovery import (
     unpack_request,
 )
 from oz.wire.keys import MAX_PATTERN
-from wire_frames import spoil
-from wire_vectors import name_of, rows
+from support.announcing import PRICING, announcement
+from support.wire_frames import spoil
+from support.wire_vectors import name_of, rows
 
 UNPACK = {"server": unpack_request, "node": unpack_reply}
 LARGEST = Announcement(

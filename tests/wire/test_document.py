@@ -10,7 +10,7 @@ from oz.protocol.declared import DIALECT_NUMBERS
 from oz.protocol.publisher.plain_interest import ALL_PLAIN
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from wire_vectors import rows
+from support.wire_vectors import rows
 
 PAGE = ROOT / "docs" / "wire.md"
 TEXT = PAGE.read_text("utf-8")

@@ -39,7 +39,7 @@ from oz.wire.batch import (
 from oz.wire.codec import MsgpackCodec
 from oz.wire.keys import STREAM, parse_declaration, parse_pattern, parse_stream
 from support.sizes import SOAK, size
-from wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batch, batches, control, keys, spoil
+from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batch, batches, control, keys, spoil
 
 ROUNDS = size(15_000, 1_000_000)
 CONNECTIONS = ROUNDS // 500 if SOAK else 24

@@ -23,7 +23,7 @@ from oz.wire.keys import (
     pattern_key,
     stream_key,
 )
-from wire_vectors import name_of, rows, text_of
+from support.wire_vectors import name_of, rows, text_of
 
 ROWS = rows("keys")
 GOOD = [row for row in ROWS if "value" in row]

@@ -5,7 +5,7 @@ import pytest
 from oz.errors import ProtocolError
 from oz.wire.codec import MsgpackCodec
 from oz.wire.node_codec import MAX_FAILURE_TEXT, MAX_KIND, Asked, Failure, Introduction, NodeCodec, Question
-from wire_vectors import name_of, rows
+from support.wire_vectors import name_of, rows
 
 
 class Refusing:

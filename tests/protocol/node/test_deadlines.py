@@ -2,12 +2,12 @@
 
 from math import inf, nextafter
 
-from announcing import announcement
 from oz.protocol.node.advisories import EVERY, Throttle, advise
 from oz.protocol.node.discovery_client import BEACON, EXPIRY, DiscoveryClient
 from oz.protocol.node.inquiry import FIRST_PATIENCE, Inquiry
 from oz.protocol.node.membership import Act, Membership
 from oz.wire.discovery import Joined, Welcome, pack
+from support.announcing import announcement
 
 LOST_AFTER = 3.0
 SERVER = "tcp://127.0.0.1:1"

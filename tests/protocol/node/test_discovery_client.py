@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from announcing import PRICING, announcement
 from oz.protocol.node import discovery_client as module
 from oz.protocol.node.discovery_client import EXPIRY, LONGEST_RETRY, RETRY, DiscoveryClient, Heard
 from oz.protocol.node.registry import Registry
@@ -24,6 +23,7 @@ from oz.wire.discovery import (
     pack,
     unpack_request,
 )
+from support.announcing import PRICING, announcement
 
 ENDPOINT = "tcp://ns1:5756"
 WELCOME = Welcome(b"s" * 16, "ns1", 1.0, 3.5)

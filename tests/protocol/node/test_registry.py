@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from announcing import PRICING, announcement
 from oz.protocol.node import registry as module
 from oz.protocol.node.registry import News, Registry
 from oz.wire.discovery import (
@@ -21,6 +20,7 @@ from oz.wire.discovery import (
     pack,
     unpack_reply,
 )
+from support.announcing import PRICING, announcement
 
 ID = b"s" * 16
 WELCOME = Welcome(ID, "ns1", 1.0, 3.5)

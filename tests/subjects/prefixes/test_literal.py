@@ -8,7 +8,7 @@ import regex
 
 from oz.subjects.prefixes import literal as prefix
 from oz.subjects.prefixes.literal import EVERYTHING, literal_prefixes
-from vector_rows import rows
+from support.vector_rows import rows
 
 VECTORS = rows("regex.prefix")
 

@@ -9,7 +9,7 @@ import zmq
 import zmq.asyncio
 
 import oz
-from waiting import DEADLINE, Thread, until
+from support.waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
 

@@ -6,7 +6,7 @@ import zmq
 
 import oz
 from oz.transport.publisher import attending
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 
 def recorded(monkeypatch, name, calls):

@@ -8,7 +8,7 @@ import zmq
 
 import oz
 from oz.transport.subscriber.declarations import LOOK_EVERY, Declarer
-from waiting import DEADLINE, Thread
+from support.waiting import DEADLINE, Thread
 
 
 @pytest.fixture

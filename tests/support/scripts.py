@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 
 from support.forking import ForkedProgram
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-VECTORS = Path(__file__).parent / "wire" / "vectors"
+VECTORS = Path(__file__).parents[1] / "wire" / "vectors"
 
 
 def rows(name: str) -> list[dict[str, Any]]:

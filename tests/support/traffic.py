@@ -2,7 +2,7 @@
 
 import time
 
-from waiting import Thread
+from support.waiting import Thread
 
 
 class Traffic:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 
 class Gate:

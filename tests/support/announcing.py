@@ -8,7 +8,7 @@ import zmq
 
 from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.wire.discovery import Announcement, unpack_reply
-from waiting import DEADLINE
+from support.waiting import DEADLINE
 
 PRICING = Announcement(
     uuid=bytes(range(0xA0, 0xB0)),

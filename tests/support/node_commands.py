@@ -4,7 +4,7 @@ import contextlib
 import threading
 
 import oz
-from waiting import until
+from support.waiting import until
 
 DEADLINE = 60.0
 ANSWER = ("--wait", "60", "--timeout", "60")  # of `oz request`: as long as a slow machine may take

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-VECTORS = Path(__file__).parent / "vectors"
+VECTORS = Path(__file__).parents[1] / "vectors"
 
 
 def rows(name: str) -> list[dict[str, Any]]:

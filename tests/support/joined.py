@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 
 import oz
 from oz.services.forwarder import Forwarder
-from scripts import started
-from waiting import DEADLINE, Thread, until
+from support.scripts import started
+from support.waiting import DEADLINE, Thread, until
 
 COMMAND = "import sys; from oz.cli import main; main(sys.argv[1:], 'oz')"
 

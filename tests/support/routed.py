@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 
 import oz
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 END = "zz.end"
 

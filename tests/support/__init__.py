@@ -1,0 +1,1 @@
+"""What tests share: waiting, programs, ports, buses, vectors, sizes."""
