@@ -61,7 +61,8 @@ from oz.subjects.dialects import DIALECTS
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern, parse, validate_subject
 from oz.subjects.pattern import compile as compile
-from oz.sync.node import Node, NodeSubscription, ReceivedSubscription
+from oz.sync.node import Node
+from oz.sync.node_engine import NodeSubscription, ReceivedSubscription
 from oz.sync.poller import Poller
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber

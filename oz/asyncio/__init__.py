@@ -8,7 +8,8 @@
             print(message.subject, message.payload)
 """
 
-from oz.asyncio.node import Node, NodeSubscription, ReceivedSubscription
+from oz.asyncio.node import Node
+from oz.asyncio.node_engine import NodeSubscription, ReceivedSubscription
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.subscriber import Subscriber
 from oz.asyncio.waiting import Subscription

@@ -152,7 +152,8 @@ class _ForwarderLines:
         if not running.is_settled:
             return []
         return [
-            f"{state} on bus {leg.node.bus}" for leg, state in zip(running.legs, running.states, strict=True)
+            f"{state} on bus {leg.engine.bus}"
+            for leg, state in zip(running.legs, running.states, strict=True)
         ]
 
     def summary(self) -> str:

@@ -36,7 +36,8 @@ class BusPublisher:
 
     def wait_for_subscribers(self, n: int, *, subject: bytes, timeout: float) -> None:
         """Wait for subscriptions; see `oz.Publisher`."""
-        self._node._publisher_for(subject).engine.wait_for_subscribers(n, subject=subject, timeout=timeout)
+        publisher: Any = self._node._publisher_for(subject)
+        publisher.engine.wait_for_subscribers(n, subject=subject, timeout=timeout)
 
 
 @contextmanager
@@ -65,7 +66,7 @@ def bus_publisher(
             # Whatever the reason, what was published before it still goes out.
             node.close(timeout=close_timeout if isinstance(error, (KeyboardInterrupt, SystemExit)) else _DAYS)
             raise
-        published = sum(one.engine.stats.published for one in node._publishers())
+        published = node.stats.published
         try:
             node.close(timeout=_DAYS)
         except KeyboardInterrupt:

@@ -276,7 +276,7 @@ class _Service:
             self._count(failed=1)
             say(self._ctx, f"{printable(message.subject)}: {printable(str(error))}")
             assert self.node is not None
-            self.node._answer_failure(message, error)
+            self.node._engine.replies.answer_failure(message, error)
         else:
             self._count(answered=1)
 

@@ -257,7 +257,7 @@ class Forwarder:
             return False
         except OzError as error:
             leg.stats.refused += 1
-            _log.warning("a message on %r does not cross to bus %r: %s", subject, other.node.bus, error)
+            _log.warning("a message on %r does not cross to bus %r: %s", subject, other.engine.bus, error)
             other.report_loss(1)
             return False
 

@@ -17,8 +17,9 @@ from oz.protocol.bridge.bridge import ImportFilter, Interest, Ledger
 from oz.protocol.bridge.spanning_tree import Offer
 from oz.protocol.publisher.stream import OutStream
 from oz.subjects.pattern import Pattern, compile, parse
-from oz.sync.node import Node
+from oz.sync.node_engine import ThreadedNode, finish
 from oz.transport.node.node import Watcher
+from oz.transport.node.opening import node_settings
 
 _SLICE = 0.05  # seconds of a node's thread at a time
 
@@ -86,7 +87,7 @@ class Leg:
 
     Attributes:
         number: which it is, from 0.
-        node: its node.
+        engine: its node.
         is_open: whether messages pass it.
         free_since: when it was found that it may open, in monotonic seconds; None when it may not.
         ledger: what peers asked for when `look` looked last.
@@ -131,8 +132,10 @@ class Leg:
         self._reported_at = -_REPORT_EVERY
         self._is_owed = False
         # Its own publications are what came from another bus, and must not go back.
-        self.node = Node(dialect="zmq", codec=_Bytes(), echo=False, **options)
-        self.node._watch(Watcher(on_news, self._note_loss))
+        settings = node_settings(dialect="zmq", codec=_Bytes(), echo=False, **options)
+        self._node = ThreadedNode(settings)
+        self.engine = self._node.engine
+        self.engine.watch(Watcher(on_news, self._note_loss))
 
     def begin(self, pass_on: PassOn, lose: Lose, others: Iterable[Leg]) -> None:
         """Begin to hand on what comes.
@@ -149,7 +152,7 @@ class Leg:
 
     def look(self) -> None:
         """Look at what peers ask for now."""
-        publisher = self.node._main
+        publisher = self.engine.sockets.main
         publisher.enter_into(self.ledger, self._mute(time.monotonic()))
         streams = publisher.streams()
         cut = {stream for stream in streams if stream.vanished_at is not None}
@@ -161,15 +164,14 @@ class Leg:
 
     def _mute(self, now: float) -> set[bytes]:
         """Return the uuids of those who say nothing, or did so a moment ago."""
-        for uuid in self.node._links.silent:
+        for uuid in self.engine.links.silent:
             self._silent_at[uuid] = now
         self._silent_at = {uuid: at for uuid, at in self._silent_at.items() if now - at < _AFTER_SILENCE}
         return set(self._silent_at)
 
     def unready(self) -> list[str]:
         """Say which peers are still to be spoken with."""
-        missing: list[str] = self.node._call(self.node._links.unready)
-        return missing
+        return self._node.call(self.engine.links.unready)
 
     def tell(self, offer: Offer) -> None:
         """Tell other forwarders on this bus how the root is reached over this one."""
@@ -177,11 +179,11 @@ class Leg:
         before = self._offer
 
         def tell() -> None:
-            self._offer = self.node._sub.subscribe(pattern, handler=_ignore)
+            self._offer = self.engine.sockets.sub.subscribe(pattern, handler=_ignore)
             if before is not None:
                 before.unsubscribe()
 
-        self.node._call(tell)
+        self._node.call(tell)
 
     # what is asked for on behalf of others ---------------------------------------------------------------
 
@@ -212,7 +214,7 @@ class Leg:
         """
         if self._stale:
             self.policies = policies
-            self.node._call(self._change)
+            self._node.call(self._change)
         if self._stale:
             self._on_news()
 
@@ -236,7 +238,7 @@ class Leg:
                 before[1].unsubscribe()
 
     def _begin(self, pattern: Pattern, group: str, policy: str) -> Any:
-        return self.node._sub.subscribe(
+        return self.engine.sockets.sub.subscribe(
             pattern,
             handler=partial(self._take, group),
             group=group or None,
@@ -257,7 +259,7 @@ class Leg:
 
     def pass_on(self, subject: Any, content: Any, extras: Extras, group: str) -> bool:
         """Publish on this bus what came from another; see `NodePublisher.pass_on`."""
-        return self.node._main.pass_on(subject, content, extras, group)
+        return self.engine.sockets.main.pass_on(subject, content, extras, group)
 
     def report_loss(self, count: int | None) -> None:
         """Report to peers that messages are missing; if nobody knows how many, perhaps by `tell_losses`."""
@@ -270,7 +272,7 @@ class Leg:
         if count is None:
             self._reported_at, self._is_owed = now, False
         with suppress(ClosedError):
-            self.node._main.engine.report_loss(count)
+            self.engine.sockets.main.engine.report_loss(count)
 
     def next_deadline(self) -> float:
         """Return when a report that came too soon is due, in monotonic seconds; `inf` for never."""
@@ -283,13 +285,13 @@ class Leg:
 
     def hand_over(self, ends: float) -> None:
         """Ask for nothing more, and pass on what was on its way, until a time of the monotonic clock."""
-        if not self.node._closed:
-            self.node._drain(ends)
+        if not self.engine.is_closed:
+            finish(self.engine.drain(ends))
 
     def close(self, timeout: float) -> None:
         """Leave the bus, within so many seconds."""
         self.is_open = False
-        self.node.close(drain=False, timeout=timeout)
+        self._node.close(drain=False, timeout=timeout)
 
 
 def _ignore(_: Message) -> None:

@@ -2,196 +2,117 @@
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from math import ceil
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self, overload
 
-import zmq
-
-from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Extras, Message
-from oz.protocol.node import subscription as node_subscription
-from oz.protocol.node.handler_queue import HandlerQueue
-from oz.protocol.node.requests import RequestClient
 from oz.protocol.node.subscription import NodeStats
-from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.subjects.pattern import Patterns
-from oz.sync.handlers import ThreadPool
-from oz.sync.io_thread import IOThread
-from oz.sync.publisher_engine import ThreadedPublisher
-from oz.sync.requesting import ThreadRequester
-from oz.sync.waiting import Handler, Subscription
-from oz.transport.node.handlers import HandlerRunner
-from oz.transport.node.mailbox import Mailbox
-from oz.transport.node.node import NodeBase
-from oz.transport.node.subscriptions import OnDropped
-from oz.transport.option_checks import Overflow, Policy, check_count, closing_time
-from oz.transport.subscriber.subscribing import refuse_async
+from oz.sync.node_engine import NodeSubscription, ReceivedSubscription, ThreadedNode
+from oz.sync.waiting import Handler
+from oz.transport.node.opening import OnPeer, node_settings
+from oz.transport.node.subscriptions import Wanted
+from oz.transport.option_checks import Overflow, Policy, check_count
+from oz.transport.publisher.options import OnFull
 from oz.wire.discovery import Announcement
 
-OnPeer = Callable[[Announcement, str], Any]
 
-_log = logging.getLogger("oz.node")
-
-_TURN_SECONDS = 0.05
-"""Seconds for what has come in one turn; then the rest has its own."""
-
-_LAST_TURN = 5.0
-"""Seconds that the I/O thread has at least to end its turn: nobody may close its sockets under it."""
-
-
-class NodeSubscription(node_subscription.NodeSubscription, Subscription):
-    """One call of a node's `subscribe`. Any thread may call its methods, and handlers may.
-
-    Attributes:
-        group: its queue group, or "".
-    """
-
-    __slots__ = ()
-
-
-class ReceivedSubscription(NodeSubscription):
-    """A subscription without a handler: its messages are received, by `receive` or iteration."""
-
-    __slots__ = ()
-    queue: Mailbox
-
-    def receive(self, timeout: float | None = None) -> Message:
-        """Wait for its next message.
-
-        Args:
-            timeout: seconds; None waits for ever, 0 takes only what is there.
-
-        Raises:
-            Timeout: none came in that time.
-            ClosedError: the subscription has ended, or its node is closed.
-        """
-        message: Message = self.queue.receive(timeout)
-        return message
-
-    def __iter__(self) -> Iterator[Message]:
-        """Receive until the subscription has ended."""
-        with suppress(ClosedError):
-            while True:
-                yield self.receive()
-
-
-class Node(NodeBase):
+class Node:
     """Joins a bus, and publishes, subscribes, asks and answers there by subject alone.
 
     Every method may be called from any thread. Handlers run on a pool of threads, in order for each
     subscription. The node has one thread for what comes in, and one for each of its publishers.
     """
 
-    _engine_class = ThreadedPublisher
-    _subscription_class = NodeSubscription
-    _io: IOThread
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        bus: str | None = None,
+        nameserver: str | bytes | Sequence[str | bytes] | None = None,
+        bind: str | bytes | Sequence[str | bytes] | None = None,
+        peers: str | bytes | Sequence[str | bytes] | None = None,
+        advertise: str | None = None,
+        dialect: str | None = None,
+        codec: Any = None,
+        echo: bool = True,
+        directory: str | os.PathLike[str] | None = None,
+        join_timeout: float | None = None,
+        lost_after: float | None = None,
+        threads: int | None = None,
+        on_full: OnFull = "drop",
+        full_timeout: float | None = None,
+        high_water_mark: int | None = None,
+        last_value: bool = False,
+        error_replies: bool = True,
+        on_peer: OnPeer | None = None,
+    ) -> None:
+        """Join a bus.
 
-    def _launch(self) -> None:
-        self._handlers = ThreadPool(self.configuration.threads)
-        client = RequestClient(
-            self._requests, self._stats, self._publisher_for, self._has_responders, self._no_responders
-        )
-        self._requester = ThreadRequester(client, self._wait, self._handlers.lend)
-        self._news = threading.Condition()
-        self._closing = threading.Lock()
-        self._notifications = self._make_queue(self._call_on_peer, HandlerQueue(), self._on_dropped)
-        self._poller = zmq.Poller()
-        self._io = IOThread(f"oz-node-{self.name}", self._turn)
-        try:
-            self._open()
-        except BaseException:
-            self._io.abandon()
-            raise
-        self._poller.register(self._io.bell, zmq.POLLIN)
-        self._poller.register(self._sub.socket, zmq.POLLIN)
-        for dealer in self._servers.values():
-            self._poller.register(dealer, zmq.POLLIN)
-        self._io.start()
-        self._join(self.configuration.join_timeout)
+        What is None is taken from `OZ_*` environment variables, a TOML file, or a default:
+        docs/configuration.md.
 
-    def _join(self, timeout: float) -> None:
-        ends = time.monotonic() + timeout
-        try:
-            self._wait(lambda: None if self._links.is_registered else "no name server", timeout)
-            # Nodes of this host are found at once, if they are there.
-            with suppress(Timeout):
-                left = max(0.0, min(1.0, ends - time.monotonic()))
-                self._wait(lambda: "looking around" if self._links.unsettled() else None, left)
-        except Timeout:
-            if timeout:
-                self.close(drain=False, timeout=1.0)
-                raise NameserverUnavailable(self.configuration.nameserver, timeout) from None
-        except BaseException:
-            self.close(drain=False, timeout=0)
-            raise
+        Args:
+            name: what it is called; default the program's name and its process id.
+            bus: the bus; nodes of others never hear of it.
+            nameserver: the endpoint of a name server, or of several. One that answers is enough.
+            bind: where nodes of other hosts connect to it; default a free port at the address of this host
+                that name servers and peers see, or none without either.
+            peers: endpoints of nodes to connect to, in place of a name server; one is enough to find all.
+                With neither, the nodes of this host find each other in a directory.
+            advertise: the address of this host that others are told, if it is not the one that it sees.
+            dialect: that of patterns and subjects.
+            codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`.
+            echo: whether its own subscriptions get what it publishes itself.
+            directory: where nodes of one host find each other; only its owner may enter it.
+            join_timeout: seconds to wait for a name server; 0 does not wait, and goes on trying.
+            lost_after: seconds without a link after which a peer counts as lost.
+            threads: the most handlers that run at once.
+            on_full: what to do when a peer has no room: see `oz.Publisher`.
+            full_timeout: seconds that `"block"` waits at most.
+            high_water_mark: messages, or batches of them, that may wait for each peer; 0 is no limit. Default
+                100,000.
+            last_value: keep the newest message of each subject that it publishes, up to 65,536 of them, for
+                subscriptions that ask for it; not requests, nor what begins with `_`.
+            error_replies: whether those who ask are told when a handler of this node raises, with the name of
+                the exception's class and its text, which may hold what a stranger is not to know.
+            on_peer: called with a peer and `"up"`, `"left"` or `"lost"`, one after the other, on the pool.
 
-    # the I/O thread --------------------------------------------------------------------------------------
+        Raises:
+            NameserverUnavailable: no name server has answered in that time.
+            ConfigurationError: a setting makes no sense; says where it came from.
+            ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
+            zmq.ZMQError: file descriptors are used up.
+        """
+        settings = node_settings(
+            name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, advertise=advertise,
+            dialect=dialect, codec=codec, echo=echo, directory=directory, join_timeout=join_timeout,
+            lost_after=lost_after, threads=threads, on_full=on_full, full_timeout=full_timeout,
+            high_water_mark=high_water_mark, last_value=last_value, error_replies=error_replies,
+            on_peer=on_peer,
+        )  # fmt: skip
+        self.configuration = settings.configuration
+        self.bus = settings.configuration.bus
+        self.name = settings.name
+        self.uuid = settings.uuid
+        self._shell = ThreadedNode(settings)
+        self._engine = self._shell.engine
+        self._publisher_for = self._engine.publisher_for
 
-    def _wake(self) -> None:
-        self._io.ring()
+    @property
+    def announcement(self) -> Announcement:
+        """The announcement of this node to others."""
+        return self._engine.sockets.announcement
 
-    def _changed(self) -> None:
-        with self._news:
-            self._number_of_news += 1
-            self._news.notify_all()
+    @property
+    def endpoint(self) -> str | None:
+        """The endpoint for the `peers=` of other nodes, with its port; the first of several.
 
-    def _turn(self, is_wanted: Callable[[], bool]) -> None:
-        """Wait for something to do, and do it."""
-        left = 0.0 if is_wanted() else self._seconds_left()
-        ready = dict(self._poller.poll(None if left is None else ceil(1000 * left)))
-        if self._io.bell in ready:
-            self._io.hear()
-        now = time.monotonic()
-        for endpoint, dealer in self._servers.items():
-            if dealer in ready:
-                self._read(endpoint, dealer, now)
-        self._sub.take_in(_TURN_SECONDS)
-        if self._number_of_waits and self._sub.socket in ready:
-            self._note_news(now)
-        if self._has_due(now):
-            for endpoint, frame in self._tick(now):
-                with suppress(zmq.Again):
-                    self._servers[endpoint].send(frame, zmq.NOBLOCK)
-
-    def _read(self, endpoint: str, dealer: Any, now: float) -> None:
-        self._is_due = True
-        with suppress(zmq.Again):
-            for _ in range(1_000):
-                self._dialler.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
-
-    def _call(self, work: Callable[[], Any]) -> Any:
-        self._check_owner()
-        return self._io.call(work)
-
-    def _wait(self, what_is_missing: Callable[[], str | None], timeout: float | None) -> None:
-        """Wait until nothing is missing; it is asked for in the I/O thread."""
-        ends = None if timeout is None else time.monotonic() + timeout
-        with self._news:
-            self._number_of_waits += 1
-        try:
-            while True:
-                # What comes after this look wakes.
-                seen, missing = self._call(lambda: (self._number_of_news, what_is_missing()))
-                if missing is None:
-                    return
-                left = None if ends is None else ends - time.monotonic()
-                if left is not None and left <= 0:
-                    raise Timeout(f"not within {timeout:g} s: {missing}")
-                self._await_news(seen, left)
-        finally:
-            with self._news:
-                self._number_of_waits -= 1
-
-    def _await_news(self, seen: int, seconds: float | None) -> None:
-        """Wait for more news than so many."""
-        most = None if seconds is None else min(seconds, threading.TIMEOUT_MAX)
-        with self._handlers.lend(), self._news:
-            self._news.wait_for(lambda: self._number_of_news != seen, most)
+        None for a node that binds no endpoint, as those that meet in a directory, before it has joined, and
+        once it is closed. Not the bound address where that is all of the host's: then one that others see.
+        """
+        return self._engine.endpoint
 
     # publishing ------------------------------------------------------------------------------------------
 
@@ -222,7 +143,8 @@ class Node(NodeBase):
         extras = None
         if not (headers is None is key and message_id is None):
             extras = Extras(headers, None, message_id, key)
-        self._publisher_for(subject).engine.publish(subject, payload, extras)
+        publisher: Any = self._publisher_for(subject)
+        publisher.engine.publish(subject, payload, extras)
 
     def flush(self) -> None:
         """Send now what waits for others to make a batch.
@@ -230,8 +152,9 @@ class Node(NodeBase):
         Raises:
             ClosedError: the node is closed.
         """
-        self._check_open()
-        for publisher in self._publishers():
+        self._engine.check_open()
+        publisher: Any
+        for publisher in self._engine.sockets.publishers:
             publisher.engine.flush()
 
     # asking ----------------------------------------------------------------------------------------------
@@ -260,7 +183,7 @@ class Node(NodeBase):
             Timeout: nobody has answered in that time.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
         """
-        return next(self._requester.ask(subject, payload, timeout, 1, headers, key))
+        return next(self._shell.requester.ask(subject, payload, timeout, 1, headers, key))
 
     def request_many(
         self,
@@ -291,7 +214,7 @@ class Node(NodeBase):
         """
         if limit is not None:
             check_count("limit", limit, 1, 2**63)
-        return self._requester.ask(subject, payload, timeout, limit, headers, key)
+        return self._shell.requester.ask(subject, payload, timeout, limit, headers, key)
 
     # subscribing -----------------------------------------------------------------------------------------
 
@@ -375,54 +298,21 @@ class Node(NodeBase):
             ValueError, TypeError: an argument makes no sense.
             ClosedError: the node is closed.
         """
-        self._check_open()
-        return self._subscribe(
-            self._prepare(pattern, dialect),
-            handler,
-            self._delivery_options(group, policy, overflow, max_pending),
-            HandlerQueue(overflow, LIMIT if max_pending is None else max_pending, concurrency, order_by),
-            last_value=last_value,
-            max_messages=max_messages,
-        )
-
-    def _check_handler(self, handler: Any) -> None:
-        super()._check_handler(handler)
-        refuse_async(handler, "oz.asyncio.Node")
-
-    def _make_mailbox(
-        self, handler_queue: HandlerQueue, dropped: OnDropped
-    ) -> tuple[Mailbox, type[ReceivedSubscription]]:
-        return Mailbox(self._handlers, handler_queue, dropped), ReceivedSubscription
-
-    def _make_queue(
-        self, handler: Callable[[Any], Any], handler_queue: HandlerQueue, dropped: OnDropped
-    ) -> HandlerRunner:
-        return HandlerRunner(self._handlers, handler_queue, handler, self._on_failed, dropped)
-
-    def _drain_one(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
-        self._check_open()
-        if not subscription.active:
-            return True
-        ends, has_all = time.monotonic() + timeout, True
-        self._call(lambda: self._sub.begin_part(subscription))
-        try:
-            self._wait(lambda: self._still_draining(subscription), timeout)
-        except Timeout:
-            has_all = False
-        self._call(lambda: self._sub.end_with_rest(subscription))
-        is_handled = subscription.queue.drain(max(0.0, ends - time.monotonic()))
-        self._call(lambda: self._end_drained(subscription))
-        return has_all and is_handled
+        self._engine.check_open()
+        wanted = Wanted(
+            pattern=pattern, dialect=dialect or self.configuration.dialect, handler=handler, group=group,
+            policy=policy, overflow=overflow, max_pending=max_pending, last_value=last_value,
+            max_messages=max_messages, concurrency=concurrency, order_by=order_by,
+        )  # fmt: skip
+        return self._engine.subscriptions.subscribe(wanted, self._shell.drain)
 
     # presence --------------------------------------------------------------------------------------------
 
     @property
     def peers(self) -> list[Announcement]:
         """The nodes that are up and connected, this one not among them."""
-        if self._closed:
-            return []
-        peers: list[Announcement] = self._call(lambda: self._membership.up)
-        return peers
+        engine = self._engine
+        return [] if engine.is_closed else self._shell.call(lambda: engine.membership.up)
 
     def wait_for_peers(self, wanted: int | str | Iterable[str] = 1, timeout: float | None = None) -> None:
         """Wait until peers are up.
@@ -435,7 +325,7 @@ class Node(NodeBase):
             Timeout: they were not in that time; says who is missing.
             ClosedError: the node is closed.
         """
-        self._wait(self._missing(wanted), timeout)
+        self._shell.wait(self._engine.readiness.missing_peers(wanted), timeout)
 
     def wait_ready(self, timeout: float | None = None) -> None:
         """Wait until every peer that is known can be spoken with both ways.
@@ -451,14 +341,14 @@ class Node(NodeBase):
             Timeout: something is missing after that time; says what.
             ClosedError: the node is closed.
         """
-        self._wait(self._unready(), timeout)
+        self._shell.wait(self._engine.readiness.unready(), timeout)
 
     # counters --------------------------------------------------------------------------------------------
 
     @property
     def stats(self) -> NodeStats:
         """The counts of this node so far; see `NodeStats`."""
-        return self._count_stats()
+        return self._engine.count()
 
     # closing ---------------------------------------------------------------------------------------------
 
@@ -471,53 +361,11 @@ class Node(NodeBase):
 
         In a signal handler that interrupts `publish` it returns at once, and a thread goes on with it.
         """
-        if self._local.engine.guard.is_foreign:
-            return
-        if any(publisher.engine.guard.is_mine for publisher in self._publishers()):
-            # The I/O thread, which has to help, may wait for what this thread has until the handler returns.
-            threading.Thread(target=self.close, args=(drain, timeout), name="oz-closing").start()
-            return
-        ends = time.monotonic() + closing_time(timeout)
-        if not self._closing.acquire(blocking=False):
-            return
-        if drain:
-            self._drain(ends)
-        self._closed = True
-        with suppress(ClosedError):
-            self._io.call(self._take_leave)
-        has_ended = self._io.stop(max(_LAST_TURN, ends - time.monotonic()))
-        self._changed()
-        self._close_queues()
-        self._handlers.close(max(0.0, ends - time.monotonic()) if drain else 0)
-        if has_ended:
-            self._close_sockets(ends, drain=drain)
-        else:
-            _log.warning("closed, but the thread of node %s is still busy; its sockets stay open", self.name)
+        self._shell.close(drain=drain, timeout=timeout)
 
-    def _close_sockets(self, ends: float, *, drain: bool) -> None:
-        # With a drain the goodbye has been said, and answered by those who are there.
-        self._sub.close(is_drained=drain)
-        for dealer in self._servers.values():
-            dealer.close()
-        closed_at = time.monotonic()
-        for publisher in self._publishers():
-            publisher.engine.close(timeout=max(0.0, ends - time.monotonic()))
-        self._end_context(max(0.0, ends - closed_at), closed_at)
-
-    def _drain(self, ends: float) -> None:
-        with suppress(ClosedError, Timeout):
-            self._call(self._sub.begin_drain)
-            self._wait(self._still_closing, ends - time.monotonic())
-        for queue in self._queues():
-            queue.drain(max(0.0, ends - time.monotonic()))
-        for publisher in self._publishers():
-            with suppress(ClosedError):
-                publisher.engine.flush()
-
-    def _take_leave(self) -> None:
-        for endpoint, frame in self._say_goodbye():
-            with suppress(zmq.ZMQError):
-                self._servers[endpoint].send(frame, zmq.NOBLOCK)
+    def __repr__(self) -> str:
+        """Show name, bus and state."""
+        return self._engine.described()
 
     def __enter__(self) -> Self:
         """Use it in `with`."""

@@ -223,5 +223,5 @@ def test_what_ended_subscriptions_handled_is_counted_to_the_last(make, collected
     # Three of the one, and of the other that which was being handled.
     until(lambda: node.stats.handled == 4)
     assert sorted(got) == ["counted"] * 3 + ["undone"]
-    until(lambda: not node._ended)
+    until(lambda: not node._engine.subscriptions.ended)
     assert node.stats.handled == 4

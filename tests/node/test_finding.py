@@ -1,11 +1,13 @@
 """Nodes find each other: on one host by themselves, elsewhere by a seed."""
 
 import os
+from unittest.mock import patch
 
 import pytest
 import zmq
 
 import oz
+from oz.transport.node import opening
 from support.waiting import DEADLINE, until
 
 
@@ -59,17 +61,16 @@ def test_one_seed_is_enough_for_four_nodes(make, met, names, collected):
         assert sorted(one.wait(4)) == [0, 1, 2, 3]
 
 
-class Elsewhere(oz.Node):
-    """A node of another host, as far as nodes can tell."""
-
-    def _host_id(self, *_):
-        return os.urandom(16)
+def elsewhere(*arguments, **options):
+    """Make a node of another host, as far as nodes can tell."""
+    with patch.object(opening, "host_id", lambda _: os.urandom(16)):
+        return oz.Node(*arguments, **options)
 
 
 def test_one_seed_is_enough_for_nodes_of_other_hosts(make, met, collected):
-    seed = make("seed", kind=Elsewhere, bind="tcp://127.0.0.1:*")
+    seed = make("seed", kind=elsewhere, bind="tcp://127.0.0.1:*")
     endpoint = seed.announcement.endpoints[0]
-    nodes = [seed, *(make(f"n{number}", kind=Elsewhere, peers=endpoint) for number in range(3))]
+    nodes = [seed, *(make(f"n{number}", kind=elsewhere, peers=endpoint) for number in range(3))]
     got = [collected() for _ in nodes]
     for node, one in zip(nodes, got, strict=True):
         node.subscribe("a", handler=one)
@@ -223,8 +224,10 @@ def test_a_node_on_a_fixed_port_that_restarts_is_found_again(make, spawn, free_p
 def test_a_node_holds_as_much_for_its_peers_as_a_socket_with_a_context_of_its_own(make):
     """Answers to what one loop asks at once are that many lone frames."""
     node, other = make("node", bind="tcp://127.0.0.1:*"), make("other", high_water_mark=10)
-    assert {one.engine.get(zmq.SNDHWM) for one in (node._local, node._network)} == {100_000}
-    assert other._local.engine.get(zmq.SNDHWM) == 10
+    assert {
+        one.engine.get(zmq.SNDHWM) for one in (node._engine.sockets.local, node._engine.sockets.network)
+    } == {100_000}
+    assert other._engine.sockets.local.engine.get(zmq.SNDHWM) == 10
 
 
 def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_end(make, met, collected):
@@ -234,9 +237,9 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
     second.subscribe("a", handler=got)
     met(first, second)
     os.unlink(first.announcement.local_endpoint.removeprefix("ipc://"))
-    looked_at = second._links.connections._scan_at
-    until(lambda: second._links.connections._scan_at >= looked_at + 1.5)
-    assert first.announcement.local_endpoint in second._sub.endpoints
+    looked_at = second._engine.links.connections._scan_at
+    until(lambda: second._engine.links.connections._scan_at >= looked_at + 1.5)
+    assert first.announcement.local_endpoint in second._engine.sockets.sub.endpoints
     first.publish("a", 1)
     got.wait(1)
 
@@ -244,7 +247,7 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
 def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, place, monkeypatch):
     hub = make("hub", bind=f"ipc://{place}.hub")
     refused = []
-    publish = hub._main.engine.sender.publish
+    publish = hub._engine.sockets.main.engine.sender.publish
 
     class Full:
         """The outlet of a publisher with `on_full="raise"`, one of whose peers is full for a while."""
@@ -258,8 +261,8 @@ def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, pl
                 return (object(), payload, None)
             return publish(socket, subject, payload, *rest)
 
-    sender = hub._main.engine.sender
-    monkeypatch.setattr(hub._main.engine, "sender", Full())
+    sender = hub._engine.sockets.main.engine.sender
+    monkeypatch.setattr(hub._engine.sockets.main.engine, "sender", Full())
     nodes = [make(name, peers=[hub.endpoint]) for name in "ab"]
     until(lambda: [names(node) for node in nodes] == [["b", "hub"], ["a", "hub"]])
     assert len(refused) == 4

@@ -113,7 +113,7 @@ def test_with_in_the_child_closes_nothing_of_the_parent(make, collected):
         def child():
             with node:
                 pass
-            del node._context
+            del node._engine.sockets.context
 
         in_child(child)
         node.publish("a", 1)

@@ -7,7 +7,7 @@ import pytest
 
 import oz
 import oz.asyncio
-from oz.transport.node import opening
+from oz.transport.node import node as engine
 from support.waiting import DEADLINE, Thread, until
 
 MANY = 200
@@ -18,17 +18,17 @@ class Held:
 
     def __init__(self, node):
         self._node = node
-        self._ask = node._sub.engine.declarer.ask
+        self._ask = node._engine.sockets.sub.engine.declarer.ask
         self._wishes = []
-        node._sub.engine.declarer.ask = self._wishes.append
+        node._engine.sockets.sub.engine.declarer.ask = self._wishes.append
 
     def dropped(self):
         def send():
-            del self._node._sub.engine.declarer.ask
+            del self._node._engine.sockets.sub.engine.declarer.ask
             for changes in self._wishes:
                 self._ask(changes)
 
-        self._node._call(send)
+        self._node._shell.call(send)
 
 
 def give_up_soon(node):
@@ -37,9 +37,9 @@ def give_up_soon(node):
 
 
 def knows(node, *subjects):
-    return [subject for subject in subjects if node._main.engine.sender.routes.count(subject)] == list(
-        subjects
-    )
+    return [
+        subject for subject in subjects if node._engine.sockets.main.engine.sender.routes.count(subject)
+    ] == list(subjects)
 
 
 @pytest.mark.parametrize("options", [{}, {"bind": "tcp://127.0.0.1:*"}], ids=["host", "both"])
@@ -104,9 +104,9 @@ def test_many_subscriptions_of_a_moment_before_are_known_to_a_node_that_is_ready
         # In one turn of the other node, which so has no time to tell the rest.
         for subject in subjects:
             asks.subscribe(subject)
-        assert asks._sub.streams.is_collecting
+        assert asks._engine.sockets.sub.streams.is_collecting
 
-    asks._call(subscribe)
+    asks._shell.call(subscribe)
     node.wait_ready(DEADLINE)
     assert knows(node, *subjects)
 
@@ -116,7 +116,7 @@ def test_a_question_and_an_answer_that_find_no_room_are_said_again(make, met, mo
     met(node, asks)
     refused = []
     for one in (node, asks):
-        publish = one._inquiries._publish
+        publish = one._engine._inquiries._publish
 
         def is_full(subject, value, publish=publish):
             if len([kind for kind in refused if kind is type(value)]) < 2:
@@ -124,7 +124,7 @@ def test_a_question_and_an_answer_that_find_no_room_are_said_again(make, met, mo
                 return False
             return publish(subject, value)
 
-        monkeypatch.setattr(one._inquiries, "_publish", is_full, raising=True)
+        monkeypatch.setattr(one._engine._inquiries, "_publish", is_full, raising=True)
     asks.subscribe("a")
     node.wait_ready(DEADLINE)
     assert knows(node, "a")
@@ -154,7 +154,7 @@ def test_subscriptions_that_end_meanwhile_are_not_waited_for(make, met):
 def test_a_node_of_an_older_oz_is_not_asked_what_it_wants(make, monkeypatch):
     node = make("node")
     with monkeypatch.context() as older:
-        older.setattr(opening, "interest_subject", lambda uuid: f"_OZ.ELSE.{uuid.hex()}")
+        older.setattr(engine, "interest_subject", lambda uuid: f"_OZ.ELSE.{uuid.hex()}")
         asks = make("asks")
     node.wait_for_peers("asks", DEADLINE)
     asks.wait_for_peers("node", DEADLINE)
@@ -190,7 +190,7 @@ def test_a_node_hears_at_once_all_of_many_that_it_has_subscribed_to(make):
     node = make("node")
     made = []
     # In one turn of its I/O side, which gathers what comes behind the first few.
-    node._call(lambda: made.extend(node.subscribe(f"a.{number}") for number in range(MANY)))
+    node._shell.call(lambda: made.extend(node.subscribe(f"a.{number}") for number in range(MANY)))
     for number, got in enumerate(made):
         node.publish(f"a.{number}", number)
         assert got.receive(DEADLINE).payload == number

@@ -3,26 +3,27 @@
 import logging
 import threading
 import time
+from unittest.mock import patch
 
 import pytest
 
 import oz
+from oz.transport.node import opening
 from support.waiting import DEADLINE, until
 
 ADVISORIES = "_OZ.ADVISORY.>"
 
 
-class Elsewhere(oz.Node):
-    """A node of another host, as far as nodes can tell."""
-
-    def _host_id(self, *_):
-        return b"another host"
+def elsewhere(*arguments, **options):
+    """Make a node of another host, as far as nodes can tell."""
+    with patch.object(opening, "host_id", lambda _: b"another host"):
+        return oz.Node(*arguments, **options)
 
 
 def test_local_subjects_stay_on_the_host(make, met, collected, nameserver):
     options = {"nameserver": nameserver.endpoint}
     here, near = make("here", **options), make("near", **options)
-    far = make("far", kind=Elsewhere, **options)
+    far = make("far", kind=elsewhere, **options)
     own, close_by, away = collected(), collected(), collected()
     for node, got in ((here, own), (near, close_by), (far, away)):
         node.subscribe("_LOCAL.>", handler=got)
@@ -41,7 +42,7 @@ def test_local_subjects_stay_on_the_host(make, met, collected, nameserver):
 def test_requests_on_local_subjects_are_answered_on_the_host_only(make, met, nameserver):
     options = {"nameserver": nameserver.endpoint}
     here, near = make("here", **options), make("near", **options)
-    far = make("far", kind=Elsewhere, **options)
+    far = make("far", kind=elsewhere, **options)
     near.subscribe("_LOCAL.svc", handler=lambda message: message.reply("near"))
     met(here, near, far)
     assert here.request("_LOCAL.svc", timeout=DEADLINE).payload == "near"
@@ -240,7 +241,7 @@ def test_a_gap_is_told_of(make, spawn, met, advised):
     seen = advised(node)
     node.subscribe("a", handler=print)
     met(node, other)
-    other._main.engine.report_loss(7)
+    other._engine.sockets.main.engine.report_loss(7)
     advisory = only(seen, "gap")
     assert (advisory.about, advisory.count, advisory.origin) == ("other", 7, advisory.origin)
     assert node.stats.lost == 7

@@ -30,7 +30,9 @@ class Calls:
     """Counts the attempts to connect that a node's subscriber makes."""
 
     def __init__(self, node):
-        self.socket = node._call(lambda: node._sub.socket.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED))
+        self.socket = node._shell.call(
+            lambda: node._engine.sockets.sub.socket.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED)
+        )
 
     def take(self):
         count = 0
@@ -63,7 +65,7 @@ def test_nobody_is_redialled_for_ever_when_thirty_peers_vanish_at_once(short_dir
                 process.kill()
             until(lambda: [one.name for one in node.peers] == ["other"], 60)
             # Those whose end nobody has told of yet are tried again once or twice, and no more after that.
-            until(lambda: len(node._call(lambda: list(node._sub.endpoints))) <= 4, 60)
+            until(lambda: len(node._shell.call(lambda: list(node._engine.sockets.sub.endpoints))) <= 4, 60)
             calls.take()
             used, began = time.process_time(), time.monotonic()
             got = other.subscribe("b")
@@ -74,4 +76,4 @@ def test_nobody_is_redialled_for_ever_when_thirty_peers_vanish_at_once(short_dir
             assert calls.take() == 0
             assert time.process_time() - used < 0.5 * (time.monotonic() - began)
         finally:
-            node._call(node._sub.socket.disable_monitor)
+            node._shell.call(node._engine.sockets.sub.socket.disable_monitor)

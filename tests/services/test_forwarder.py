@@ -150,7 +150,7 @@ def test_several_replies_cross(joined, buses):
     until(lambda: forwarder.legs[1].ledger.interests.get((oz.compile("who"), "")) == 3)
     wait_for_interest(near, "who")
     near.subscribe("who", handler=lambda message: message.reply(b"near"))
-    until(lambda: near._main.engine.sender.routes.count("who") == 2)
+    until(lambda: near._engine.sockets.main.engine.sender.routes.count("who") == 2)
     replies = near.request_many("who", timeout=DEADLINE, limit=4)
     assert {reply.payload for reply in replies} == {b"one", b"two", b"far", b"near"}
 
@@ -231,12 +231,12 @@ def test_losses_on_one_bus_are_told_on_the_other(joined):
     near.publish("a.b", b"one")
     assert payloads(wanted, 1) == [b"one"]
     # What is lost on its way to the forwarder.
-    near._main.engine.report_loss(7)
+    near._engine.sockets.main.engine.report_loss(7)
     assert gaps.receive(DEADLINE).payload.count == 7
     near.publish("a.b", b"two")
     assert payloads(wanted, 1) == [b"two"]
     # Every stream has told where it stands by then, before what follows on it.
-    near._main.engine.report_loss(0)
+    near._engine.sockets.main.engine.report_loss(0)
     near.publish("a.b", b"three")
     assert payloads(wanted, 1) == [b"three"]
     assert forwarder.stats.lost == 7
@@ -249,11 +249,11 @@ def test_who_was_cut_off_is_told_that_something_may_be_missing(joined):
     wait_for_interest(near, "a.b")
     near.publish("a.b", b"one")
     assert payloads(wanted, 1) == [b"one"]
-    endpoint = forwarder.legs[1].node.announcement.local_endpoint
-    far._call(lambda: far._sub.socket.disconnect(endpoint))
+    endpoint = forwarder.legs[1].engine.sockets.announcement.local_endpoint
+    far._shell.call(lambda: far._engine.sockets.sub.socket.disconnect(endpoint))
     wait_for_interest(near, "a.b", gone=True)
     near.publish("a.b", b"missed")
-    far._call(lambda: far._sub.socket.connect(endpoint))
+    far._shell.call(lambda: far._engine.sockets.sub.socket.connect(endpoint))
     wait_for_interest(near, "a.b")
     assert gaps.receive(DEADLINE).payload.count is None
     near.publish("a.b", b"two")

@@ -122,7 +122,7 @@ def test_a_ring_of_three_buses(buses):
     wanted = [node.subscribe(f"to.{bus}.>") for bus, node in zip(ring, nodes, strict=True)]
     # Of a ring of three one link is closed: what would go over it takes the long way.
     closed = next(one for one in forwarders if "standing by" in one.states)
-    far_apart = {leg.node.bus for leg in closed.legs}
+    far_apart = {leg.engine.bus for leg in closed.legs}
     for bus, subscription in zip(ring, wanted, strict=True):
         for other, node in zip(ring, nodes, strict=True):
             wait_for_interest(node, f"to.{bus}.x")
@@ -341,7 +341,7 @@ def test_forwarders_side_by_side_do_not_tell_each_other_of_losses_without_end(bu
     forwarder = buses.forwarder("lan", "wan")
     leg = forwarder.legs[0]
     told = []
-    leg.node._main.engine.report_loss = told.append
+    leg.engine.sockets.main.engine.report_loss = told.append
     until(lambda: time.monotonic() - leg._reported_at >= 1.0)
     for _ in range(100):
         leg.report_loss(None)

@@ -70,7 +70,7 @@ PLAIN = _Plain()
 
 def wants(node, subject):
     """Tell whether somebody has asked a node for a subject."""
-    return node._main.engine.interest(subject)
+    return node._engine.sockets.main.engine.interest(subject)
 
 
 def wait_for_interest(node, *subjects, gone=False):

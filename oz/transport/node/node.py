@@ -1,40 +1,44 @@
-"""The common part of nodes for threads and for asyncio: all but the waiting.
+"""A node without its thread or loop: its parts, and what is due.
 
 What is called "the I/O side" here is the node's one thread, or the loop: only it touches the subscriber, the
-name servers and the mesh. `publish` and `message.reply` may come from anywhere.
+name servers and the links. `publish` and `message.reply` may come from anywhere.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from oz.errors import ClosedError, NoResponders, OwnershipError
+import zmq
+
+from oz.errors import ClosedError, NameserverUnavailable, NoResponders, OwnershipError, Timeout
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
-from oz.protocol.node.advisories import Advisory, advise
-from oz.protocol.node.inquiry import Inquiry
-from oz.protocol.node.membership import Act
-from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.connections import Connections
+from oz.protocol.node.handler_queue import HandlerQueue
+from oz.protocol.node.links import Links
+from oz.protocol.node.membership import Act, Membership
+from oz.protocol.node.presence import local_origin, network_origin, presence_pattern
+from oz.protocol.node.requests import RequestClient, Requests
 from oz.protocol.node.subscription import NodeStats, NodeSubscription
-from oz.transport.ending import end_context
-from oz.transport.node.dialler import BusListener
-from oz.transport.node.inquiring import SAY_AGAIN
-from oz.transport.node.subscriptions import Interested
+from oz.subjects.pattern import compile
+from oz.transport.node.dialler import Dialler
+from oz.transport.node.inquiring import SAY_AGAIN, Inquiries, interest_subject
+from oz.transport.node.notices import Notices
+from oz.transport.node.opening import NodeSettings, NodeSockets
+from oz.transport.node.readiness import Readiness
+from oz.transport.node.replies import Replies
+from oz.transport.node.sockets import FOR_EVER, NodePublisher
+from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions, Steps
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Introduction
 
-_log = logging.getLogger("oz.node")
-
 NEWS_EVERY = 0.01
 """Seconds between two looks of those who wait, while more and more comes."""
-
-_WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,386 +54,423 @@ class Watcher:
     on_gap: Callable[[Gap], None]
 
 
-class _Reports:
-    """Tells a node what becomes of its links."""
+class NodeEngine:
+    """A node without its thread or loop.
 
-    __slots__ = ("_node",)
+    Attributes:
+        settings: what it was made with.
+        bus: its bus.
+        is_closed: it has left the bus.
+        has_joined: its sockets are there.
+        number_of_waits: calls that wait for news.
+        requests: what it has asked.
+        client: what asks.
+        replies: what it has answered.
+        notices: what it tells of itself.
+        subscriptions: what it has subscribed to.
+        sockets, membership, links, dialler, readiness: there once it has joined.
+    """
 
-    def __init__(self, node: NodeBase) -> None:
-        self._node = node
+    def __init__(self, settings: NodeSettings, shell: NodeShell) -> None:
+        """Put its parts together; nothing is opened yet.
 
-    def peer_changed(self, act: Act, peer: Announcement) -> None:
-        self._node._peer_changed(act, peer)
+        Args:
+            settings: of the node.
+            shell: its threads or loop.
+        """
+        self.settings = settings
+        self.bus = settings.configuration.bus
+        self._shell = shell
+        self._stats = NodeStats()
+        self.is_closed = self.has_joined = False
+        self.requests = Requests(settings.uuid)
+        self.client = RequestClient(
+            self.requests, self._stats, self.publisher_for, self._has_responders, self._no_responders
+        )
+        self.replies = Replies(settings.name, self._stats, self.publisher_for, self.note_due)
+        self.notices = Notices(self._stats, shell.wake)
+        self.subscriptions = NodeSubscriptions(
+            settings.name, self._stats, shell, self.notices, self._on_failed, self._has_subscribed
+        )
+        self.sockets: NodeSockets
+        self.membership: Membership
+        self.links: Links
+        self.dialler: Dialler
+        self.readiness: Readiness
+        self.number_of_waits = 0
+        self._watcher: Watcher | None = None
+        self._untold: dict[bytes, str] = {}
+        self._said = 0
+        self._is_unheard = self._is_due = False
+        self._tick_at = 0.0
+        self._look_at = inf
+        self._notified_at = 0.0
 
-    def server_changed(self, endpoint: str, *, is_there: bool) -> None:
-        self._node._server_changed(endpoint, is_there=is_there)
+    def open(self) -> None:
+        """Make the sockets, and connect to the first peers.
 
-    def introduce(self, peer: Announcement, text: str) -> None:
-        self._node._introduce(peer, text)
+        Raises:
+            ConfigurationError: the directory where nodes of this host meet cannot be used.
+            ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound or connected to.
+        """
+        self._notifications = self.subscriptions.make_queue(
+            self._call_on_peer, HandlerQueue(), self.subscriptions.on_dropped
+        )
+        self.sockets = sockets = NodeSockets(
+            self.settings, self._shell.kinds, self._on_interest, self._on_gap
+        )
+        try:
+            self._connect()
+        except BaseException:
+            self.has_joined = False
+            sockets.abandon()
+            raise
 
+    def _connect(self) -> None:
+        sockets, config = self.sockets, self.settings.configuration
+        sub, uuid = sockets.sub, self.settings.uuid.hex()
+        self.subscriptions.open(sub)
+        sub.introduce(compile(f"_OZ.NAMING.{uuid}", "nats"), self._hear_of)
+        # Before the presence announcement: who has that has this too, unless it is a node of an older oz.
+        sub.introduce(compile(interest_subject(self.settings.uuid), "nats"), self._hear_about_interest)
+        sub.introduce(presence_pattern(sockets.announcement), _ignore)
+        sub.subscribe(compile(self.requests.pattern, "nats"), handler=self.requests.take)
+        self._inquiries = Inquiries(sub, self._tell_bus)
+        self.membership = Membership(sockets.announcement, config.lost_after)
+        looks_around = sockets.local_directory if not (config.nameserver or config.peers) else None
+        self.links = Links(
+            self.membership,
+            Connections(sockets.announcement, sub, looks_around, config.peers),
+            sockets.local,
+            sockets.network,
+            servers=config.nameserver,
+            echo=self.settings.echo,
+        )
+        self.dialler = Dialler(self.links, (sub, sockets.local, sockets.network), self)
+        self.readiness = Readiness(sockets, self.membership, self.dialler, self._inquiries, self.expect)
+        self.has_joined = True
+        if self.settings.echo:
+            for endpoint in sockets.echoes:
+                sub.dial(endpoint, stop=FOR_EVER)
+        self.dialler.start(time.monotonic())
 
-class NodeBase(Interested):
-    """A node without its thread or loop."""
-
-    _notifications: Any
-    _watcher: Watcher | None = None
-
-    # what the shells do ----------------------------------------------------------------------------------
-
-    def _wake(self) -> None:
-        """Have the I/O side look at what is due soon; any thread may ask for it."""
-        raise NotImplementedError
-
-    def _changed(self) -> None:
-        """Tell those who wait for peers or readiness to look again."""
-        raise NotImplementedError
-
-    # the I/O side ----------------------------------------------------------------------------------------
-
-    def _watch(self, watcher: Watcher) -> None:
+    def watch(self, watcher: Watcher) -> None:
         """Tell somebody of what happens from now on."""
         self._watcher = watcher
         watcher.on_change()
 
+    # what comes ------------------------------------------------------------------------------------------
+
     def _on_interest(self) -> None:
-        if self._has_links:
-            self._links.wake()
-            self._wake()
+        if self.has_joined:
+            self.links.wake()
+            self._shell.wake()
         if self._watcher is not None:
             self._watcher.on_change()
 
-    def _hear_of(self, message: Message) -> None:
-        if isinstance(message.payload, Introduction):
-            self._dialler.hear_of(message.payload, time.monotonic())
-            self._links.wake()
-
-    def _hear_about_interest(self, message: Message) -> None:
-        if self._inquiries.take(message):
-            self._note_news(time.monotonic())
-
-    def _tell_bus(self, subject: str, value: Any) -> bool:
-        has_room = self._main.engine.sender.publish(self._main.engine.socket, subject, value) is None
-        self._said += has_room
-        return has_room
-
     def _on_gap(self, gap: Gap) -> None:
-        how_many = "some" if gap.count is None else f"{gap.count:,}"
         sender = self._peer_of(gap.origin)
-        whose = sender.name if sender is not None else gap.origin.hex()
-        text = f"{how_many} messages of {whose} did not arrive"
-        self._advise(advise("gap", text, about=whose, count=gap.count, origin=gap.origin))
+        self.notices.lost(gap, sender.name if sender is not None else gap.origin.hex())
         if self._watcher is not None:
             self._watcher.on_gap(gap)
 
-    def _tick(self, now: float) -> list[tuple[str, bytes]]:
-        """Do what is due; give the frames for name servers."""
-        self._is_due = False
-        if now >= self._look_at:
-            self._look_at = inf
-        silent = self._links.silent
-        frames = self._dialler.tick(now)
-        if self._watcher is not None and self._links.silent != silent:
-            self._watcher.on_change()
-        self._tell_untold()
-        self._send_parked(now)
-        self._settle_ended()
-        self._count_losses()
-        self._publish_notices(now)
-        self._notified_at = now
-        self._tick_at = self._next_deadline(now)
-        self._changed()
-        return frames
+    def _hear_of(self, message: Message) -> None:
+        if isinstance(message.payload, Introduction):
+            self.dialler.hear_of(message.payload, time.monotonic())
+            self.links.wake()
 
-    def _next_deadline(self, now: float) -> float:
-        """Return when `_tick` has something to do, if nothing comes before; `inf` for never."""
-        deadlines = [self._look_at, self._links.next_deadline(now), self._throttle.next_deadline()]
-        if self._untold:
-            deadlines.append(now + SAY_AGAIN)
-        with suppress(IndexError):
-            deadlines.append(self._parked[0][0])
-        return min(at for at in deadlines if at is not None)
+    def _hear_about_interest(self, message: Message) -> None:
+        if self._inquiries.take(message):
+            self.note_news(time.monotonic())
 
-    def _seconds_left(self) -> float | None:
-        """Return how long to wait at most for something to come; None for ever."""
-        now = time.monotonic()
-        if self._has_due(now) or self._sub.has_some:
-            return 0.0
-        at = min(self._tick_at, self._sub.engine.declarer.due_at)
-        return None if at == inf else max(0.0, at - now)
+    def peer_changed(self, act: Act, peer: Announcement) -> None:
+        """Record that a peer is up, has left or is lost."""
+        what = self.notices.peer_changed(act, peer)
+        if self.settings.on_peer is not None:
+            # One call after the other, on the pool.
+            self._notifications.put((peer, what))  # type: ignore[arg-type]
 
-    def _has_due(self, now: float) -> bool:
-        """Tell whether `_tick` has something to do."""
-        return now >= self._tick_at or self._is_due or self._links.is_stale or bool(self._notices)
+    def server_changed(self, endpoint: str, *, is_there: bool) -> None:
+        """Record that a name server answers, or does not any more."""
+        # A node that has closed took its leave itself.
+        if not self.is_closed:
+            self.notices.server_changed(endpoint, is_there=is_there)
 
-    def _expect(self, at: float) -> None:
-        """Wake those who wait at a time of the monotonic clock; on the I/O side."""
-        self._look_at = min(self._look_at, at)
-        self._tick_at = min(self._tick_at, at)
-
-    def _note_news(self, now: float) -> None:
-        """Wake those who wait, though not too often; on the I/O side."""
-        if self._number_of_waits:
-            self._expect(max(now, self._notified_at + NEWS_EVERY))
-
-    def _note_due(self) -> None:
-        self._is_due = True
-        self._wake()
-
-    def _count_losses(self) -> None:
-        publishers = self._publishers()
-        missed = sum(one.engine.stats.missed for one in publishers)
-        timed_out = self._sub.stats.timed_out + sum(one.engine.stats.timed_out for one in publishers)
-        dropped = self._sub.stats.dropped
-        before, self._counted = self._counted, (missed, timed_out, dropped)
-        if dropped > before[2] and self._sub.may_drop:
-            count = dropped - before[2]
-            text = f"{count:,} messages were dropped that came at once with others: see max_pending"
-            self._advise(advise("slow_consumer", text, about="subscriptions", count=count))
-        if missed > before[0]:
-            count = missed - before[0]
-            text = f"peers had no room for {count:,} messages; each learns what it missed"
-            self._advise(advise("slow_consumer", text, about="peers", count=count))
-        if timed_out > before[1]:
-            count = timed_out - before[1]
-            text = f"patterns ran out of time on {count:,} messages"
-            self._advise(advise("pattern_timeout", text, about="patterns", count=count))
-
-    # what becomes of links -------------------------------------------------------------------------------
-
-    def _bus_listener(self) -> BusListener:
-        return _Reports(self)
-
-    def _peer_changed(self, act: Act, peer: Announcement) -> None:
-        kind, word = _WORDS[act]
-        _log.info("%s of %s (pid %d) %s", peer.name, peer.host, peer.pid, word)
-        self._advise(advise(kind, f"{peer.name} of {peer.host} {word}", about=peer.name, origin=peer.uuid))
-        self._tell_peer(peer, kind.removeprefix("peer_"))
-
-    def _server_changed(self, endpoint: str, *, is_there: bool) -> None:
-        if self._closed:
-            # It was this node that took its leave.
-            return
-        if is_there:
-            self._advise(advise("nameserver_found", f"the name server at {endpoint} answers", about=endpoint))
-        else:
-            text = f"the name server at {endpoint} does not answer; traffic goes on without it"
-            _log.warning(text)
-            self._advise(advise("nameserver_lost", text, about=endpoint))
-
-    def _introduce(self, peer: Announcement, text: str) -> None:
-        # Only once is a peer told, so what finds no room is to be said again.
+    def introduce(self, peer: Announcement, text: str) -> None:
+        """Tell a peer of others. Only once is it told, so what finds no room is to be said again."""
         self._untold[peer.uuid] = text
         self._tell_untold()
 
     def _tell_untold(self) -> None:
         for uuid, text in list(self._untold.items()):
             subject = f"_OZ.NAMING.{uuid.hex()}"
-            if not self._membership.is_linked(uuid) or self._tell_bus(subject, Introduction(text)):
+            if not self.membership.is_linked(uuid) or self._tell_bus(subject, Introduction(text)):
                 del self._untold[uuid]
 
-    def _tell_peer(self, peer: Announcement, what: str) -> None:
-        """Have the application's `on_peer` called, one call after the other."""
-        if self._tells_peer is not None:
-            self._notifications.put((peer, what))
+    def _tell_bus(self, subject: str, value: Any) -> bool:
+        """Publish what nodes say to each other; tell whether there was room for it."""
+        engine = self.sockets.main.engine
+        has_room = engine.sender.publish(engine.socket, subject, value) is None
+        self._said += has_room
+        return has_room
 
     def _call_on_peer(self, notified: Any) -> Any:
-        assert self._tells_peer is not None
-        return self._tells_peer(*notified)
+        assert self.settings.on_peer is not None
+        return self.settings.on_peer(*notified)
 
     def _on_failed(self, message: Any, error: BaseException) -> None:
-        subject = getattr(message, "subject", "on_peer")
-        _log.error("a handler raised at %r", subject, exc_info=error)
-        text = f"a handler raised {type(error).__name__} at {subject!r}: {error}"
-        self._advise(advise("handler_failed", text, about=str(subject)))
-        if self._error_replies and isinstance(message, Message):
+        is_message = isinstance(message, Message)
+        self.notices.failed(message.subject if is_message else "on_peer", error)
+        if self.settings.error_replies and is_message:
             with suppress(ClosedError):
-                self._answer_failure(message, error)
+                self.replies.answer_failure(message, error)
 
-    def _on_dropped(self, count: int, message: Any) -> None:
-        subject = getattr(message, "subject", "on_peer")
-        text = f"{count:,} messages like {subject!r} were dropped: their handler is too slow"
-        self._advise(advise("slow_consumer", text, about=str(subject), count=count))
+    def _has_subscribed(self) -> None:
+        self._is_unheard = self.settings.echo
 
     def _peer_of(self, origin: bytes | None) -> Announcement | None:
         if origin is None:
             return None
-        for peer in (*self._membership.known, self.announcement):
+        for peer in (*self.membership.known, self.sockets.announcement):
             if origin in (network_origin(peer.uuid), local_origin(peer.uuid)):
                 return peer
-        return self._links.connections.gone_peer(origin)
+        return self.links.connections.gone_peer(origin)
 
-    # advisories ------------------------------------------------------------------------------------------
+    # what is due; on the I/O side ------------------------------------------------------------------------
 
-    def _advise(self, advisory: Advisory) -> None:
-        """Take an advisory, from any thread; the I/O side publishes it."""
-        if len(self._notices) < 10_000:
-            self._notices.append(advisory)
-            self._wake()
+    def tick(self, now: float) -> list[tuple[str, bytes]]:
+        """Do what is due; give the frames for name servers."""
+        self._is_due = False
+        if now >= self._look_at:
+            self._look_at = inf
+        silent = self.links.silent
+        frames = self.dialler.tick(now)
+        if self._watcher is not None and self.links.silent != silent:
+            self._watcher.on_change()
+        self._tell_untold()
+        self.replies.send_parked(self.sockets.main, now)
+        self.subscriptions.settle()
+        self.notices.count_losses(self.sockets.publishers, self.sockets.sub)
+        self.notices.publish(now)
+        self._notified_at = now
+        self._tick_at = self._next_deadline(now)
+        self._shell.changed()
+        return frames
 
-    def _publish_notices(self, now: float) -> None:
-        notified = self._throttle.due(now)
-        while self._notices:
-            advisory = self._throttle.offer(self._notices.popleft(), now)
-            if advisory is not None:
-                notified.append(advisory)
-        for advisory in notified:
-            self._stats.advisories += 1
-            found = self._advised.find(advisory.subject)
-            if found.values:
-                route = _Local(tuple(found.values))
-                message = Message(advisory.subject, advisory, [], route, time.time_ns())
-                for subscription in found.values:
-                    subscription.handler(message)
+    def _next_deadline(self, now: float) -> float:
+        """Return when `tick` has something to do, if nothing comes before; `inf` for never."""
+        deadlines = [
+            self._look_at,
+            self.links.next_deadline(now),
+            self.notices.next_deadline(),
+            self.replies.next_deadline(),
+            now + SAY_AGAIN if self._untold else None,
+        ]
+        return min(at for at in deadlines if at is not None)
+
+    def seconds_left(self) -> float | None:
+        """Return how long to wait at most for something to come; None for ever."""
+        now = time.monotonic()
+        if self.has_due(now) or self.sockets.sub.has_some:
+            return 0.0
+        at = min(self._tick_at, self.sockets.sub.engine.declarer.due_at)
+        return None if at == inf else max(0.0, at - now)
+
+    def has_due(self, now: float) -> bool:
+        """Tell whether `tick` has something to do."""
+        return now >= self._tick_at or self._is_due or self.links.is_stale or self.notices.has_some
+
+    def expect(self, at: float) -> None:
+        """Wake those who wait at a time of the monotonic clock."""
+        self._look_at = min(self._look_at, at)
+        self._tick_at = min(self._tick_at, at)
+
+    def note_news(self, now: float) -> None:
+        """Wake those who wait, though not too often."""
+        if self.number_of_waits:
+            self.expect(max(now, self._notified_at + NEWS_EVERY))
+
+    def note_due(self) -> None:
+        """Have the I/O side look at what is due; any thread may ask for it."""
+        self._is_due = True
+        self._shell.wake()
+
+    def receive(self, endpoint: str, frame: bytes, now: float) -> None:
+        """Take a frame from a name server."""
+        self.dialler.receive(endpoint, frame, now)
+        self._is_due = True
 
     # publishing ------------------------------------------------------------------------------------------
 
-    def _publisher_for(self, subject: Any) -> Any:
+    def publisher_for(self, subject: Any) -> NodePublisher:
         """Say which publisher a subject goes out by.
 
         Raises:
             SubjectError: it is one of oz's own.
             ClosedError: the node is closed.
         """
-        self._check_open()
+        self.check_open()
         if self._is_unheard:
             self._hear_own()
         if isinstance(subject, (str, bytes)) and subject[:1] in ("_", b"_"):
-            reserved_subjects.check_published(subject, self.configuration.dialect)
+            reserved_subjects.check_published(subject, self.settings.configuration.dialect)
             local = reserved_subjects.LOCAL if isinstance(subject, str) else reserved_subjects.LOCAL.encode()
             if subject.startswith(local):  # type: ignore[arg-type]
-                return self._local
-        return self._main
+                return self.sockets.local
+        return self.sockets.main
 
     def _hear_own(self) -> None:
         """Tell this node's publishers its own subscriptions: it may publish right after that.
 
         Not in a signal handler that interrupts a publisher, for which the I/O side would wait in vain.
         """
-        if not any(one.engine.guard.is_mine for one in self._publishers()):
-            self._call(self._take_in_own)
+        if self._shell.may_call and not self.is_interrupted:
+            self._shell.call(self._take_in_own)
 
     def _take_in_own(self) -> None:
-        self._sub.flush()
-        for publisher in self._publishers():
+        self.sockets.sub.flush()
+        for publisher in self.sockets.publishers:
             # What goes over inproc is there as soon as it is asked for.
             publisher.engine.listen()
         self._is_unheard = False
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether this thread interrupts a publisher of the node, as a signal handler does."""
+        return any(one.engine.guard.is_mine for one in self.sockets.publishers)
 
     def _has_responders(self, subject: Any) -> bool | None:
         """Tell whether a request would be answered; None when not every peer has had its say yet.
 
         Raises:
-            SubjectError, ClosedError: see `_publisher_for`.
+            SubjectError, ClosedError: see `publisher_for`.
         """
-        if self._publisher_for(subject).engine.interest(subject):
+        if self.publisher_for(subject).engine.interest(subject):
             return True
-        return None if self._links.unready() else False
+        return None if self.links.unready() else False
 
     def _no_responders(self, subject: Any) -> NoResponders:
         self._stats.no_responders += 1
         return NoResponders(
             f"nobody on bus {self.bus!r} has a subscription for {subject!r}; "
-            f"{len(self._membership.up)} peers are up"
+            f"{len(self.membership.up)} peers are up"
         )
 
     # presence --------------------------------------------------------------------------------------------
 
     @property
     def endpoint(self) -> str | None:
-        """The endpoint for the `peers=` of other nodes, with its port; the first of several.
+        """The endpoint for the `peers=` of other nodes; see `oz.Node.endpoint`."""
+        return self.sockets.endpoint if self.has_joined and not self.is_closed else None
 
-        None for a node that binds no endpoint, as those that meet in a directory, before it has joined, and
-        once it is closed. Not the bound address where that is all of the host's: then one that others see.
-        """
-        return None if self._closed else self._endpoint
-
-    def _missing(self, wanted: int | str | Iterable[str]) -> Callable[[], str | None]:
-        """Make what says which peers are missing: one whose link is down is, also before it counts as lost.
+    def check_owner(self) -> None:
+        """Refuse what is done after a fork.
 
         Raises:
-            TypeError: it is neither a number nor names.
+            OwnershipError: the node was made in the parent process.
         """
-        if isinstance(wanted, int):
-            count = wanted
-
-            def too_few() -> str | None:
-                up = len(self._linked())
-                return None if up >= count else f"{up} of {count} peers are up"
-
-            return too_few
-        if isinstance(wanted, str):
-            wanted = [wanted]
-        names = set(wanted) if isinstance(wanted, Iterable) else {wanted}
-        if not all(isinstance(one, str) for one in names):
-            raise TypeError(f"wait for a number of peers, for a name, or for several, not for {wanted!r}")
-
-        def absent() -> str | None:
-            missing = names - {one.name for one in self._linked()}
-            return f"{', '.join(sorted(missing))} are not up" if missing else None
-
-        return absent
-
-    def _unready(self) -> Callable[[], str | None]:
-        """Make what says what is missing until peers can be spoken with, and all they want now is known."""
-        inquiry = Inquiry()
-
-        def missing() -> str | None:
-            now = time.monotonic()
-            unknown = self._inquiries.unknown(inquiry, self._dialler.there(), now)
-            if unknown:
-                self._expect(self._inquiries.next_deadline(inquiry, now))
-            return "; ".join(self._links.unready() + unknown) or None
-
-        return missing
-
-    def _linked(self) -> list[Announcement]:
-        """Return the peers whose link stands as far as is known now; on the I/O side."""
-        for publisher in self._publishers():
-            publisher.engine.listen()
-        self._dialler.look(time.monotonic())
-        return [one for one in self._membership.up if self._membership.is_linked(one.uuid)]
-
-    def _check_owner(self) -> None:
-        if self._local.engine.guard.is_foreign:
+        if self.sockets.local.engine.guard.is_foreign:
             raise OwnershipError(
                 "this node was made before a fork, in the parent process; make one in the child"
             )
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError(f"the node {self.name} is closed")
+    def check_open(self) -> None:
+        """Refuse what comes before the beginning or after the end.
 
-    # closing ---------------------------------------------------------------------------------------------
+        Raises:
+            ClosedError: the node has not joined yet, or is closed.
+        """
+        if not self.has_joined:
+            raise ClosedError(
+                f"the node {self.settings.name} has not joined yet: use `async with`, or await start()"
+            )
+        if self.is_closed:
+            raise ClosedError(f"the node {self.settings.name} is closed")
 
-    def _say_goodbye(self) -> Iterable[tuple[str, bytes]]:
-        """Return the frames that take leave of name servers."""
-        return [(endpoint, one.goodbye()) for endpoint, one in self._links.discovery_clients.items()]
+    # joining and leaving ---------------------------------------------------------------------------------
+
+    def join(self) -> Steps[None]:
+        """Wait for a name server, or for the nodes of this host.
+
+        Raises:
+            NameserverUnavailable: no name server has answered in time.
+        """
+        config, wait = self.settings.configuration, self._shell.wait
+        ends = time.monotonic() + config.join_timeout
+        try:
+            yield wait(lambda: None if self.links.is_registered else "no name server", config.join_timeout)
+            # Nodes of this host are found at once, if they are there.
+            with suppress(Timeout):
+                left = max(0.0, min(1.0, ends - time.monotonic()))
+                yield wait(lambda: "looking around" if self.links.unsettled() else None, left)
+        except Timeout:
+            if config.join_timeout:
+                raise NameserverUnavailable(config.nameserver, config.join_timeout) from None
+
+    def drain(self, ends: float) -> Steps[None]:
+        """Stop asking, have handlers handle what has come, and send what they publish.
+
+        Args:
+            ends: the time of the monotonic clock until which it may take.
+        """
+        with suppress(ClosedError, Timeout):
+            self._shell.call(self.sockets.sub.begin_drain)
+            yield self._shell.wait(self._still_closing, max(0.0, ends - time.monotonic()))
+        for queue in self.subscriptions.queues():
+            yield queue.drain(max(0.0, ends - time.monotonic()))
+        publisher: Any
+        for publisher in self.sockets.publishers:
+            with suppress(ClosedError):
+                yield publisher.engine.flush()
+
+    def drain_subscription(self, subscription: NodeSubscription, timeout: float) -> Steps[bool]:
+        """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
+        self.check_open()
+        return (
+            yield from self.subscriptions.drain(
+                subscription, timeout, lambda: self._still_draining(subscription)
+            )
+        )
+
+    def take_leave(self) -> None:
+        """Say goodbye to name servers; on the I/O side."""
+        for endpoint, one in self.links.discovery_clients.items():
+            with suppress(zmq.ZMQError):
+                self.say(endpoint, one.goodbye())
+
+    def say(self, endpoint: str, frame: bytes) -> None:
+        """Send a frame to a name server, if there is room.
+
+        Raises:
+            zmq.ZMQError: the socket is closed.
+        """
+        with suppress(zmq.Again):
+            zmq.backend.Socket.send(self.sockets.servers[endpoint], frame, zmq.NOBLOCK)
+
+    def close_queues(self) -> None:
+        """End all requests and subscriptions: what is in a mailbox can be received, the rest is dropped."""
+        self.requests.close()
+        self.subscriptions.close()
 
     def _still_closing(self) -> str | None:
         """Say whose answer to this node's goodbye is still to come; None when nothing is on its way."""
         # Those who have left meanwhile do not answer.
-        return None if self._sub.has_left(self._links.heard()) else "publishers"
+        return None if self.sockets.sub.has_left(self.links.heard()) else "publishers"
 
     def _still_draining(self, subscription: NodeSubscription) -> str | None:
         """Say whose answer to the end of a subscription is still to come; None when nothing is on its way."""
-        return None if self._sub.has_drained(subscription, self._links.heard()) else "publishers"
+        return None if self.sockets.sub.has_drained(subscription, self.links.heard()) else "publishers"
 
-    def _publishers(self) -> list[Any]:
-        return [one for one in (self._network, self._local) if one is not None]
+    # counters --------------------------------------------------------------------------------------------
 
-    def _end_context(self, timeout: float, closed_at: float) -> None:
-        if self._local_directory is not None:
-            self._local_directory.remove()
-        end_context(self._context, timeout, closed_at)
-
-    def _count_stats(self) -> NodeStats:
+    def count(self) -> NodeStats:
         """Count what its parts count."""
-        if not self._has_links:
+        if not self.has_joined:
             # One for asyncio that has not joined yet.
             return replace(self._stats)
-        stats, sub = self._stats, self._sub.stats
-        pubs = [one.engine.stats for one in self._publishers()]
-        queues = self._queues()
+        stats, sub = self._stats, self.sockets.sub.stats
+        pubs = [one.engine.stats for one in self.sockets.publishers]
+        queues = self.subscriptions.queues()
         return replace(
             stats,
             published=sum(one.published for one in pubs) - self._said,
@@ -441,22 +482,14 @@ class NodeBase(Interested):
             failed=stats.failed + sum(one.failed for one in queues),
             dropped=stats.dropped + sub.dropped + sum(one.dropped for one in queues),
             waiting=sum(one.waiting for one in queues),
-            late_replies=self._requests.late,
+            late_replies=self.requests.late,
             malformed=sub.malformed + sum(one.malformed for one in pubs),
         )
 
-    def __repr__(self) -> str:
-        """Show name, bus and state."""
-        return f"<oz.Node {self.name!r} on bus {self.bus!r}{' closed' if self._closed else ''}>"
+    def described(self) -> str:
+        """Show name, bus and state, for `repr`."""
+        return f"<oz.Node {self.settings.name!r} on bus {self.bus!r}{' closed' if self.is_closed else ''}>"
 
 
-class _Local:
-    """The route of an advisory."""
-
-    handled: tuple[Any, ...] = ()
-    is_counted = False
-    is_listed = False
-    is_only_listed = False
-
-    def __init__(self, subscriptions: tuple[Any, ...]) -> None:
-        self.subscriptions = subscriptions
+def _ignore(_: Message) -> None:
+    """Take a message that nobody sends."""

@@ -3,142 +3,271 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
 
-from oz.errors import ClosedError
+from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.handler_queue import HandlerQueue
-from oz.protocol.node.subscription import NodeSubscription, Pending
+from oz.protocol.node.subscription import NodeStats, NodeSubscription, Pending
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
 from oz.transport.admission import EVERYTHING, compile_asked
-from oz.transport.node.replies import Replying
-from oz.transport.option_checks import MOST_PENDING, check_count, delivery_options
+from oz.transport.node.handlers import HandlerRunner, Pool
+from oz.transport.node.mailbox import Mailbox, Receiving
+from oz.transport.node.notices import Notices
+from oz.transport.node.opening import SocketKinds
+from oz.transport.node.sockets import NodeSubscriber
+from oz.transport.option_checks import MOST_PENDING, Overflow, Policy, check_count, delivery_options
 from oz.wire.keys import DeliveryOptions
 
 _log = logging.getLogger("oz.node")
 
-OnDropped = Callable[[int, Message], None]
+T = TypeVar("T")
+
+Missing = Callable[[], str | None]
+"""Says what is missing; None when nothing is."""
+
+Steps = Generator[Any, Any, T]
+"""What threads and asyncio do alike: it yields what asyncio awaits, and what is done already in a thread."""
 
 
-def _ignore(count: int, message: Message) -> None:
-    """Record nothing."""
+class NodePool(Pool, Receiving, Protocol):
+    """The threads or tasks that call handlers and receive."""
 
 
-class Interested(Replying):
-    """The part of a node that subscribes."""
+class NodeShell(Protocol):
+    """The threads or the loop of a node: all that differs between the two."""
 
-    _subscription_class: type[NodeSubscription]
+    @property
+    def kinds(self) -> SocketKinds:
+        """The classes of its sockets."""
 
-    # what the shells do ----------------------------------------------------------------------------------
+    @property
+    def subscription(self) -> type[NodeSubscription]:
+        """The class of subscriptions with a handler."""
 
-    def _call(self, work: Callable[[], Any]) -> Any:
+    @property
+    def received(self) -> type[NodeSubscription]:
+        """The class of those without."""
+
+    @property
+    def pool(self) -> NodePool:
+        """The threads or tasks that call handlers."""
+
+    @property
+    def may_call(self) -> bool:
+        """Whether `call` may be called here."""
+
+    def call(self, work: Callable[[], T]) -> T:
         """Run something on the I/O side; return its result."""
-        raise NotImplementedError
 
-    def _make_queue(
-        self, handler: Callable[[Any], Any], handler_queue: HandlerQueue, dropped: OnDropped
-    ) -> Any:
-        """Make what messages wait in for a handler."""
-        raise NotImplementedError
+    def wake(self) -> None:
+        """Have the I/O side look at what is due soon; any thread may ask for it."""
 
-    def _make_mailbox(
-        self, handler_queue: HandlerQueue, dropped: OnDropped
-    ) -> tuple[Any, type[NodeSubscription]]:
-        """Make what messages wait in to be received, and say of what kind their subscription is."""
-        raise NotImplementedError
+    def changed(self) -> None:
+        """Tell those who wait for peers or readiness to look again."""
 
-    def _on_dropped(self, count: int, message: Any) -> None:
-        raise NotImplementedError
+    def wait(self, missing: Missing, timeout: float | None) -> Any:
+        """Wait until nothing is missing, on asyncio when awaited; raises `Timeout` after so many seconds."""
 
-    # subscribing -----------------------------------------------------------------------------------------
-
-    def _prepare(self, pattern: Any, dialect: str | None) -> tuple[list[Pattern], bool]:
-        """Compile what is asked for; tell whether it is advisories.
+    def check_handler(self, handler: Callable[[Message], Any]) -> None:
+        """Refuse a handler that cannot be called here.
 
         Raises:
-            PatternError: the dialect does not allow it, or applications may not have it.
-            ValueError: it is no pattern at all, or advisories together with others.
+            TypeError: it is `async`, and the node is not.
         """
-        patterns = _patterns(pattern, dialect or self.configuration.dialect)
-        if not patterns:
-            raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
-        for one in patterns:
-            reserved_subjects.check_subscribed(one)
-        kinds = {reserved_subjects.is_advisory(one) for one in patterns}
-        if len(kinds) > 1:
-            raise ValueError("advisories need a subscription of their own")
-        return patterns, kinds.pop()
 
-    def _subscribe(
+    def answer(self, message: Message, payload: Any, headers: dict[str, Any] | None) -> Any:
+        """Publish a reply; give None, or on asyncio something to await."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The arguments of one call of `subscribe`, as they are given.
+
+    Attributes:
+        pattern, dialect, handler, group, policy, overflow, max_pending, last_value, max_messages,
+            concurrency, order_by: see `oz.Node.subscribe`.
+    """
+
+    pattern: Any
+    dialect: str
+    handler: Callable[[Message], Any] | None
+    group: str | None
+    policy: Policy
+    overflow: Overflow
+    max_pending: int | None
+    last_value: bool
+    max_messages: int | None
+    concurrency: int
+    order_by: str | None
+
+    def delivery(self) -> DeliveryOptions:
+        """Check how its messages are to be delivered.
+
+        Raises:
+            ValueError, TypeError: an argument makes no sense.
+        """
+        check_count("max_pending", self.most_pending, 1, MOST_PENDING)
+        limit = None if self.overflow is None else self.max_pending
+        return delivery_options(self.group, self.policy, self.overflow, limit, shared=False)
+
+    def handler_queue(self) -> HandlerQueue:
+        """Make the queue of its messages."""
+        return HandlerQueue(self.overflow, self.most_pending, self.concurrency, self.order_by)
+
+    @property
+    def most_pending(self) -> int:
+        """Messages that may wait."""
+        return LIMIT if self.max_pending is None else self.max_pending
+
+
+class NodeSubscriptions:
+    """The subscriptions of one node; `begin` and `end` are for the I/O side.
+
+    Attributes:
+        standing: those that stand, the oldest first.
+        ended: those that have ended, and have something left to handle.
+    """
+
+    __slots__ = (
+        "_name",
+        "_notices",
+        "_on_begin",
+        "_on_failed",
+        "_shell",
+        "_stats",
+        "_sub",
+        "ended",
+        "standing",
+    )
+
+    def __init__(
         self,
-        wanted: tuple[list[Pattern], bool],
-        handler: Callable[[Message], Any] | None,
-        delivery: DeliveryOptions,
-        handler_queue: HandlerQueue,
-        *,
-        last_value: bool,
-        max_messages: int | None,
-    ) -> NodeSubscription:
+        name: str,
+        stats: NodeStats,
+        shell: NodeShell,
+        notices: Notices,
+        on_failed: Callable[[Any, BaseException], None],
+        on_begin: Callable[[], None],
+    ) -> None:
+        """Start with none; nothing can be subscribed to before `open`.
+
+        Args:
+            name: of the node.
+            stats: what ended ones are counted in.
+            shell: the threads or the loop.
+            notices: who is told of advisories and of what is dropped.
+            on_failed: called where a handler was, with the message and what it raised.
+            on_begin: called when a subscription has begun, on the I/O side.
+        """
+        self._name = name
+        self._stats = stats
+        self._shell = shell
+        self._notices = notices
+        self._on_failed = on_failed
+        self._on_begin = on_begin
+        self._sub: NodeSubscriber
+        self.standing: dict[NodeSubscription, None] = {}
+        self.ended: dict[NodeSubscription, None] = {}
+
+    def open(self, sub: NodeSubscriber) -> None:
+        """Take what it subscribes with."""
+        self._sub = sub
+
+    def subscribe(self, wanted: Wanted, drain: Callable[[Any, float], Any]) -> NodeSubscription:
         """Make a subscription and have it begin.
 
+        Args:
+            wanted: what is asked for.
+            drain: ends a subscription when it has handled what is on its way; see `Subscription.drain`.
+
         Raises:
+            PatternError: the dialect does not allow a pattern, or applications may not have it.
             TypeError: the handler cannot be called, or is `async` and the node is not.
             ValueError: an argument makes no sense.
             ClosedError: the node is closed.
         """
-        patterns, is_advisory = wanted
-        if max_messages is not None:
-            check_count("max_messages", max_messages, 1, 2**63)
+        patterns, is_advisory = _check_patterns(wanted.pattern, wanted.dialect)
+        delivery, handler_queue = wanted.delivery(), wanted.handler_queue()
+        if wanted.max_messages is not None:
+            check_count("max_messages", wanted.max_messages, 1, 2**63)
         # With `"conflate"` it is what was asked for.
-        dropped = _ignore if delivery.overflow == "conflate" else self._on_dropped
+        dropped = _ignore if wanted.overflow == "conflate" else self.on_dropped
         queue: Pending
-        if handler is None:
+        if wanted.handler is None:
             if len(handler_queue.partitions) > 1:
                 raise ValueError(
                     "concurrency is for handlers; without one, call receive in as many threads as you like"
                 )
-            queue, kind = self._make_mailbox(handler_queue, dropped)
+            queue, kind = Mailbox(self._shell.pool, handler_queue, dropped), self._shell.received
         else:
-            self._check_handler(handler)
-            queue, kind = self._make_queue(handler, handler_queue, dropped), self._subscription_class
+            if not callable(wanted.handler):
+                raise TypeError(f"a handler is called with each message; {wanted.handler!r} cannot be called")
+            self._shell.check_handler(wanted.handler)
+            queue, kind = self.make_queue(wanted.handler, handler_queue, dropped), self._shell.subscription
         subscription = kind(
-            patterns, queue, self._cancel, max_messages, delivery.group, self._answer, self._drain_one
+            patterns, queue, self._cancel, wanted.max_messages, delivery.group, self._shell.answer, drain
         )
-        self._call(
-            lambda: self._begin(subscription, delivery, last_value=last_value, is_advisory=is_advisory)
+        self._shell.call(
+            lambda: self._begin(subscription, delivery, last_value=wanted.last_value, is_advisory=is_advisory)
         )
         return subscription
 
-    def _check_handler(self, handler: Any) -> None:
-        if not callable(handler):
-            raise TypeError(f"a handler is called with each message; {handler!r} cannot be called")
+    def make_queue(
+        self,
+        handler: Callable[[Any], Any],
+        handler_queue: HandlerQueue,
+        dropped: Callable[[int, Any], None],
+    ) -> HandlerRunner:
+        """Make what messages wait in for a handler."""
+        return HandlerRunner(self._shell.pool, handler_queue, handler, self._on_failed, dropped)
 
-    def _cancel(self, subscription: Subscription) -> None:
-        with suppress(ClosedError):
-            self._call(lambda: self._end(subscription))
+    def on_dropped(self, count: int, message: object) -> None:
+        """Record that messages were dropped whose handler is too slow."""
+        self._notices.dropped(getattr(message, "subject", "on_peer"), count)
 
-    def _drain_one(self, subscription: NodeSubscription, timeout: float) -> Any:
+    def drain(self, subscription: NodeSubscription, timeout: float, still_draining: Missing) -> Steps[bool]:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
-        raise NotImplementedError
+        if not subscription.active:
+            return True
+        shell, sub = self._shell, self._sub
+        ends, has_all = time.monotonic() + timeout, True
+        shell.call(lambda: sub.begin_part(subscription))
+        try:
+            yield shell.wait(still_draining, timeout)
+        except Timeout:
+            has_all = False
+        shell.call(lambda: sub.end_with_rest(subscription))
+        is_handled: bool = yield subscription.queue.drain(max(0.0, ends - time.monotonic()))
+        shell.call(lambda: self._end_drained(subscription))
+        return has_all and is_handled
 
-    def _end_drained(self, subscription: NodeSubscription) -> None:
-        """End a subscription that has had what came; on the I/O side."""
-        subscription.queue.end()
-        self._end(subscription)
-
-    def _close_queues(self) -> None:
-        """End all requests and subscriptions: what is in a mailbox can be received, the rest is dropped."""
-        self._requests.close()
-        for subscription in list(self._subscriptions):
+    def close(self) -> None:
+        """End all: what is in a mailbox can be received, the rest is dropped."""
+        for subscription in list(self.standing):
             subscription.active = False
-        dropped = sum(queue.abandon() for queue in self._queues())
+        dropped = sum(queue.abandon() for queue in self.queues())
         if dropped:
-            _log.warning("%s closed before its handlers had handled %d messages", self.name, dropped)
+            _log.warning("%s closed before its handlers had handled %d messages", self._name, dropped)
+
+    def settle(self) -> None:
+        """Forget subscriptions that have ended and handled all; what they did is counted on."""
+        for subscription in [one for one in self.ended if one.queue.is_idle]:
+            del self.ended[subscription]
+            self._stats.handled += subscription.queue.handled
+            self._stats.failed += subscription.queue.failed
+            self._stats.dropped += subscription.queue.dropped
+
+    def queues(self) -> list[Pending]:
+        """Return the queues that messages wait in, of subscriptions that have ended too."""
+        return [one.queue for one in [*self.standing, *self.ended]]
 
     def _begin(
         self,
@@ -148,49 +277,57 @@ class Interested(Replying):
         last_value: bool,
         is_advisory: bool,
     ) -> None:
-        """Have a subscription begin; on the I/O side."""
         if is_advisory:
             for pattern in subscription.patterns:
-                self._advised.add(pattern, subscription)
+                self._notices.add(pattern, subscription)
         else:
             self._sub.begin(subscription, delivery, last_value=last_value)
-            self._is_unheard = self._echo
-        self._subscriptions[subscription] = None
+            self._on_begin()
+        self.standing[subscription] = None
+
+    def _cancel(self, subscription: Subscription) -> None:
+        with suppress(ClosedError):
+            self._shell.call(lambda: self._end(subscription))
 
     def _end(self, subscription: Subscription) -> None:
-        """Have a subscription end; on the I/O side."""
         assert isinstance(subscription, NodeSubscription)
-        if subscription in self._subscriptions:
-            del self._subscriptions[subscription]
-            self._ended[subscription] = None
+        if subscription in self.standing:
+            del self.standing[subscription]
+            self.ended[subscription] = None
         for pattern in subscription.patterns:
-            self._advised.discard(pattern, subscription)
+            self._notices.discard(pattern, subscription)
         subscription.active = False
         self._sub.cancel(subscription)
         if subscription.left != 0:
             # One that has had its last message is still to handle it.
             subscription.queue.close()
 
-    def _settle_ended(self) -> None:
-        """Forget subscriptions that have ended and handled all; what they did is counted on."""
-        for subscription in [one for one in self._ended if one.queue.is_idle]:
-            del self._ended[subscription]
-            self._stats.handled += subscription.queue.handled
-            self._stats.failed += subscription.queue.failed
-            self._stats.dropped += subscription.queue.dropped
+    def _end_drained(self, subscription: NodeSubscription) -> None:
+        """End a subscription that has had what came; on the I/O side."""
+        subscription.queue.end()
+        self._end(subscription)
 
-    def _queues(self) -> list[Pending]:
-        """Return the queues that messages wait in, of subscriptions that have ended too."""
-        return [one.queue for one in [*self._subscriptions, *self._ended]]
 
-    @staticmethod
-    def _delivery_options(
-        group: str | None, policy: Any, overflow: Any, max_pending: int | None
-    ) -> DeliveryOptions:
-        check_count("max_pending", LIMIT if max_pending is None else max_pending, 1, MOST_PENDING)
-        return delivery_options(
-            group, policy, overflow, None if overflow is None else max_pending, shared=False
-        )
+def _ignore(count: int, message: object) -> None:
+    """Record nothing."""
+
+
+def _check_patterns(pattern: Any, dialect: str) -> tuple[list[Pattern], bool]:
+    """Compile what is asked for; tell whether it is advisories.
+
+    Raises:
+        PatternError: the dialect does not allow it, or applications may not have it.
+        ValueError: it is no pattern at all, or advisories together with others.
+    """
+    patterns = _patterns(pattern, dialect)
+    if not patterns:
+        raise ValueError("no pattern at all: a subscription to an empty list would never get a message")
+    for one in patterns:
+        reserved_subjects.check_subscribed(one)
+    kinds = {reserved_subjects.is_advisory(one) for one in patterns}
+    if len(kinds) > 1:
+        raise ValueError("advisories need a subscription of their own")
+    return patterns, kinds.pop()
 
 
 def _patterns(pattern: Any, dialect: str) -> list[Pattern]:

@@ -1,0 +1,322 @@
+"""The tasks of a node for asyncio, and how its callers wait."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import zmq
+import zmq.asyncio
+
+from oz.asyncio.closing import in_thread
+from oz.asyncio.handlers import TaskPool
+from oz.asyncio.publisher_engine import LoopPublisher
+from oz.asyncio.requesting import TaskRequester
+from oz.asyncio.waiting import TURN_SECONDS, Subscription
+from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
+from oz.message import Message
+from oz.protocol.node import subscription as node_subscription
+from oz.transport.node.mailbox import Mailbox
+from oz.transport.node.node import NodeEngine
+from oz.transport.node.opening import NodeSettings, SocketKinds
+from oz.transport.node.subscriptions import Missing, Steps
+from oz.transport.option_checks import closing_time
+
+T = TypeVar("T")
+
+_PATIENCE = 5.0
+"""Seconds beyond its own time for which another loop waits for a node's own to close it."""
+
+
+class NodeSubscription(node_subscription.NodeSubscription, Subscription):
+    """One call of a node's `subscribe`; as `oz.NodeSubscription`."""
+
+    __slots__ = ()
+
+
+class ReceivedSubscription(NodeSubscription):
+    """A subscription without a handler: its messages are received, by `receive` or `async for`."""
+
+    __slots__ = ()
+    queue: Mailbox
+
+    async def receive(self, timeout: float | None = None) -> Message:
+        """Wait for its next message; cancelling that loses nothing.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 takes only what is there.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscription has ended, or its node is closed.
+        """
+        message: Message = await self.queue.receive(timeout)
+        return message
+
+    async def __aiter__(self) -> AsyncIterator[Message]:
+        """Receive until the subscription has ended."""
+        while True:
+            try:
+                message = await self.receive()
+            except ClosedError:
+                return
+            yield message
+
+
+class _Done:
+    """Something to await that is done already."""
+
+    def __await__(self) -> Generator[Any, None, None]:
+        return
+        yield
+
+
+class LoopNode:
+    """The tasks of one node: those that receive and attend, and a pool for its handlers.
+
+    Attributes:
+        engine: the node without them.
+        pool: calls handlers.
+        requester: asks, and waits for answers.
+        has_started: `start` was called.
+    """
+
+    subscription = NodeSubscription
+    received = ReceivedSubscription
+    kinds = SocketKinds(zmq.asyncio.Context, LoopPublisher)
+
+    def __init__(self, settings: NodeSettings) -> None:
+        """Prepare; `start` joins the bus.
+
+        Args:
+            settings: of the node.
+        """
+        self.engine = NodeEngine(settings, self)
+        self.requester = TaskRequester(self.engine.client, self.wait, self.check_loop)
+        self.tasks: list[asyncio.Task[None]] = []
+        self.has_started = self._is_closing = False
+        self._number_of_news = 0
+
+    async def start(self) -> None:
+        """Join the bus; a second call does nothing.
+
+        Raises:
+            NameserverUnavailable, ConfigurationError, ValueError, TransportUnavailable, zmq.ZMQError: see
+                `oz.asyncio.Node.start`.
+        """
+        if self.has_started:
+            return
+        self.has_started = True
+        engine = self.engine
+        self._loop = asyncio.get_running_loop()
+        self.pool = TaskPool(engine.settings.configuration.threads)
+        self._woken = asyncio.Event()
+        self._news = asyncio.Condition()
+        engine.open()
+        working = [self._receive(), self._attend(), *map(self._read, engine.sockets.servers)]
+        name = f"oz-node-{engine.settings.name}"
+        self.tasks = [asyncio.create_task(one, name=name) for one in working]
+        try:
+            await finish(engine.join())
+        except BaseException as error:
+            await self.close(drain=False, timeout=1.0 if isinstance(error, NameserverUnavailable) else 0)
+            raise
+
+    # the I/O side ----------------------------------------------------------------------------------------
+
+    @property
+    def may_call(self) -> bool:
+        """Whether `call` may be called here.
+
+        Nobody else may touch the subscriber; in another loop nothing says what comes before what.
+        """
+        return asyncio._get_running_loop() is self._loop
+
+    def wake(self) -> None:
+        """Make `_attend` look at what is due soon; any thread may ask for it."""
+        if asyncio._get_running_loop() is self._loop:
+            self._woken.set()
+        else:
+            # An error: the loop has ended, and does nothing more.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._woken.set)
+
+    def changed(self) -> None:
+        """Do nothing: `_tell_news` tells those who wait, as that is awaited."""
+
+    async def _tell_news(self) -> None:
+        """Wake those who wait, to look again."""
+        async with self._news:
+            self._number_of_news += 1
+            self._news.notify_all()
+
+    async def _receive(self) -> None:
+        """Receive, and hand messages to handlers; nothing here is for anybody else."""
+        sub = self.engine.sockets.sub
+        while not sub.socket.closed:
+            await sub.socket.poll(0 if sub.has_some else None)
+            sub.take_in(TURN_SECONDS)
+            if self.engine.number_of_waits:
+                self.engine.note_news(time.monotonic())
+                self._woken.set()
+
+    async def _attend(self) -> None:
+        """Do what is due, and what has been asked for."""
+        engine, sub = self.engine, self.engine.sockets.sub
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(engine.seconds_left()):
+                    await self._woken.wait()
+            self._woken.clear()
+            sub.take_in(TURN_SECONDS)
+            if engine.has_due(now := time.monotonic()):
+                for endpoint, frame in engine.tick(now):
+                    engine.say(endpoint, frame)
+                await self._tell_news()
+            # What was done to the socket may have taken the news of its descriptor: this tells `_receive`.
+            sub.socket.get(zmq.EVENTS)
+
+    async def _read(self, endpoint: str) -> None:
+        dealer: Any = self.engine.sockets.servers[endpoint]
+        while True:
+            frame = await dealer.recv()
+            self.engine.receive(endpoint, frame, time.monotonic())
+            self.wake()
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run something that is for the loop only; return its result.
+
+        Raises:
+            OwnershipError: the node was made before a fork.
+        """
+        self.engine.check_owner()
+        try:
+            return work()
+        finally:
+            # Something may be due, or have come, that nobody was told of.
+            self.wake()
+
+    async def wait(self, missing: Missing, timeout: float | None) -> None:
+        """Wait until nothing is missing.
+
+        Raises:
+            Timeout: something was, after so many seconds; says what.
+            ClosedError: the node is closed, or has not joined.
+        """
+        ends = None if timeout is None else time.monotonic() + timeout
+        self.check_loop()
+        engine = self.engine
+        engine.number_of_waits += 1
+        try:
+            while True:
+                seen, what = self._number_of_news, missing()
+                if what is None:
+                    return
+                engine.check_owner()
+                engine.check_open()
+                left = None if ends is None else ends - time.monotonic()
+                if left is not None and left <= 0:
+                    raise Timeout(f"not within {timeout:g} s: {what}")
+                # The look itself may have set a time for the next one, or asked something.
+                self._woken.set()
+                await self._await_news(seen, left)
+        finally:
+            engine.number_of_waits -= 1
+
+    async def _await_news(self, seen: int, seconds: float | None) -> None:
+        """Wait for more news than so many."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds), self._news:
+                await self._news.wait_for(lambda: self._number_of_news != seen)
+
+    def check_loop(self) -> None:
+        """Refuse what is done in another loop.
+
+        Raises:
+            OwnershipError: it is.
+        """
+        if self.has_started and asyncio.get_running_loop() is not self._loop:
+            raise OwnershipError(
+                f"the node {self.engine.settings.name} belongs to the loop that started it; "
+                "make one in this loop"
+            )
+
+    # handlers --------------------------------------------------------------------------------------------
+
+    def check_handler(self, handler: Callable[[Message], Any]) -> None:
+        """Take any handler: what it gives is awaited, if it can be."""
+
+    def answer(self, message: Message, payload: Any, headers: dict[str, Any] | None) -> _Done:
+        """Publish a reply; it may be awaited, and is done already."""
+        self.engine.replies.answer(message, payload, headers)
+        return _Done()
+
+    async def drain(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
+        """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
+        return await finish(self.engine.drain_subscription(subscription, timeout))
+
+    # closing ---------------------------------------------------------------------------------------------
+
+    async def close(self, *, drain: bool, timeout: float | None) -> None:
+        """Leave the bus; see `oz.asyncio.Node.close`."""
+        engine = self.engine
+        if self._is_closing or not engine.has_joined or engine.sockets.local.engine.guard.is_foreign:
+            return
+        seconds = closing_time(timeout)
+        ends = time.monotonic() + seconds
+        is_own = asyncio.get_running_loop() is self._loop
+        if not is_own and self._loop.is_running():
+            with suppress(TimeoutError):
+                closing = self.close(drain=drain, timeout=timeout)
+                there = asyncio.run_coroutine_threadsafe(closing, self._loop)
+                await asyncio.wait_for(asyncio.wrap_future(there), seconds + _PATIENCE)
+            return
+        self._is_closing = True
+        drain = drain and is_own
+        if drain:
+            await finish(engine.drain(ends))
+        engine.is_closed = True
+        engine.take_leave()
+        for task in self.tasks:
+            if task is not asyncio.current_task() and not self._loop.is_closed():
+                task.cancel()
+        if is_own:
+            await asyncio.gather(*self.tasks, return_exceptions=True)
+            await self._tell_news()
+        engine.close_queues()
+        if is_own:
+            await self.pool.close(max(0.0, ends - time.monotonic()))
+        else:
+            self.pool.cancel()
+        await self._close_sockets(ends, drain=drain)
+
+    async def _close_sockets(self, ends: float, *, drain: bool) -> None:
+        sockets = self.engine.sockets
+        # With a drain the goodbye has been said, and answered by those who are there.
+        sockets.sub.close(is_drained=drain)
+        for dealer in sockets.servers.values():
+            dealer.close(500)
+        closed_at = time.monotonic()
+        publisher: Any
+        for publisher in sockets.publishers:
+            await publisher.engine.close(timeout=max(0.0, ends - time.monotonic()))
+        await in_thread(lambda: sockets.end_context(max(0.0, ends - closed_at), closed_at))
+
+
+async def finish(steps: Steps[T]) -> T:
+    """Take steps to the end, and await each of them."""
+    try:
+        step = steps.send(None)
+        while True:
+            try:
+                done = await step
+            except BaseException as error:
+                step = steps.throw(error)
+            else:
+                step = steps.send(done)
+    except StopIteration as end:
+        result: T = end.value
+        return result

@@ -1,0 +1,267 @@
+"""The thread of a blocking node, and how its callers wait."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from math import ceil
+from typing import Any, TypeVar
+
+import zmq
+
+from oz.errors import ClosedError, NameserverUnavailable, Timeout
+from oz.message import Message
+from oz.protocol.node import subscription as node_subscription
+from oz.sync.handlers import ThreadPool
+from oz.sync.io_thread import IOThread
+from oz.sync.publisher_engine import ThreadedPublisher
+from oz.sync.requesting import ThreadRequester
+from oz.sync.waiting import Subscription
+from oz.transport.node.mailbox import Mailbox
+from oz.transport.node.node import NodeEngine
+from oz.transport.node.opening import NodeSettings, SocketKinds
+from oz.transport.node.subscriptions import Missing, Steps
+from oz.transport.option_checks import closing_time
+from oz.transport.subscriber.subscribing import refuse_async
+
+T = TypeVar("T")
+
+_log = logging.getLogger("oz.node")
+
+_TURN_SECONDS = 0.05
+"""Seconds for what has come in one turn; then the rest has its own."""
+
+_LAST_TURN = 5.0
+"""Seconds that the I/O thread has at least to end its turn: nobody may close its sockets under it."""
+
+
+class NodeSubscription(node_subscription.NodeSubscription, Subscription):
+    """One call of a node's `subscribe`. Any thread may call its methods, and handlers may.
+
+    Attributes:
+        group: its queue group, or "".
+    """
+
+    __slots__ = ()
+
+
+class ReceivedSubscription(NodeSubscription):
+    """A subscription without a handler: its messages are received, by `receive` or iteration."""
+
+    __slots__ = ()
+    queue: Mailbox
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """Wait for its next message.
+
+        Args:
+            timeout: seconds; None waits for ever, 0 takes only what is there.
+
+        Raises:
+            Timeout: none came in that time.
+            ClosedError: the subscription has ended, or its node is closed.
+        """
+        message: Message = self.queue.receive(timeout)
+        return message
+
+    def __iter__(self) -> Iterator[Message]:
+        """Receive until the subscription has ended."""
+        with suppress(ClosedError):
+            while True:
+                yield self.receive()
+
+
+class ThreadedNode:
+    """The threads of one node: its I/O thread, and a pool for its handlers.
+
+    Attributes:
+        engine: the node without them.
+        pool: calls handlers.
+        requester: asks, and waits for answers.
+    """
+
+    subscription = NodeSubscription
+    received = ReceivedSubscription
+    kinds = SocketKinds(zmq.Context, ThreadedPublisher)
+    may_call = True
+
+    def __init__(self, settings: NodeSettings) -> None:
+        """Join the bus.
+
+        Args:
+            settings: of the node.
+
+        Raises:
+            NameserverUnavailable, ConfigurationError, ValueError, TransportUnavailable, zmq.ZMQError: see
+                `oz.Node`.
+        """
+        self.pool = ThreadPool(settings.configuration.threads)
+        self.engine = engine = NodeEngine(settings, self)
+        self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend)
+        self._news = threading.Condition()
+        self._number_of_news = 0
+        self._closing = threading.Lock()
+        self._poller = zmq.Poller()
+        self._io = IOThread(f"oz-node-{settings.name}", self._turn)
+        try:
+            engine.open()
+        except BaseException:
+            self._io.abandon()
+            raise
+        self._poller.register(self._io.bell, zmq.POLLIN)
+        self._poller.register(engine.sockets.sub.socket, zmq.POLLIN)
+        for dealer in engine.sockets.servers.values():
+            self._poller.register(dealer, zmq.POLLIN)
+        self._io.start()
+        try:
+            finish(engine.join())
+        except BaseException as error:
+            self.close(drain=False, timeout=1.0 if isinstance(error, NameserverUnavailable) else 0)
+            raise
+
+    # the I/O thread --------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Have the I/O thread look at what is due soon; any thread may ask for it."""
+        self._io.ring()
+
+    def changed(self) -> None:
+        """Tell those who wait for peers or readiness to look again."""
+        with self._news:
+            self._number_of_news += 1
+            self._news.notify_all()
+
+    def _turn(self, is_wanted: Callable[[], bool]) -> None:
+        """Wait for something to do, and do it."""
+        engine = self.engine
+        left = 0.0 if is_wanted() else engine.seconds_left()
+        ready = dict(self._poller.poll(None if left is None else ceil(1000 * left)))
+        if self._io.bell in ready:
+            self._io.hear()
+        now = time.monotonic()
+        for endpoint, dealer in engine.sockets.servers.items():
+            if dealer in ready:
+                with suppress(zmq.Again):
+                    for _ in range(1_000):
+                        engine.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
+        engine.sockets.sub.take_in(_TURN_SECONDS)
+        if engine.number_of_waits and engine.sockets.sub.socket in ready:
+            engine.note_news(now)
+        if engine.has_due(now):
+            for endpoint, frame in engine.tick(now):
+                engine.say(endpoint, frame)
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run something in the I/O thread; return its result.
+
+        Raises:
+            ClosedError: the node is closed.
+            OwnershipError: it was made before a fork.
+        """
+        self.engine.check_owner()
+        result: T = self._io.call(work)
+        return result
+
+    def wait(self, missing: Missing, timeout: float | None) -> None:
+        """Wait until nothing is missing; it is asked for in the I/O thread.
+
+        Raises:
+            Timeout: something was, after so many seconds; says what.
+            ClosedError: the node is closed.
+        """
+        ends = None if timeout is None else time.monotonic() + timeout
+        with self._news:
+            self.engine.number_of_waits += 1
+        try:
+            while True:
+                # What comes after this look wakes.
+                seen, what = self.call(lambda: (self._number_of_news, missing()))
+                if what is None:
+                    return
+                left = None if ends is None else ends - time.monotonic()
+                if left is not None and left <= 0:
+                    raise Timeout(f"not within {timeout:g} s: {what}")
+                self._await_news(seen, left)
+        finally:
+            with self._news:
+                self.engine.number_of_waits -= 1
+
+    def _await_news(self, seen: int, seconds: float | None) -> None:
+        """Wait for more news than so many."""
+        most = None if seconds is None else min(seconds, threading.TIMEOUT_MAX)
+        with self.pool.lend(), self._news:
+            self._news.wait_for(lambda: self._number_of_news != seen, most)
+
+    # handlers --------------------------------------------------------------------------------------------
+
+    def check_handler(self, handler: Callable[[Message], Any]) -> None:
+        """Refuse an `async` handler.
+
+        Raises:
+            TypeError: it is one.
+        """
+        refuse_async(handler, "oz.asyncio.Node")
+
+    def answer(self, message: Message, payload: Any, headers: dict[str, Any] | None) -> None:
+        """Publish a reply."""
+        self.engine.replies.answer(message, payload, headers)
+
+    def drain(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
+        """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
+        return finish(self.engine.drain_subscription(subscription, timeout))
+
+    # closing ---------------------------------------------------------------------------------------------
+
+    def close(self, *, drain: bool, timeout: float | None) -> None:
+        """Leave the bus; see `oz.Node.close`."""
+        engine = self.engine
+        if engine.sockets.local.engine.guard.is_foreign:
+            return
+        if engine.is_interrupted:
+            # The I/O thread, which has to help, may wait for what this thread has until the handler returns.
+            options = {"drain": drain, "timeout": timeout}
+            threading.Thread(target=self.close, kwargs=options, name="oz-closing").start()
+            return
+        ends = time.monotonic() + closing_time(timeout)
+        if not self._closing.acquire(blocking=False):
+            return
+        if drain:
+            finish(engine.drain(ends))
+        engine.is_closed = True
+        with suppress(ClosedError):
+            self._io.call(engine.take_leave)
+        has_ended = self._io.stop(max(_LAST_TURN, ends - time.monotonic()))
+        self.changed()
+        engine.close_queues()
+        self.pool.close(max(0.0, ends - time.monotonic()) if drain else 0)
+        if has_ended:
+            self._close_sockets(ends, drain=drain)
+        else:
+            name = engine.settings.name
+            _log.warning("closed, but the thread of node %s is still busy; its sockets stay open", name)
+
+    def _close_sockets(self, ends: float, *, drain: bool) -> None:
+        sockets = self.engine.sockets
+        # With a drain the goodbye has been said, and answered by those who are there.
+        sockets.sub.close(is_drained=drain)
+        for dealer in sockets.servers.values():
+            dealer.close()
+        closed_at = time.monotonic()
+        publisher: Any
+        for publisher in sockets.publishers:
+            publisher.engine.close(timeout=max(0.0, ends - time.monotonic()))
+        sockets.end_context(max(0.0, ends - closed_at), closed_at)
+
+
+def finish(steps: Steps[T]) -> T:
+    """Take steps to the end: what they yield is done already."""
+    done = None
+    while True:
+        try:
+            done = steps.send(done)
+        except StopIteration as end:
+            result: T = end.value
+            return result

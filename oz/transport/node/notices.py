@@ -1,0 +1,152 @@
+"""The notices of a node: advisories to those who ask for them, and what its `on_peer` is told."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from oz.message import Gap, Message
+from oz.protocol.node import reserved_subjects
+from oz.protocol.node.advisories import Advisory, Throttle, advise
+from oz.protocol.node.membership import Act
+from oz.protocol.node.subscription import NodeStats, NodeSubscription
+from oz.subjects.pattern import Pattern
+from oz.transport.node.sockets import NodePublisher, NodeSubscriber
+from oz.wire.discovery import Announcement
+
+_log = logging.getLogger("oz.node")
+
+MOST_NOTICES = 10_000
+"""Advisories that wait for the I/O side at most."""
+
+_WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
+
+
+class Notices:
+    """The notices of one node, of itself and its peers. Any thread may add to them."""
+
+    __slots__ = ("_advised", "_counted", "_stats", "_throttle", "_waiting", "_wake")
+
+    def __init__(self, stats: NodeStats, wake: Callable[[], None]) -> None:
+        """Start with none.
+
+        Args:
+            stats: what advisories are counted in.
+            wake: has the I/O side publish them; called by any thread.
+        """
+        self._stats = stats
+        self._wake = wake
+        self._advised = reserved_subjects.ReservedIndex()
+        self._waiting: deque[Advisory] = deque()
+        self._throttle = Throttle()
+        self._counted = (0, 0, 0)
+
+    # what happens ----------------------------------------------------------------------------------------
+
+    def peer_changed(self, act: Act, peer: Announcement) -> str:
+        """Record that a peer is up, has left or is lost; give the word for it that `on_peer` is told."""
+        kind, word = _WORDS[act]
+        _log.info("%s of %s (pid %d) %s", peer.name, peer.host, peer.pid, word)
+        self._advise(advise(kind, f"{peer.name} of {peer.host} {word}", about=peer.name, origin=peer.uuid))
+        return kind.removeprefix("peer_")
+
+    def server_changed(self, endpoint: str, *, is_there: bool) -> None:
+        """Record that a name server answers, or does not any more."""
+        if is_there:
+            self._advise(advise("nameserver_found", f"the name server at {endpoint} answers", about=endpoint))
+        else:
+            text = f"the name server at {endpoint} does not answer; traffic goes on without it"
+            _log.warning(text)
+            self._advise(advise("nameserver_lost", text, about=endpoint))
+
+    def lost(self, gap: Gap, whose: str) -> None:
+        """Record that messages of somebody were lost on their way here."""
+        how_many = "some" if gap.count is None else f"{gap.count:,}"
+        text = f"{how_many} messages of {whose} did not arrive"
+        self._advise(advise("gap", text, about=whose, count=gap.count, origin=gap.origin))
+
+    def failed(self, subject: object, error: BaseException) -> None:
+        """Record that a handler raised."""
+        _log.error("a handler raised at %r", subject, exc_info=error)
+        text = f"a handler raised {type(error).__name__} at {subject!r}: {error}"
+        self._advise(advise("handler_failed", text, about=str(subject)))
+
+    def dropped(self, subject: object, count: int) -> None:
+        """Record that messages were dropped whose handler is too slow."""
+        text = f"{count:,} messages like {subject!r} were dropped: their handler is too slow"
+        self._advise(advise("slow_consumer", text, about=str(subject), count=count))
+
+    def count_losses(self, publishers: Iterable[NodePublisher], sub: NodeSubscriber) -> None:
+        """Record what publishers and the subscriber have lost since this was called last."""
+        counts = [one.engine.stats for one in publishers]
+        missed = sum(one.missed for one in counts)
+        timed_out = sub.stats.timed_out + sum(one.timed_out for one in counts)
+        dropped = sub.stats.dropped
+        before, self._counted = self._counted, (missed, timed_out, dropped)
+        if dropped > before[2] and sub.may_drop:
+            count = dropped - before[2]
+            text = f"{count:,} messages were dropped that came at once with others: see max_pending"
+            self._advise(advise("slow_consumer", text, about="subscriptions", count=count))
+        if missed > before[0]:
+            count = missed - before[0]
+            text = f"peers had no room for {count:,} messages; each learns what it missed"
+            self._advise(advise("slow_consumer", text, about="peers", count=count))
+        if timed_out > before[1]:
+            count = timed_out - before[1]
+            text = f"patterns ran out of time on {count:,} messages"
+            self._advise(advise("pattern_timeout", text, about="patterns", count=count))
+
+    def _advise(self, advisory: Advisory) -> None:
+        if len(self._waiting) < MOST_NOTICES:
+            self._waiting.append(advisory)
+            self._wake()
+
+    # who is told; on the I/O side ------------------------------------------------------------------------
+
+    @property
+    def has_some(self) -> bool:
+        """Whether advisories wait to be published."""
+        return bool(self._waiting)
+
+    def next_deadline(self) -> float | None:
+        """Return when one that was held back is due, in monotonic seconds; None for never."""
+        return self._throttle.next_deadline()
+
+    def add(self, pattern: Pattern, subscription: NodeSubscription) -> None:
+        """Hand a subscription the advisories that match from now on."""
+        self._advised.add(pattern, subscription)
+
+    def discard(self, pattern: Pattern, subscription: NodeSubscription) -> None:
+        """Hand none of them to it any more."""
+        self._advised.discard(pattern, subscription)
+
+    def publish(self, now: float) -> None:
+        """Hand what waits to those who ask for it."""
+        notified = self._throttle.due(now)
+        while self._waiting:
+            advisory = self._throttle.offer(self._waiting.popleft(), now)
+            if advisory is not None:
+                notified.append(advisory)
+        for advisory in notified:
+            self._stats.advisories += 1
+            found = self._advised.find(advisory.subject)
+            if found.values:
+                route = _Local(tuple(found.values))
+                message = Message(advisory.subject, advisory, [], route, time.time_ns())
+                for subscription in found.values:
+                    subscription.handler(message)
+
+
+class _Local:
+    """The route of an advisory."""
+
+    handled: tuple[Any, ...] = ()
+    is_counted = False
+    is_listed = False
+    is_only_listed = False
+
+    def __init__(self, subscriptions: tuple[Any, ...]) -> None:
+        self.subscriptions = subscriptions
