@@ -107,12 +107,20 @@ class Session:
         self._end: End | None = None
         self._connection: Connection | None = None
         self._is_pumping = False
+        self._commands: deque[Callable[[], None]] = deque()
 
     # for the pipe ----------------------------------------------------------------------------------------
 
     def post(self, command: Callable[[], None]) -> None:
-        """Take notice of something in a moment."""
-        self._network.call_soon(command)
+        """Take notice of something in a moment, after all that was posted before."""
+        self._commands.append(command)
+        if len(self._commands) == 1:
+            self._network.call_soon(self._process_commands)
+
+    def _process_commands(self) -> None:
+        commands, self._commands = self._commands, deque()
+        for command in commands:
+            command()
 
     def readable(self, end: End) -> None:
         """Send what the socket has written."""

@@ -54,7 +54,7 @@ class Topics:
     def match(self, first: bytes) -> dict[End, None]:
         """Return who gets a message by its first frame."""
         found: dict[End, None] = {}
-        for size in range(len(first) + 1):
+        for size in {len(topic) for topic in self._ends}:
             found.update(self._ends.get(first[:size], {}))
         return found
 
@@ -321,4 +321,4 @@ class Subscribing:
         return not self._filters
 
     def _matches(self, first: bytes) -> bool:
-        return any(first[:size] in self._counts for size in range(len(first) + 1))
+        return any(first[:size] in self._counts for size in {len(topic) for topic in self._counts})
