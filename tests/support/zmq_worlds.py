@@ -8,7 +8,7 @@ from oz.testing.network import Network
 from oz.testing.proxy import Proxy
 from oz.testing.sockets import Context
 from support.fault_proxy import FaultProxy
-from waiting import DEADLINE, until
+from support.waiting import DEADLINE, until
 
 POLLIN = int(zmq.POLLIN)
 
