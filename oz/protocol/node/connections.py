@@ -334,18 +334,22 @@ class Connections:
         steps: list[ConnectionStep] = []
         for peer in peers:
             for endpoint, origin in self.ways(peer):
-                self._look_at(origin)
-                is_due = now - self._dialled_at.get(endpoint, now - REDIAL_AFTER) >= REDIAL_AFTER
-                if is_due and endpoint not in self._seeds and self._is_silent(origin):
+                if not self._look_at(origin) or endpoint in self._seeds:
+                    continue
+                if now - self._dialled_at.get(endpoint, now - REDIAL_AFTER) >= REDIAL_AFTER:
                     steps += self._hang_up(endpoint)
                     steps.append(self._dial(endpoint, peer, now))
         return steps
 
-    def _look_at(self, origin: bytes) -> None:
+    def _look_at(self, origin: bytes) -> bool:
+        """See whether something new has come of a publisher; tell whether it is silent."""
         heard_at = self._hearing.heard_at(origin)
-        if heard_at:
-            before, misses = self._looks.get(origin, (0, 0))
-            self._looks[origin] = heard_at, misses + 1 if heard_at == before else 0
+        if not heard_at:
+            return True
+        before, misses = self._looks.get(origin, (0, 0))
+        misses = misses + 1 if heard_at == before else 0
+        self._looks[origin] = heard_at, misses
+        return misses >= MISSES
 
     def _is_silent(self, origin: bytes) -> bool:
         """Tell whether a publisher has not been heard for long, or never."""

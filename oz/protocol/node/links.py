@@ -42,7 +42,7 @@ class ServerChanged(NamedTuple):
 LinkStep = ConnectionStep | Introduce | PeerChanged | ServerChanged
 
 
-class Presence(Protocol):
+class Connected(Protocol):
     """A publisher of a node, as far as it knows who is connected to it; it answers at once."""
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
@@ -81,8 +81,8 @@ class Links:
         self,
         membership: Membership,
         connections: Connections,
-        local: Presence,
-        network: Presence | None,
+        local: Connected,
+        network: Connected | None,
         *,
         servers: Sequence[str] = (),
         echo: bool = True,

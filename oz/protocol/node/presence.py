@@ -148,6 +148,21 @@ class Presence:
         """Tell whether a stream shows who is connected."""
         return stream in self._announced
 
+    def to_tell(self, streams: Iterable[OutStream]) -> list[OutStream]:
+        """Return the streams on which something was sent, and of each node the one with its presence.
+
+        By one record in time a node knows that another speaks, and no proxy between them drops any. Others
+        than nodes are told on each stream.
+        """
+        nodes = {stream.name[:NAME_SIZE] for stream in self._announced}
+        return [
+            stream
+            for stream in streams
+            if stream.recorded != stream.sequence
+            or stream in self._announced
+            or stream.name[:NAME_SIZE] not in nodes
+        ]
+
     # what a node asks ------------------------------------------------------------------------------------
 
     def take_changes(self) -> dict[OutStream, dict[Pattern, None]]:

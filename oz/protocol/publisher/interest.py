@@ -33,6 +33,9 @@ class InterestWatcher(Protocol):
     def is_presence(self, stream: OutStream) -> bool:
         """Tell whether a stream shows who is connected: then its connection matters as an interest does."""
 
+    def to_tell(self, streams: Iterable[OutStream]) -> Iterable[OutStream]:
+        """Return those streams that are to be told where they stand; see `Router.to_tell`."""
+
     def finds_stranger(self, name: bytes, patterns: Iterable[Declared]) -> bool:
         """Tell whether a subscriber proves by patterns that it is to get nothing, for the first time."""
 

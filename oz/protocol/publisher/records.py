@@ -13,7 +13,7 @@ from oz.protocol.publisher.stream import CONTROL, LAST_VALUES, LAST_VALUES_RICH,
 from oz.wire.batch import pack_array, pack_chunk, pack_control
 
 HEARTBEAT = 1.0
-"""Seconds between two records of where each stream stands."""
+"""Seconds between two records of where each stream stands; of a node, between two to each subscriber."""
 
 RECORD_PATIENCE = 0.25
 """Seconds for which a record waits for the fullest of several connections before that one is left out."""
@@ -103,9 +103,12 @@ class Records:
         connection that carries more streams than its high-water mark has room for a part of them only.
         """
         if now >= self.beats_at:
-            self.beats_at = now + HEARTBEAT
-            self._router.expire(now)
-            self._telling.update(dict.fromkeys(self._router.streams.values()))
+            router = self._router
+            self.beats_at = router.next_beat(now, HEARTBEAT)
+            router.expire(now)
+            # Whoever is left out misses what is sent on other streams as well: docs/decisions/031.
+            has_left_out = self.left_out_at != -inf
+            self._telling.update(dict.fromkeys(router.streams.values() if has_left_out else router.to_tell()))
         if self._telling:
             self._say_where()
 
@@ -176,6 +179,7 @@ class Records:
         if _has_numbered(stream):
             # What is held is not lost.
             sequence = stream.send_buffer.take(stream, 0)[0]
+        stream.recorded = sequence
         return (stream.head(CONTROL, sequence, 0) + body,)
 
     def _serve(self, stream: OutStream, number: int) -> None:

@@ -23,6 +23,9 @@ from oz.wire.keys import OWN, Declaration, DeliveryOptions
 
 _log = logging.getLogger("oz.publisher")
 
+MOMENTS = 4
+"""Moments of a second at which nodes tell streams where they stand."""
+
 MAX_PATTERNS = 4_000_000
 MAX_CHUNKS = 65_536
 """What one publisher takes on, chunks for each stream; more is refused, and the answer says so."""
@@ -42,7 +45,8 @@ class Router:
     """
 
     __slots__ = (
-        "_reports_malformed", "interest", "lifetimes", "plain", "stats", "streams", "to_answer", "to_serve",
+        "_moment", "_reports_malformed", "interest", "lifetimes", "plain", "stats", "streams", "to_answer",
+        "to_serve",
     )  # fmt: skip
 
     def __init__(
@@ -69,6 +73,7 @@ class Router:
         self.to_answer = self.lifetimes.to_answer
         self.to_serve: list[tuple[OutStream, int]] = []
         self._reports_malformed = True
+        self._moment = origin[0] % MOMENTS / MOMENTS
 
     # who wants what --------------------------------------------------------------------------------------
 
@@ -88,6 +93,30 @@ class Router:
         if watcher is None:
             return self.streams.values()
         return [one for one in self.streams.values() if not watcher.is_presence(one)]
+
+    # telling where streams stand ------------------------------------------------------------------------
+
+    def next_beat(self, now: float, period: float) -> float:
+        """Return when the streams are to be told next where they stand.
+
+        Nodes of one host share a clock: each has one of a few moments, the same for both its publishers, so
+        that whoever hears many of them wakes up that often.
+
+        Args:
+            now: monotonic seconds.
+            period: seconds.
+        """
+        if self.interest.watcher is None:
+            return now + period
+        moment = self._moment * period
+        return ((now - moment) // period + 1) * period + moment
+
+    def to_tell(self) -> Iterable[OutStream]:
+        """Return the streams that are to be told then."""
+        watcher, streams = self.interest.watcher, self.streams.values()
+        return streams if watcher is None else watcher.to_tell(streams)
+
+    # counting --------------------------------------------------------------------------------------------
 
     def count(self, subject: bytes | None, plain: bytes | None, known: Recipients | None = None) -> int:
         """Count the subscribers that declared themselves, and the plain subscriptions.

@@ -52,6 +52,7 @@ class OutStream:
         delivery: how its messages are to be treated.
         heads: what frames begin with: plain, rich, control, last values and rich last values.
         sequence: the number of the next message.
+        recorded: where it stood by the record that was made last; -1 before.
         joined: its place among all streams, by age.
         chunks: what is declared, by number.
         ending: what was, and nobody holds any more; it is served until its time is over.
@@ -86,6 +87,7 @@ class OutStream:
         "name",
         "newest",
         "patterns",
+        "recorded",
         "refused",
         "refused_at",
         "send_buffer",
@@ -118,6 +120,7 @@ class OutStream:
         self.refused: dict[int, str] = {}
         self.patterns: dict[Pattern, int] = {}
         self.newest = 0
+        self.recorded = -1
         self.listeners = 0
         self.vanished_at: float | None = None
         self.is_closing = False

@@ -92,6 +92,7 @@ class Declarations:
         "_back_at_once",
         "_collected",
         "_delivery",
+        "_greet_every",
         "_greeted_at",
         "_greeting",
         "_next",
@@ -103,8 +104,15 @@ class Declarations:
         "chunks",
     )
 
-    def __init__(self, stream: bytes, delivery: DeliveryOptions) -> None:
-        """Start with none."""
+    def __init__(self, stream: bytes, delivery: DeliveryOptions, *, greet_every: float = GREETING) -> None:
+        """Start with none.
+
+        Args:
+            stream: the id of the stream.
+            delivery: how its messages are to be treated.
+            greet_every: seconds between two greetings; see `greet`.
+        """
+        self._greet_every = greet_every
         self._stream = stream
         self._delivery = delivery
         self._next = 1
@@ -235,7 +243,7 @@ class Declarations:
         """
         if self._shrunk or self._collected or self._greeted_at is None:
             return -inf
-        deadlines = [self._greeted_at + GREETING]
+        deadlines = [self._greeted_at + self._greet_every]
         for number in missing:
             chunk = self.chunks.get(number)
             if chunk is not None:
@@ -249,7 +257,7 @@ class Declarations:
         """
         if self._greeted_at is None:
             self._greeted_at = now
-        if now - self._greeted_at < GREETING:
+        if now - self._greeted_at < self._greet_every:
             return SubscriptionChanges()
         self._greeted_at = now
         return self._greet()

@@ -42,6 +42,9 @@ _log = logging.getLogger("oz.subscriber")
 
 OnGap = Callable[[Gap], Any]
 
+_AWAY_NS = 2_000_000_000
+"""Nanoseconds without a record, which comes every second, after which a publisher is looked at anew."""
+
 
 class BatchDecoder:
     """Takes batches apart; the messages wait in line.
@@ -182,6 +185,8 @@ class BatchDecoder:
             return
         live = body.get("live")
         source = find(stream.sources, head.origin)
+        if body or time_ns - source.heard_at >= _AWAY_NS:
+            self.streams.note_news()
         self._advance(stream, source, head, time_ns)
         if live is not None and head.epoch == source.epoch:
             source.answered = frozenset(live)
@@ -195,6 +200,9 @@ class BatchDecoder:
         """Record where the key stands; return how many messages of the batch were here before."""
         # What comes behind a goodbye did not begin with its source here, as on a key that others read too.
         joins_late = stream.is_shared or stream.has_ended(head.origin, head.epoch)
+        if source.epoch != head.epoch:
+            # A new one, or one that has begun anew, has answered nothing yet.
+            self.streams.note_news()
         lost, seen = source.advance(head, time_ns, is_shared=joins_late)
         if lost != 0:
             self._report(stream, source, head.origin, lost, head.sequence)

@@ -14,7 +14,7 @@ from typing import Any
 from oz.message import MessageId
 from oz.protocol.declared import declare
 from oz.protocol.subscriber import receive_buffer
-from oz.protocol.subscriber.declarations import Chunk, Declarations, SubscriptionChanges
+from oz.protocol.subscriber.declarations import GREETING, Chunk, Declarations, SubscriptionChanges
 from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.subscriptions import Subscription, SubscriptionTable
@@ -95,12 +95,18 @@ class Interest:
     __slots__ = ("declarations", "delivery", "name", "stream")
 
     def __init__(
-        self, name: bytes, delivery: DeliveryOptions, *, dedupe: bool, index: type[PatternIndex]
+        self,
+        name: bytes,
+        delivery: DeliveryOptions,
+        *,
+        dedupe: bool,
+        index: type[PatternIndex],
+        greet_every: float,
     ) -> None:
         """Start with none."""
         self.name = name
         self.delivery = delivery
-        self.declarations = Declarations(name, delivery)
+        self.declarations = Declarations(name, delivery, greet_every=greet_every)
         self.stream = Stream(stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index)
 
 
@@ -118,6 +124,7 @@ class Streams:
         "_draining",
         "_due_at",
         "_goodbyes",
+        "_greet_every",
         "_homes",
         "_index",
         "_interests",
@@ -137,6 +144,7 @@ class Streams:
         dedupe: bool = False,
         index: type[PatternIndex] = PatternIndex,
         ends_with_first: bool = False,
+        greet_every: float = GREETING,
     ) -> None:
         """Start with none.
 
@@ -146,9 +154,11 @@ class Streams:
             index: what finds the subscriptions that match.
             ends_with_first: whether the stream that is made first has the last name: libzmq tells a new
                 connection all that is asked for in the order of the keys, so that its part comes last.
+            greet_every: seconds between two greetings, which find publishers that have forgotten a stream.
         """
         self.dedupe = dedupe
         self._index = index
+        self._greet_every = greet_every
         self._name = random_bytes(_NAME_SIZE)
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
         self._interests: dict[DeliveryOptions, Interest] = {}
@@ -175,7 +185,13 @@ class Streams:
         interest = self._interests.get(delivery)
         is_new = interest is None
         if interest is None:
-            interest = Interest(self._next_name(), delivery, dedupe=self.dedupe, index=self._index)
+            interest = Interest(
+                self._next_name(),
+                delivery,
+                dedupe=self.dedupe,
+                index=self._index,
+                greet_every=self._greet_every,
+            )
             self._interests[delivery] = interest
             self.by_key[interest.stream.key] = interest.stream
             if interest.stream.receive_buffer is not None:
@@ -329,15 +345,25 @@ class Streams:
     def flush(self) -> SubscriptionChanges:
         """Declare what was collected."""
         self.is_collecting = False
+        self._due_at = -inf
         changes = SubscriptionChanges()
         for interest in self._interests.values():
             changes.add(interest.declarations.flush())
         return changes
 
+    @property
+    def has_news(self) -> bool:
+        """Whether `renew` has something to look at that was not there when it looked last."""
+        return self._due_at == -inf
+
+    def note_news(self) -> None:
+        """Record that a publisher has come, gone or answered, which `renew` is to look at."""
+        self._due_at = -inf
+
     def renew(self, now: float) -> SubscriptionChanges:
         """Declare again what some publisher has left unanswered, and do what else `Declarations` has due."""
         changes = SubscriptionChanges()
-        if now < self._renew_at or self._goodbyes:
+        if now < self._renew_at or now < self._due_at or self._goodbyes:
             return changes
         self._renew_at = now + RENEW_EVERY
         self._due_at = inf
@@ -409,6 +435,7 @@ class Streams:
 
     def forget(self, origin: bytes) -> None:
         """Forget a publisher that is gone for good, so that nobody waits for its answers."""
+        self._due_at = -inf
         for stream in self.by_key.values():
             stream.sources.pop(origin, None)
 
@@ -462,8 +489,12 @@ class Streams:
 
         It is not known before it was heard, and after it said goodbye on each stream.
         """
-        sources = (stream.sources.get(origin) for stream in self.by_key.values())
-        return max((source.heard_at for source in sources if source is not None), default=None)
+        newest = None
+        for stream in self.by_key.values():
+            source = stream.sources.get(origin)
+            if source is not None and (newest is None or source.heard_at > newest):
+                newest = source.heard_at
+        return newest
 
     def unready(self) -> dict[str, Any]:
         """Say for a message what is still to come: publishers heard, and chunks without an answer."""

@@ -59,6 +59,10 @@ It is declared last on every connection, so that where a presence announcement s
 node had asked for stands too.
 """
 
+GREETING = 60.0
+"""Seconds between two greetings; see `Streams`. Nothing stands between nodes that may drop a key, and whoever
+connects anew is told all: it is for what nobody has thought of."""
+
 ONCE, FOR_EVER = zmq.RECONNECT_STOP_CONN_REFUSED, 0
 """Values of RECONNECT_STOP: an ephemeral port that refuses is not tried again."""
 
@@ -243,7 +247,7 @@ class NodeSubscriber:
             on_gap: called with each `oz.Gap`.
         """
         self.socket: Any = context.socket(zmq.SUB)
-        self.streams = Streams(os.urandom, index=ReservedIndex, ends_with_first=True)
+        self.streams = Streams(os.urandom, index=ReservedIndex, ends_with_first=True, greet_every=GREETING)
         # The mesh knows who is gone.
         guard = StrictGuard()
         self._attachments = Attachments(guard, None, own_context=False)

@@ -28,7 +28,7 @@ _RCVTIMEO = int(zmq.RCVTIMEO)
 _NOBLOCK = int(zmq.NOBLOCK)
 
 _LATER = 0.15
-"""Seconds after the earliest look for one on account of what was read: mostly it is a heartbeat."""
+"""Seconds after the earliest look for one on account of what was read."""
 
 _LOOK_NS = 250_000_000
 """Nanoseconds between two looks at what is due where there is always something to read."""
@@ -292,9 +292,9 @@ class RoutedReceivePath(ReceivePath):
             self._look_at = now + _LOOK_NS
             self._declarer.look(monotonic())
             self._armed_for = nan
-        elif self._declarer.is_settled:
-            self._declarer.hasten(_LATER)
         message = self._accept(frames, now)
+        if self._declarer.is_settled and (links is not None or self._decoder.streams.has_news):
+            self._declarer.hasten(_LATER)
         if is_curious and links is not None:
             links.note(frames[0], link)
         return message

@@ -2,7 +2,6 @@
 
 import pytest
 
-from hearing import Sockets, Subscriber
 from oz.protocol.node.connections import (
     CHECK_EVERY,
     DRAIN_EVERY,
@@ -23,6 +22,7 @@ from oz.protocol.node.connections import (
 )
 from oz.protocol.node.presence import local_origin, network_origin
 from support.announcing import announcement
+from support.hearing import Sockets, Subscriber
 
 OWN = announcement(2, local_endpoint="ipc://own")
 PEER = announcement(4, local_endpoint=None, endpoints=("tcp://127.0.0.1:4",))

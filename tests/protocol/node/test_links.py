@@ -2,7 +2,6 @@
 
 import pytest
 
-from hearing import Sockets, Subscriber
 from oz.protocol.node.connections import (
     CHECK_EVERY,
     MISSES,
@@ -18,6 +17,7 @@ from oz.protocol.node.membership import Act, Membership
 from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text
 from oz.wire.discovery import Joined, Left, Lost, Welcome, pack
 from support.announcing import announcement
+from support.hearing import Sockets, Subscriber
 
 LOST_AFTER = 3.0
 SERVER = "tcp://127.0.0.1:1"

@@ -1,3 +1,4 @@
+import itertools
 import os
 
 import pytest
@@ -134,6 +135,7 @@ def test_what_one_publisher_left_unanswered_is_declared_again(streams):
     assert not streams.renew(100).wanted
     next(iter(streams.by_key.values())).sources[B] = find({}, B)
     find(next(iter(streams.by_key.values())).sources, B).heard_at = NS
+    streams.note_news()
     assert not streams.renew(100.2).wanted
     changes = streams.renew(101)
     assert kinds(changes.wanted) == [DECLARATION]
@@ -208,9 +210,10 @@ class Feed:
         start = head_start(self._key, MESSAGES, self._origin, epoch)
         self.decoder.accept([start + head_end(sequence, len(subjects)) + pack_array(items)], NS)
 
-    def control(self, sequence, epoch=1, **fields):
+    def control(self, sequence, epoch=1, at=1, **fields):
         start = head_start(self._key, CONTROL, self._origin, epoch)
-        self.decoder.accept([start + head_end(sequence, 0) + (pack_control(**fields) if fields else b"")], NS)
+        body = pack_control(**fields) if fields else b""
+        self.decoder.accept([start + head_end(sequence, 0) + body], at * NS)
 
     def taken(self):
         found = [(one.subject, one.sequence, one.gap) for one in self.decoder.waiting]
@@ -297,3 +300,52 @@ def test_it_says_when_a_silent_publisher_will_not_count(streams):
     left = streams.next_silence(round(100 * NS))
     assert left == pytest.approx(SILENCE - 1)
     assert streams.next_silence(round((100 + SILENCE) * NS)) is None
+
+
+def test_heartbeat_is_no_news_and_all_that_may_leave_something_unanswered_is(streams):
+    add(streams, "a")
+    feed = Feed(streams)
+    feed.control(0, live=[1])
+    times = itertools.count(100.0)
+
+    def is_news(what):
+        for interest in streams._interests.values():
+            for source in interest.stream.sources.values():
+                source.answered = frozenset(interest.declarations.chunks)
+        streams.renew(next(times))
+        assert not streams.has_news
+        what()
+        return streams.has_news
+
+    assert not is_news(lambda: feed.control(0, at=2))
+    assert not is_news(lambda: feed.batch(0, "a"))
+    assert is_news(lambda: feed.control(1, at=2, live=[1]))
+    assert is_news(lambda: feed.control(0, at=2, epoch=2))
+    assert is_news(lambda: feed.control(0, at=10, epoch=2))
+    assert is_news(lambda: feed.batch(0, "a", epoch=3))
+    assert is_news(lambda: feed.control(1, at=10, epoch=3, bye=True))
+    assert is_news(lambda: streams.forget(A))
+    assert is_news(lambda: add(streams, "b"))
+
+
+def test_nobody_looks_for_what_is_unanswered_without_news(streams):
+    add(streams, "a")
+    answer(streams, A)
+    streams.renew(100.0)
+    find(next(iter(streams.by_key.values())).sources, B).heard_at = NS
+    for now in (101.0, 102.0, 103.0):
+        assert not streams.renew(now).wanted
+    streams.note_news()
+    assert not streams.renew(104.0).wanted
+    assert kinds(streams.renew(105.0).wanted) == [DECLARATION]
+
+
+def test_it_greets_as_often_as_it_is_told():
+    streams = Streams(os.urandom, greet_every=60.0)
+    add(streams, "a")
+    answer(streams, A)
+    streams.renew(0.0)
+    assert streams.next_deadline() == 60.0
+    streams.note_news()
+    assert not streams.renew(59.9).wanted
+    assert kinds(streams.renew(60.0).wanted) == [DECLARATION]
