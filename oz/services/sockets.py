@@ -17,11 +17,11 @@ from oz.subjects.pattern import Pattern
 from oz.sync.waiting import BlockingWaiter
 from oz.transport import descriptors
 from oz.transport.attachments import Attachments
-from oz.transport.ending import end_context
 from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import StrictGuard
 from oz.transport.multicast.receiver import OnAdvisory
 from oz.transport.option_checks import Filtering, delivery_options
+from oz.transport.socket import end_context
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.engine import PATIENCE
 from oz.transport.subscriber.options import check_options

@@ -11,7 +11,7 @@ import zmq
 from oz.transport import descriptors, endpoints
 from oz.transport.guard import Guard
 from oz.transport.multicast.endpoint import is_multicast
-from oz.transport.multicast.group import Group
+from oz.transport.multicast.group import MulticastGroup
 
 _BOUND = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
 _CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
@@ -34,7 +34,7 @@ class Attachments:
 
     __slots__ = ("_guard", "connections", "endpoints", "group", "own_context")
 
-    def __init__(self, guard: Guard, group: Group | None, *, own_context: bool) -> None:
+    def __init__(self, guard: Guard, group: MulticastGroup | None, *, own_context: bool) -> None:
         """Start neither bound nor connected.
 
         Args:

@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 import oz
-from oz.transport import ending
+from oz.transport import socket as sockets
 from support.waiting import DEADLINE, Thread, frames_of, until
 
 
@@ -541,7 +541,7 @@ def test_publish_many_publishes_all_before_the_first_that_raises(pair):
 
 
 def test_close_with_a_linger_of_minus_one_waits_until_all_is_fetched(stalled, monkeypatch):
-    monkeypatch.setattr(ending, "_PATIENCE", 0.05)
+    monkeypatch.setattr(sockets, "_PATIENCE", 0.05)
     pub, sub = stalled(high_water_mark=0)
     for _ in range(300):
         pub.publish("a", bytes(20_000))

@@ -5,7 +5,7 @@ import zmq
 
 import oz
 from oz.transport import frames
-from oz.transport.publisher import plain_frames
+from oz.transport.publisher import sink
 from support.waiting import DEADLINE
 
 
@@ -19,7 +19,7 @@ def interrupted(monkeypatch):
         raise KeyboardInterrupt if len(calls) == 1 else zmq.Again
 
     monkeypatch.setattr(frames, "_send", send)
-    monkeypatch.setattr(plain_frames, "_send", send)
+    monkeypatch.setattr(sink, "_send", send)
     return calls
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restore
 from oz.protocol.publisher.interest import InterestTable
-from oz.protocol.publisher.stream import Chunk, OutStream
+from oz.protocol.publisher.stream import AcceptedChunk, OutStream
 from oz.wire import keys
 from oz.wire.keys import DeliveryOptions
 
@@ -116,7 +116,7 @@ class Lifetimes:
         for chunk in chunks:
             self._end_chunk(stream, chunk, now)
 
-    def _end_chunk(self, stream: OutStream, chunk: Chunk, now: float) -> None:
+    def _end_chunk(self, stream: OutStream, chunk: AcceptedChunk, now: float) -> None:
         """End a chunk that was taken from its stream already."""
         for shared in chunk.shared:
             shared.listeners = max(0, shared.listeners - 1)

@@ -15,7 +15,7 @@ from oz.protocol.publisher.interest import InterestTable, InterestWatcher
 from oz.protocol.publisher.lifetimes import Lifetimes
 from oz.protocol.publisher.plain_interest import NOTHING, Keys
 from oz.protocol.publisher.recipients import Recipients
-from oz.protocol.publisher.stream import NAME_SIZE, Chunk, OutStream
+from oz.protocol.publisher.stream import NAME_SIZE, AcceptedChunk, OutStream
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index.patterns import PatternIndex
 from oz.wire import keys
@@ -248,7 +248,7 @@ class Router:
                 self.lifetimes.forget(one, 0.0)
         return watcher.refusal(name)
 
-    def _accept(self, stream: OutStream, declaration: Declaration) -> Chunk | None:
+    def _accept(self, stream: OutStream, declaration: Declaration) -> AcceptedChunk | None:
         """Take on what a chunk asks for, or refuse all of it."""
         refusal = self._refusal(stream, declaration)
         if refusal is not None:
@@ -268,7 +268,7 @@ class Router:
         except (PatternError, ProtocolError) as error:
             stream.refused[declaration.chunk] = str(error)
             return None
-        chunk = Chunk(patterns, declaration.wants_last_value)
+        chunk = AcceptedChunk(patterns, declaration.wants_last_value)
         if stream.delivery.is_shared:
             chunk.shared = shared
             for one in shared:
@@ -301,6 +301,6 @@ class Router:
         # Its policy ends with it, though its key may stand for a moment longer.
         self.interest.leave_group(stream)
         self.lifetimes.end_chunks(stream, now)
-        stream.chunks[declaration.chunk] = Chunk((), wants_last_value=False, holders=1)
+        stream.chunks[declaration.chunk] = AcceptedChunk((), wants_last_value=False, holders=1)
         self.to_answer[stream] = None
         return NOTHING

@@ -21,7 +21,7 @@ PLAIN, RICH, CONTROL, LAST_VALUES, LAST_VALUES_RICH = range(5)
 _FLAGS = (batch.MESSAGES, batch.RICH, batch.CONTROL, batch.LAST_VALUES, batch.LAST_VALUES | batch.RICH)
 
 
-class Chunk:
+class AcceptedChunk:
     """One declaration as it stands.
 
     Attributes:
@@ -115,8 +115,8 @@ class OutStream:
         self.is_shared = name == key
         self.number(origin, number)
         self.joined = number
-        self.chunks: dict[int, Chunk] = {}
-        self.ending: dict[int, Chunk] = {}
+        self.chunks: dict[int, AcceptedChunk] = {}
+        self.ending: dict[int, AcceptedChunk] = {}
         self.refused: dict[int, str] = {}
         self.patterns: dict[Pattern, int] = {}
         self.newest = 0

@@ -66,7 +66,7 @@ def silence_libpgm() -> None:
 
 def group_for(
     ends: Iterable[Any], options: Multicast | None, *, is_plain: bool, is_publisher: bool
-) -> Group | None:
+) -> MulticastGroup | None:
     """Make what a socket needs for multicast, if it is told to or given such an endpoint.
 
     Args:
@@ -82,13 +82,13 @@ def group_for(
     if options is None and any(is_multicast(one) for end in ends for one in as_list(end)):
         options = Multicast()
     if options is not None:
-        return Group(options, is_publisher=is_publisher, is_plain=is_plain)
+        return MulticastGroup(options, is_publisher=is_publisher, is_plain=is_plain)
     if is_plain:
         raise ValueError("plain=True is for multicast; without it plain subscribers are served anyway")
     return None
 
 
-class Group:
+class MulticastGroup:
     """The extra parts of a multicast socket.
 
     Attributes:

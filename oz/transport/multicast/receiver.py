@@ -13,7 +13,7 @@ import zmq
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.multicast.watchdog import Watchdog
 from oz.protocol.node.advisories import Advisory
-from oz.transport.multicast.group import Group
+from oz.transport.multicast.group import MulticastGroup
 
 _log = logging.getLogger("oz.subscriber")
 
@@ -28,7 +28,9 @@ class Listening:
 
     __slots__ = ("_group", "_has_begun", "_on_advisory", "_receiver", "_watchdog")
 
-    def __init__(self, group: Group, receiver: MulticastReceiver, on_advisory: OnAdvisory | None) -> None:
+    def __init__(
+        self, group: MulticastGroup, receiver: MulticastReceiver, on_advisory: OnAdvisory | None
+    ) -> None:
         """Start silent.
 
         Args:

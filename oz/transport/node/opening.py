@@ -20,13 +20,12 @@ from oz.errors import ConfigurationError
 from oz.message import Gap
 from oz.protocol.node.presence import local_origin, network_origin
 from oz.transport import descriptors
-from oz.transport.ending import end_context
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.node.local_directory import LocalDirectory, host_id
 from oz.transport.node.sockets import NodePublisher, NodeSubscriber, keep_alive, make_uuid
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import OnFull, PublisherOptions, Role
-from oz.transport.socket import HIGH_WATER_MARK
+from oz.transport.socket import HIGH_WATER_MARK, end_context
 from oz.version import VERSION
 from oz.wire.codec import find_codec
 from oz.wire.discovery import Announcement
@@ -213,7 +212,7 @@ class NodeSockets:
         ]
 
     def end_context(self, timeout: float, closed_at: float) -> None:
-        """End the context, when all sockets are closed; see `oz.transport.ending.end_context`."""
+        """End the context, when all sockets are closed; see `oz.transport.socket.end_context`."""
         if self.local_directory is not None:
             self.local_directory.remove()
         end_context(self.context, timeout, closed_at)

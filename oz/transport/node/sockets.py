@@ -30,7 +30,7 @@ from oz.transport.guard import StrictGuard
 from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
-from oz.transport.publisher.plain_frames import as_item, as_sendable
+from oz.transport.publisher.sink import as_item, as_sendable
 from oz.transport.subscriber.options import make_routed_engine
 from oz.transport.subscriber.socket import GOODBYE_SECONDS
 from oz.wire.codec import Codec

@@ -16,11 +16,11 @@ from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.transport.attachments import Attachments
-from oz.transport.ending import CLOSE_TIMEOUT, end_context
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.untaken import Untaken
+from oz.transport.socket import CLOSE_TIMEOUT, end_context
 
 _FAREWELL = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005

@@ -24,9 +24,9 @@ from oz.transport.option_checks import check_count
 from oz.transport.publisher.attending import Attendant, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.options import PublisherOptions, Role
-from oz.transport.publisher.plain_frames import PlainFrames
 from oz.transport.publisher.raw_sends import RawSends
 from oz.transport.publisher.sender import Refused, Sender
+from oz.transport.publisher.sink import PlainFrames
 from oz.transport.publisher.subjects import Routes
 from oz.transport.socket import (
     some,

@@ -22,12 +22,11 @@ from oz.protocol.stats import PublisherStats
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.dropin import refuse_green
-from oz.transport.ending import CLOSE_TIMEOUT
 from oz.transport.endpoints import Endpoints
-from oz.transport.multicast.group import Group, group_for
+from oz.transport.multicast.group import MulticastGroup, group_for
 from oz.transport.option_checks import check_count, check_seconds
 from oz.transport.publisher.sink import XpubSink
-from oz.transport.socket import check_delimiter, keep_tcp_alive, set_high_water_mark
+from oz.transport.socket import CLOSE_TIMEOUT, check_delimiter, keep_tcp_alive, set_high_water_mark
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
 from oz.wire.keys import ID_SIZE
@@ -105,7 +104,7 @@ class PublisherOptions:
     plain: bool = False
     kind: int | None = None
 
-    def check(self) -> tuple[Codec | None, bytes | None, Group | None]:
+    def check(self) -> tuple[Codec | None, bytes | None, MulticastGroup | None]:
         """Check them before anything is made; give the codec, the delimiter and what multicast needs.
 
         Raises:
@@ -129,7 +128,7 @@ class PublisherOptions:
             raise ValueError(f"Publisher is a {names} socket, not {zmq.SocketType(self.kind).name}")
         return codec, delimiter, group
 
-    def route(self, socket: zmq.Socket[Any], group: Group | None, role: Role | None) -> Routing:
+    def route(self, socket: zmq.Socket[Any], group: MulticastGroup | None, role: Role | None) -> Routing:
         """Make what sends messages to the streams that ask for them, or to a multicast group.
 
         Args:
@@ -157,7 +156,7 @@ class PublisherOptions:
         records = Records(router, batches, last_values, sink, time.monotonic)
         return Routing(router, batches, records, sink, last_values)
 
-    def set_up(self, socket: zmq.Socket[Any], group: Group | None, *, is_own: bool) -> None:
+    def set_up(self, socket: zmq.Socket[Any], group: MulticastGroup | None, *, is_own: bool) -> None:
         """Set the options of the socket itself.
 
         Args:

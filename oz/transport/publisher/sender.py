@@ -21,7 +21,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
 from oz.transport.publisher.accumulator import Accumulator
-from oz.transport.publisher.plain_frames import HandOver, as_item, as_sendable
+from oz.transport.publisher.sink import HandOver, as_item, as_sendable
 from oz.transport.publisher.subjects import Route, Routes
 from oz.wire.batch import LARGE
 from oz.wire.codec import Codec

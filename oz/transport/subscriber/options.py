@@ -13,13 +13,12 @@ from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
 from oz.protocol.subscriber.streams import Streams
-from oz.transport.ending import CLOSE_TIMEOUT
 from oz.transport.frames import frame_reader
 from oz.transport.guard import Guard
-from oz.transport.multicast.group import Group, group_for
+from oz.transport.multicast.group import MulticastGroup, group_for
 from oz.transport.multicast.receiver import Listening, OnAdvisory
 from oz.transport.option_checks import Filtering, check_advisory, check_filtering, check_multicast
-from oz.transport.socket import check_delimiter, keep_tcp_alive, set_high_water_mark
+from oz.transport.socket import CLOSE_TIMEOUT, check_delimiter, keep_tcp_alive, set_high_water_mark
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.links import CAN_TELL, PublisherLinks
@@ -47,7 +46,7 @@ class SubscriberOptions:
 
     codec: Codec | None
     delimiter: bytes | None
-    group: Group | None
+    group: MulticastGroup | None
     is_routed: bool
     shared: bool
     dedupe: bool
@@ -101,7 +100,9 @@ class SubscriberOptions:
         path = ReceivePath(guard, frame_reader(socket), receiver)
         return SubscriberEngine(Declarer(socket, guard, receiver), path)
 
-    def _make_multicast_engine(self, socket: zmq.Socket[Any], guard: Guard, group: Group) -> SubscriberEngine:
+    def _make_multicast_engine(
+        self, socket: zmq.Socket[Any], guard: Guard, group: MulticastGroup
+    ) -> SubscriberEngine:
         receiver = MulticastReceiver(Streams(os.urandom, dedupe=self.dedupe), self.codec, self.on_gap)
         listening = Listening(group, receiver, self.on_advisory)
         declarer = Declarer(socket, guard, receiver, listening=listening)

@@ -18,7 +18,6 @@ from oz.subjects.pattern import DEFAULT_DIALECT, Patterns
 from oz.transport import descriptors, endpoints
 from oz.transport.attachments import Attachments
 from oz.transport.dropin import has_wildcard, refuse_green
-from oz.transport.ending import end_context
 from oz.transport.endpoints import Endpoints
 from oz.transport.guard import StrictGuard
 from oz.transport.monitors import Monitor
@@ -29,7 +28,7 @@ from oz.transport.option_checks import (
     Policy,
     delivery_options,
 )
-from oz.transport.socket import describe, refuse_to_copy, some
+from oz.transport.socket import describe, end_context, refuse_to_copy, some
 from oz.transport.subscriber.draining import Waiter
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.options import check_options
