@@ -44,6 +44,7 @@ def test_random_loss_is_repaired_or_reported(network):
     assert all(row.repairs > 10 for row in rows[1:])
 
 
+@pytest.mark.heavy
 def test_an_outage_is_reported_and_ends_by_itself(network):
     short, patient, long, whole = scenes.outages(network)
     assert short.reconnects >= 1
@@ -56,6 +57,7 @@ def test_an_outage_is_reported_and_ends_by_itself(network):
     assert went_well(whole, whole.sent)
 
 
+@pytest.mark.heavy
 def test_who_restarts_or_comes_late_goes_on_from_there(network):
     late, restarted, publisher = scenes.restarts(network)
     assert late.delivered
@@ -68,6 +70,7 @@ def test_two_publishers_on_one_group_are_told_apart(network):
         assert went_well(row, 5_000)
 
 
+@pytest.mark.heavy
 def test_wrong_rates_are_noticed_and_nothing_corrupt_is_delivered(network):
     hundredth, tenth, tenfold = scenes.wrong_rates(network)
     assert hundredth.lost + tenth.lost > 0
