@@ -143,8 +143,9 @@ class Dialect(ABC):
         """
 
     def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
-        """Make the regex that `compile` left for later."""
-        raise NotImplementedError
+        """Make the regex that `compile` left for later, if the dialect leaves any."""
+        assert compiled.regex is not None, f"{self.name} leaves no regex for later"
+        return compiled.regex
 
     def check_subject(self, subject: str | bytes) -> None:  # noqa: B027 - most byte dialects allow anything
         """Refuse what may not be published.
