@@ -120,14 +120,21 @@ class End:
 
     def read(self) -> Message | None:
         """Take the next message, or None."""
-        if self.is_closed or not self.incoming:
-            return None
-        message = self.incoming.popleft()
+        message = self.take()
+        if message is not None:
+            self.count()
+        return message
+
+    def take(self) -> Message | None:
+        """Take the next message, or None, without counting it as read."""
+        return None if self.is_closed or not self.incoming else self.incoming.popleft()
+
+    def count(self) -> None:
+        """Count a message as read, which makes room for the peer."""
         self._read += 1
         if self._low and self._read % self._low == 0:
             peer, read = self.peer, self._read
             peer.owner.post(lambda: peer.acknowledge(read))
-        return message
 
     def acknowledge(self, read: int) -> None:
         """Take notice of how much the peer has read in all."""

@@ -225,6 +225,7 @@ class Subscribing:
         self._queue = FairQueue()
         self._counts: dict[bytes, int] = {}
         self._next: Message | None = None
+        self._uncounted: End | None = None
         self._only_first = False
 
     def set_option(self, option: int, value: int | bytes) -> bool:
@@ -304,16 +305,24 @@ class Subscribing:
         if not self.has_in():
             return None
         message, self._next = self._next, None
+        if self._uncounted is not None:
+            self._uncounted.count()
+            self._uncounted = None
         return message
 
     def has_in(self) -> bool:
         """Tell whether there is a message that matches; those that do not are read and dropped."""
         while self._next is None:
-            found = self._queue.read()
+            found = self._queue.take()
             if found is None:
                 return False
-            if not self._filters or self._matches(found[1][0]):
-                self._next = found[1]
+            end, message = found
+            if not self._filters or self._matches(message[0]):
+                self._next = message
+                # Only the first frame is read so far.
+                self._uncounted = end if len(message) > 1 else None
+            if self._uncounted is None:
+                end.count()
         return True
 
     def has_out(self) -> bool:

@@ -35,11 +35,18 @@ class FairQueue:
 
     def read(self) -> tuple[End, Message] | None:
         """Take the next message and tell from where, or None."""
+        found = self.take()
+        if found is not None:
+            found[0].count()
+        return found
+
+    def take(self) -> tuple[End, Message] | None:
+        """Do the same without counting the message as read."""
         for _ in range(len(self.ends)):
             self._at %= len(self.ends)
             end = self.ends[self._at]
             self._at += 1
-            message = end.read()
+            message = end.take()
             end.forget_if_read()
             if message is not None:
                 return end, message
