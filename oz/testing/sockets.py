@@ -1,4 +1,4 @@
-"""Model sockets: the part of pyzmq's `Context` and `Socket` that oz calls, on a virtual network.
+"""Model sockets: the part of pyzmq's `Socket` that oz calls, on a virtual network.
 
 A call that waits lets virtual time pass. As in libzmq a socket takes notice of what happened (connections,
 subscriptions, room in a pipe) only when it processes its commands: when it is asked for EVENTS or polled,
@@ -14,168 +14,31 @@ from typing import Protocol
 
 import zmq
 
+from oz.testing.behaviours import BEHAVIOURS, DEFAULTS, ONCE, parse
 from oz.testing.connections import Port, Session
 from oz.testing.network import Network
 from oz.testing.pipes import End, Message, join
-from oz.testing.publishing import Publishing, Subscribing
-from oz.testing.queues import Balancing, Routing
 
 _NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 
-_DEFAULTS: dict[int, int | bytes] = {
-    int(zmq.SNDHWM): 1000,
-    int(zmq.RCVHWM): 1000,
-    int(zmq.LINGER): -1,
-    int(zmq.SNDTIMEO): -1,
-    int(zmq.RCVTIMEO): -1,
-    int(zmq.IMMEDIATE): 0,
-    int(zmq.RECONNECT_IVL): 100,
-    int(zmq.RECONNECT_IVL_MAX): 0,
-    int(zmq.RECONNECT_STOP): 0,
-    int(zmq.ROUTING_ID): b"",
-    # Taken, and without an effect here.
-    int(zmq.MAXMSGSIZE): -1,
-    int(zmq.IPV6): 0,
-    int(zmq.BACKLOG): 100,
-    int(zmq.HANDSHAKE_IVL): 30_000,
-    int(zmq.TCP_KEEPALIVE): -1,
-    int(zmq.TCP_KEEPALIVE_IDLE): -1,
-    int(zmq.TCP_KEEPALIVE_INTVL): -1,
-    int(zmq.TCP_KEEPALIVE_CNT): -1,
-    int(zmq.TCP_MAXRT): 0,
-    int(zmq.SNDBUF): -1,
-    int(zmq.RCVBUF): -1,
-    int(zmq.AFFINITY): 0,
-}
 _MARKS = int(zmq.SNDHWM), int(zmq.RCVHWM)
 
 
-class Behaviour(Protocol):
-    """The behaviour of one type of socket with its pipes."""
+class Process(Protocol):
+    """The context of a socket, as the socket sees it."""
 
-    def set_option(self, option: int, value: int | bytes) -> bool:
-        """Set an option of this type; tell whether it is one."""
-
-    def topics_count(self) -> int:
-        """Return how many topics are subscribed to."""
-
-    def attach(self, end: End) -> None:
-        """Use a pipe."""
-
-    def readable(self, end: End) -> None:
-        """Take notice that there is something to read."""
-
-    def writable(self, end: End) -> None:
-        """Take notice that there is room again."""
-
-    def hiccuped(self, end: End) -> None:
-        """Say all again that the other side is to know."""
-
-    def terminated(self, end: End) -> None:
-        """Forget a pipe."""
-
-    def begin(self, first: bytes) -> bool:
-        """Choose where a message goes by its first frame; tell whether it may be sent."""
-
-    def send(self, message: Message) -> None:
-        """Send a message there."""
-
-    def receive(self) -> Message | None:
-        """Take the next message."""
-
-    def has_in(self) -> bool:
-        """Tell whether there is a message."""
-
-    def has_out(self) -> bool:
-        """Tell whether a message may be sent."""
-
-
-_BEHAVIOURS: dict[int, Callable[[], Behaviour]] = {
-    int(zmq.PUB): lambda: Publishing(tells=False),
-    int(zmq.XPUB): lambda: Publishing(tells=True),
-    int(zmq.SUB): lambda: Subscribing(filters=True),
-    int(zmq.XSUB): lambda: Subscribing(filters=False),
-    int(zmq.DEALER): Balancing,
-    int(zmq.PAIR): lambda: Balancing(most=1),
-    int(zmq.ROUTER): Routing,
-}
-
-
-class Context:
-    """A process with sockets, on a host of a virtual network.
-
-    Attributes:
-        network: where its sockets are.
-        host: the name by which faults mean it.
-        closed: whether it is terminated.
-    """
-
-    def __init__(self, network: Network, host: str = "host") -> None:
-        """Make a context; several on one host are killed together.
-
-        Args:
-            network: where its sockets are.
-            host: a name.
-        """
-        self.network = network
-        self.host = host
-        self.closed = False
-        self._sockets: dict[Socket, None] = {}
-        self._names: dict[str, Socket] = {}
-        self._waiting: dict[str, list[Socket]] = {}
-        network.add_process(host, self._die)
-
-    def socket(self, socket_type: int) -> Socket:
-        """Make a socket of a type: PUB, XPUB, SUB, XSUB, DEALER, ROUTER or PAIR.
-
-        Raises:
-            zmq.ZMQError: there is no model of that type, or the context is terminated.
-        """
-        if self.closed:
-            raise zmq.ContextTerminated
-        made = Socket(self, int(socket_type))
-        self._sockets[made] = None
-        return made
-
-    def term(self) -> None:
-        """Wait until every socket is closed and has sent what it lingers for."""
-        self.closed = True
-        if not self.network.wait(lambda: all(not one.is_busy() for one in self._sockets)):
-            raise zmq.ZMQError(errno.EDEADLK)
-
-    def destroy(self, linger: int | None = None) -> None:
-        """Close all sockets, and terminate."""
-        for one in list(self._sockets):
-            one.close(linger)
-        self.term()
-
-    def _die(self) -> None:
-        self.closed = True
-        for one in list(self._sockets):
-            one.die()
-
-    # inproc ----------------------------------------------------------------------------------------------
+    network: Network
+    host: str
 
     def bind_name(self, name: str, socket: Socket) -> None:
-        """Register a name of a socket within this context; those that wait for the name are joined to it."""
-        if name in self._names:
-            raise zmq.ZMQError(zmq.EADDRINUSE)
-        self._names[name] = socket
-        for other in self._waiting.pop(name, []):
-            if not other.closed:
-                other.join(name, socket)
+        """Register a name of a socket within the context."""
 
     def unbind_name(self, name: str) -> None:
         """Free a name."""
-        self._names.pop(name, None)
 
     def connect_name(self, name: str, socket: Socket) -> None:
         """Join a socket to the one of a name, now or when there is one."""
-        if (other := self._names.get(name)) is None:
-            self._waiting.setdefault(name, []).append(socket)
-        else:
-            socket.join(name, other)
 
 
 class Socket:
@@ -189,9 +52,9 @@ class Socket:
             for EVENTS then until nothing is left.
     """
 
-    def __init__(self, context: Context, socket_type: int) -> None:
+    def __init__(self, context: Process, socket_type: int) -> None:
         """Make a socket; use `Context.socket`."""
-        if socket_type not in _BEHAVIOURS:
+        if socket_type not in BEHAVIOURS:
             raise zmq.ZMQError(zmq.EINVAL)
         self.context = context
         self.network = context.network
@@ -199,8 +62,8 @@ class Socket:
         self.type = socket_type
         self.closed = False
         self.notify: Callable[[], None] | None = None
-        self._behaviour = _BEHAVIOURS[socket_type]()
-        self._options = dict(_DEFAULTS)
+        self._behaviour = BEHAVIOURS[socket_type]()
+        self._options = dict(DEFAULTS)
         if socket_type in (zmq.SUB, zmq.XSUB):
             self._options[int(zmq.LINGER)] = 0
         self._commands: deque[Callable[[], None]] = deque()
@@ -291,7 +154,7 @@ class Socket:
             zmq.ZMQError: somebody else does, or it is no endpoint.
         """
         self._check_open()
-        transport, address = _parse(addr)
+        transport, address = parse(addr)
         if transport == "inproc":
             self.context.bind_name(address, self)
             self._names.append(address)
@@ -311,10 +174,10 @@ class Socket:
             zmq.ZMQError: it is no endpoint.
         """
         self._check_open()
-        transport, address = _parse(addr)
+        transport, address = parse(addr)
         if transport == "inproc":
             self.context.connect_name(address, self)
-        elif f"{transport}://{address}" not in self._sessions or self.type not in _ONCE:
+        elif f"{transport}://{address}" not in self._sessions or self.type not in ONCE:
             session = Session(
                 self,
                 target=(transport, address),
@@ -339,7 +202,7 @@ class Socket:
             zmq.ZMQError: there is none to that endpoint.
         """
         self._check_open()
-        transport, address = _parse(addr)
+        transport, address = parse(addr)
         name = f"{transport}://{address}"
         session = self._sessions.pop(name, None)
         ends = [end for end, at in self._ends.items() if at == name]
@@ -357,7 +220,7 @@ class Socket:
             zmq.ZMQError: nothing is bound there.
         """
         self._check_open()
-        transport, address = _parse(addr)
+        transport, address = parse(addr)
         if transport == "inproc" and address in self._names:
             self._names.remove(address)
             self.context.unbind_name(address)
@@ -615,25 +478,6 @@ class Socket:
         self.close()
 
 
-_ONCE = (int(zmq.PUB), int(zmq.SUB), int(zmq.REQ), int(zmq.DEALER))
-"""Types that libzmq connects to one endpoint once only."""
-
-
 def _sum(mark: int, other: int) -> int:
     """Return what fits in a pipe within a context: what both sides allow together."""
     return mark + other if mark and other else 0
-
-
-def _parse(endpoint: str) -> tuple[str, str]:
-    """Return transport and address, with names of this machine as numbers."""
-    transport, separator, address = endpoint.partition("://")
-    if not separator or not address:
-        raise zmq.ZMQError(zmq.EINVAL)
-    if transport not in ("tcp", "ipc", "inproc"):
-        raise zmq.ZMQError(zmq.EPROTONOSUPPORT)
-    if transport == "tcp":
-        host, separator, port = address.rpartition(":")
-        if not separator or not (port == "*" or port.isdigit()):
-            raise zmq.ZMQError(zmq.EINVAL)
-        address = f"{ {'*': '0.0.0.0', 'localhost': '127.0.0.1'}.get(host, host) }:{port}"
-    return transport, address

@@ -4,9 +4,9 @@ import threading
 
 import zmq
 
+from oz.testing.context import Context
 from oz.testing.network import Network
 from oz.testing.proxy import Proxy
-from oz.testing.sockets import Context
 from support.fault_proxy import FaultProxy
 from support.waiting import DEADLINE, until
 

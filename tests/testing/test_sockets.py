@@ -3,9 +3,9 @@
 import pytest
 import zmq
 
+from oz.testing.context import Context
 from oz.testing.network import Network
 from oz.testing.proxy import Proxy
-from oz.testing.sockets import Context
 
 
 def pair(network, kind=zmq.XPUB):

@@ -1,0 +1,109 @@
+"""Types of sockets: what each does with its pipes; options by default, and endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import zmq
+
+from oz.testing.pipes import End, Message
+from oz.testing.publishing import Publishing, Subscribing
+from oz.testing.queues import Balancing, Routing
+
+DEFAULTS: dict[int, int | bytes] = {
+    int(zmq.SNDHWM): 1000,
+    int(zmq.RCVHWM): 1000,
+    int(zmq.LINGER): -1,
+    int(zmq.SNDTIMEO): -1,
+    int(zmq.RCVTIMEO): -1,
+    int(zmq.IMMEDIATE): 0,
+    int(zmq.RECONNECT_IVL): 100,
+    int(zmq.RECONNECT_IVL_MAX): 0,
+    int(zmq.RECONNECT_STOP): 0,
+    int(zmq.ROUTING_ID): b"",
+    # Taken, and without an effect here.
+    int(zmq.MAXMSGSIZE): -1,
+    int(zmq.IPV6): 0,
+    int(zmq.BACKLOG): 100,
+    int(zmq.HANDSHAKE_IVL): 30_000,
+    int(zmq.TCP_KEEPALIVE): -1,
+    int(zmq.TCP_KEEPALIVE_IDLE): -1,
+    int(zmq.TCP_KEEPALIVE_INTVL): -1,
+    int(zmq.TCP_KEEPALIVE_CNT): -1,
+    int(zmq.TCP_MAXRT): 0,
+    int(zmq.SNDBUF): -1,
+    int(zmq.RCVBUF): -1,
+    int(zmq.AFFINITY): 0,
+}
+"""The options that every socket has."""
+
+ONCE = (int(zmq.PUB), int(zmq.SUB), int(zmq.REQ), int(zmq.DEALER))
+"""Types that libzmq connects to one endpoint once only."""
+
+
+class Behaviour(Protocol):
+    """The behaviour of one type of socket with its pipes."""
+
+    def set_option(self, option: int, value: int | bytes) -> bool:
+        """Set an option of this type; tell whether it is one."""
+
+    def topics_count(self) -> int:
+        """Return how many topics are subscribed to."""
+
+    def attach(self, end: End) -> None:
+        """Use a pipe."""
+
+    def readable(self, end: End) -> None:
+        """Take notice that there is something to read."""
+
+    def writable(self, end: End) -> None:
+        """Take notice that there is room again."""
+
+    def hiccuped(self, end: End) -> None:
+        """Say all again that the other side is to know."""
+
+    def terminated(self, end: End) -> None:
+        """Forget a pipe."""
+
+    def begin(self, first: bytes) -> bool:
+        """Choose where a message goes by its first frame; tell whether it may be sent."""
+
+    def send(self, message: Message) -> None:
+        """Send a message there."""
+
+    def receive(self) -> Message | None:
+        """Take the next message."""
+
+    def has_in(self) -> bool:
+        """Tell whether there is a message."""
+
+    def has_out(self) -> bool:
+        """Tell whether a message may be sent."""
+
+
+BEHAVIOURS: dict[int, Callable[[], Behaviour]] = {
+    int(zmq.PUB): lambda: Publishing(tells=False),
+    int(zmq.XPUB): lambda: Publishing(tells=True),
+    int(zmq.SUB): lambda: Subscribing(filters=True),
+    int(zmq.XSUB): lambda: Subscribing(filters=False),
+    int(zmq.DEALER): Balancing,
+    int(zmq.PAIR): lambda: Balancing(most=1),
+    int(zmq.ROUTER): Routing,
+}
+"""How to make the behaviour of each type."""
+
+
+def parse(endpoint: str) -> tuple[str, str]:
+    """Return transport and address, with names of this machine as numbers."""
+    transport, separator, address = endpoint.partition("://")
+    if not separator or not address:
+        raise zmq.ZMQError(zmq.EINVAL)
+    if transport not in ("tcp", "ipc", "inproc"):
+        raise zmq.ZMQError(zmq.EPROTONOSUPPORT)
+    if transport == "tcp":
+        host, separator, port = address.rpartition(":")
+        if not separator or not (port == "*" or port.isdigit()):
+            raise zmq.ZMQError(zmq.EINVAL)
+        address = f"{ {'*': '0.0.0.0', 'localhost': '127.0.0.1'}.get(host, host) }:{port}"
+    return transport, address

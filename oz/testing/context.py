@@ -1,0 +1,86 @@
+"""A process of the virtual network: the context that its sockets are made by."""
+
+from __future__ import annotations
+
+import errno
+
+import zmq
+
+from oz.testing.network import Network
+from oz.testing.sockets import Socket
+
+
+class Context:
+    """A process with sockets, on a host of a virtual network.
+
+    Attributes:
+        network: where its sockets are.
+        host: the name by which faults mean it.
+        closed: whether it is terminated.
+    """
+
+    def __init__(self, network: Network, host: str = "host") -> None:
+        """Make a context; several on one host are killed together.
+
+        Args:
+            network: where its sockets are.
+            host: a name.
+        """
+        self.network = network
+        self.host = host
+        self.closed = False
+        self._sockets: dict[Socket, None] = {}
+        self._names: dict[str, Socket] = {}
+        self._waiting: dict[str, list[Socket]] = {}
+        network.add_process(host, self._die)
+
+    def socket(self, socket_type: int) -> Socket:
+        """Make a socket of a type: PUB, XPUB, SUB, XSUB, DEALER, ROUTER or PAIR.
+
+        Raises:
+            zmq.ZMQError: there is no model of that type, or the context is terminated.
+        """
+        if self.closed:
+            raise zmq.ContextTerminated
+        made = Socket(self, int(socket_type))
+        self._sockets[made] = None
+        return made
+
+    def term(self) -> None:
+        """Wait until every socket is closed and has sent what it lingers for."""
+        self.closed = True
+        if not self.network.wait(lambda: all(not one.is_busy() for one in self._sockets)):
+            raise zmq.ZMQError(errno.EDEADLK)
+
+    def destroy(self, linger: int | None = None) -> None:
+        """Close all sockets, and terminate."""
+        for one in list(self._sockets):
+            one.close(linger)
+        self.term()
+
+    def _die(self) -> None:
+        self.closed = True
+        for one in list(self._sockets):
+            one.die()
+
+    # inproc ----------------------------------------------------------------------------------------------
+
+    def bind_name(self, name: str, socket: Socket) -> None:
+        """Register a name of a socket within this context; those that wait for the name are joined to it."""
+        if name in self._names:
+            raise zmq.ZMQError(zmq.EADDRINUSE)
+        self._names[name] = socket
+        for other in self._waiting.pop(name, []):
+            if not other.closed:
+                other.join(name, socket)
+
+    def unbind_name(self, name: str) -> None:
+        """Free a name."""
+        self._names.pop(name, None)
+
+    def connect_name(self, name: str, socket: Socket) -> None:
+        """Join a socket to the one of a name, now or when there is one."""
+        if (other := self._names.get(name)) is None:
+            self._waiting.setdefault(name, []).append(socket)
+        else:
+            socket.join(name, other)
