@@ -11,6 +11,7 @@ import click
 import oz
 from oz.cli.exits import FAILED, say, unsent
 from oz.cli.joining import joined, say_ready
+from oz.cli.listening import Listening
 from oz.cli.output import printable
 from oz.cli.payloads import PayloadForm
 
@@ -95,6 +96,12 @@ class BusSubscriber:
         """Subscribe, and say on stderr what is lost."""
         self.node.subscribe("_OZ.ADVISORY.WARN.*", dialect="nats", handler=self._say_loss)
         self._subscription = self.node.subscribe(patterns, **options)
+
+    @contextmanager
+    def heard_by(self, waiting: Listening) -> Iterator[None]:
+        """Ring for each message, in a `with` block."""
+        with self._subscription.queue.news.rings(waiting.bell.ring):
+            yield
 
     def receive(self, timeout: float) -> Shown:
         """Wait for a message.

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oz.system import is_reader_gone
-
 if TYPE_CHECKING:  # rich takes longer to import than most commands to run
     from rich.console import Console
 
@@ -89,12 +87,3 @@ def plain_table(rows: Iterable[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
     return "\n".join(lines)
-
-
-def reader_gone() -> bool:
-    """Tell whether stdout is a pipe that nobody reads any more, without writing to it."""
-    try:
-        descriptor = sys.stdout.fileno()
-    except (OSError, ValueError):  # a test's stdout is no file
-        return False
-    return is_reader_gone(descriptor)

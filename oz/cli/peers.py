@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections import deque
 from collections.abc import Mapping
-from queue import Empty, SimpleQueue
+from math import inf
 from typing import Any
 
 import click
@@ -13,8 +14,9 @@ import click
 import oz
 from oz.cli.exits import NOBODY, say
 from oz.cli.joining import configured, joined, joining_options, say_ready
+from oz.cli.listening import listening
 from oz.cli.options import Number
-from oz.cli.output import plain_table, printable, reader_gone, write_json, write_line
+from oz.cli.output import plain_table, printable, write_json, write_line
 from oz.wire.announcement import Announcement
 
 _HELP = """Show the nodes of the bus: what each is called, its host and process, its age, and where
@@ -35,8 +37,6 @@ Examples:
   oz peers --nameserver tcp://192.0.2.7:5756 --bus trading --json | jq -r '.[].name'
   oz peers --watch
 """
-
-_READER_CHECK = 0.5  # seconds between two looks at whether anybody still reads stdout
 
 
 @click.command(help=_HELP, short_help="Show who is on the bus.")
@@ -92,20 +92,22 @@ def _ask(ctx: click.Context, servers: tuple[str, ...], bus: str | None, timeout:
 
 
 def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> None:
-    news: SimpleQueue[tuple[Announcement, str]] = SimpleQueue()
-    with joined(ctx, joining, on_peer=lambda peer, what: news.put((peer, what))) as node:
+    news: deque[tuple[Announcement, str]] = deque()
+
+    def note(peer: Announcement, what: str) -> None:
+        news.append((peer, what))
+        waiting.bell.ring()
+
+    with listening() as waiting, joined(ctx, joining, on_peer=note) as node:
         say_ready(ctx, node)
         while True:
-            try:
-                peer, what = news.get(timeout=_READER_CHECK)
-            except Empty:
-                if reader_gone():
-                    raise BrokenPipeError from None
-                continue
-            if as_json:
-                write_line(json.dumps({"event": what} | _data(peer), ensure_ascii=False))
-            else:
-                write_line(f"{what:<4}  {'  '.join(_row(peer))}")
+            waiting.wait(inf)
+            while news:
+                peer, what = news.popleft()
+                if as_json:
+                    write_line(json.dumps({"event": what} | _data(peer), ensure_ascii=False))
+                else:
+                    write_line(f"{what:<4}  {'  '.join(_row(peer))}")
 
 
 def _table(there: list[Announcement], *, is_all: bool) -> str:

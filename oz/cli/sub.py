@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from itertools import count as counting
+from math import inf
 from typing import Any
 
 import click
@@ -16,6 +17,7 @@ import oz
 from oz.cli.exits import TIMED_OUT, say
 from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus, is_ready, joined
 from oz.cli.joining import ready_line as node_ready_line
+from oz.cli.listening import Listening, listening
 from oz.cli.log_lines import log_in_lines
 from oz.cli.on_bus import BusSubscriber, Shown
 from oz.cli.options import (
@@ -32,14 +34,14 @@ from oz.cli.options import (
     routed_options,
     socket_refused,
 )
-from oz.cli.output import json_field, printable, reader_gone, write_line
+from oz.cli.output import json_field, printable, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 
 READY_SECONDS = 1.0
 """How long publishers may take to answer before that is said."""
 
-READER_CHECK = 0.5
-"""Seconds between two looks at whether anybody still reads stdout."""
+_LATER = 0.001
+"""Seconds after a time by which it is over for sure."""
 
 _HELP = f"""Print the messages whose subject matches one of the PATTERNs, one line each.
 
@@ -119,9 +121,9 @@ def sub(
         if is_bus
         else _on_sockets(ctx, compiled, (bind, connect), dialect, asked, timeout)
     )
-    with opened as ready:
+    with listening() as waiting, opened as ready, ready.heard_by(waiting):
         try:
-            _print_messages(ready, count, timeout, shown)
+            _print_messages(ready, waiting, count, timeout, shown)
         except oz.Timeout:
             say(ctx, f"no message for {timeout:g} s")
             ctx.exit(TIMED_OUT)
@@ -198,6 +200,24 @@ class _Ready:
             who = "no publisher has" if endpoints == 1 else "not every publisher has"
             say(self._ctx, f"{who} answered yet; waiting")
 
+    def heard_by(self, waiting: Listening) -> AbstractContextManager[None]:
+        """End a wait when something has come, in a `with` block."""
+        if isinstance(self.subscriber, BusSubscriber):
+            return self.subscriber.heard_by(waiting)
+        waiting.add(self.subscriber)
+        return nullcontext()
+
+    def next_deadline(self) -> float:
+        """Return when to receive though nothing comes, in monotonic seconds; infinite for never."""
+        if isinstance(self.subscriber, BusSubscriber):
+            return inf
+        declarer = self.subscriber._engine.declarer
+        if self._is_said or declarer.streams is None:
+            return declarer.due_at
+        # Who has been silent for long is not waited for, and nothing tells of that.
+        silence = declarer.streams.next_silence(time.time_ns())
+        return min(declarer.due_at, inf if silence is None else time.monotonic() + silence + _LATER)
+
     def look(self, seconds: float = 0) -> None:
         """Say that it is ready, if it is by now and that was not said before."""
         if not self._is_said:
@@ -208,28 +228,30 @@ class _Ready:
 
 
 def _print_messages(
-    ready: _Ready, count: int | None, timeout: float, form: Callable[[oz.Message | Shown], str]
+    ready: _Ready,
+    waiting: Listening,
+    count: int | None,
+    timeout: float,
+    form: Callable[[oz.Message | Shown], str],
 ) -> None:
     for number in counting(1):
-        message = _receive(ready, timeout)
+        message = _receive(ready, waiting, timeout)
         write_line(form(message))
         if number == count:
             return
 
 
-def _receive(ready: _Ready, timeout: float) -> oz.Message | Shown:
+def _receive(ready: _Ready, waiting: Listening, timeout: float) -> oz.Message | Shown:
     deadline = time.monotonic() + timeout
     while True:
-        left = deadline - time.monotonic()
+        is_over = time.monotonic() >= deadline
         ready.look()
         try:
-            return ready.subscriber.receive(timeout=max(0.0, min(left, READER_CHECK)))
+            return ready.subscriber.receive(timeout=0)
         except oz.Timeout:
-            # `oz sub … | head -1` would otherwise sit here until the next message.
-            if reader_gone():
-                raise BrokenPipeError from None
-            if left <= READER_CHECK:
+            if is_over:
                 raise
+        waiting.wait(min(deadline, ready.next_deadline()))
 
 
 def _as_text(message: oz.Message | Shown, *, with_headers: bool) -> str:

@@ -212,7 +212,7 @@ def replay(
         ExitStack() as listening,
     ):
         if wait_for_room:
-            listening.callback(publisher._engine.when_heard(bell.ring))
+            listening.enter_context(publisher._engine.news.rings(bell.ring))
         _replay(
             journal.read(pattern, start=start, end=end, gaps=True),
             publisher,

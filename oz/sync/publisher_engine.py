@@ -71,7 +71,6 @@ class ThreadedPublisher(PublisherEngine):
         self._relay: Relay | None = None
         self._front: weakref.ref[zmq.Socket[Any]] | None = None
         self._closings: set[Callable[[], object]] = set()
-        self._listeners: set[Callable[[], object]] = set()
         self._max_delay = options.max_delay
         shell = Shell(
             context_class=zmq.Context,
@@ -245,20 +244,6 @@ class ThreadedPublisher(PublisherEngine):
 
     def _tell(self) -> None:
         self.news.tell()
-        for ring in tuple(self._listeners):
-            ring()
-
-    def when_heard(self, ring: Callable[[], object]) -> Callable[[], None]:
-        """Call something when there may be room, or news of subscribers, or this is closed.
-
-        Args:
-            ring: may be called by any thread.
-
-        Returns:
-            What undoes that.
-        """
-        self._listeners.add(ring)
-        return partial(self._listeners.discard, ring)
 
     def when_closed(self, ring: Callable[[], object]) -> Callable[[], None]:
         """Call something when this is closed; return what undoes that.
@@ -283,7 +268,7 @@ class ThreadedPublisher(PublisherEngine):
             self._ticker.stop(waits=not self.guard.is_mine)
         closed_at = time.monotonic()
         is_own = self.closing.close_socket(linger, timeout)
-        self._tell()
+        self.news.tell()
         for ring in tuple(self._closings):
             ring()
         if self._relay is not None:

@@ -57,7 +57,7 @@ class Subscription(subscriptions.Subscription):
 class ThreadNews:
     """Wakes the threads that wait for something guarded to become different."""
 
-    __slots__ = ("__weakref__", "_changed", "_waiters")
+    __slots__ = ("__weakref__", "_changed", "_rings", "_waiters")
 
     def __init__(self, guard: Guard) -> None:
         """Start with nobody waiting.
@@ -67,6 +67,7 @@ class ThreadNews:
         """
         self._changed = threading.Condition(guard)  # type: ignore[arg-type]
         self._waiters = 0
+        self._rings: set[Callable[[], object]] = set()
 
     def tell(self) -> None:
         """Wake all who wait, to look again."""
@@ -74,6 +75,26 @@ class ThreadNews:
         if self._waiters:
             with self._changed:
                 self._changed.notify_all()
+                rings = tuple(self._rings)
+            for ring in rings:
+                ring()
+
+    @contextmanager
+    def rings(self, ring: Callable[[], object]) -> Iterator[None]:
+        """Call something whenever this is told, in a `with` block.
+
+        Args:
+            ring: is called by whoever tells, such as that of a `Bell`.
+        """
+        with self._changed:
+            self._rings.add(ring)
+            self._waiters += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._rings.discard(ring)
+                self._waiters -= 1
 
     def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until something is so, for so many seconds; give whether it is."""

@@ -20,7 +20,9 @@ from oz.protocol.subscriber.absences import Absences, Link
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.wire.batch import key_size, parse_head
 
+_get = zmq.backend.Socket.get
 _recv = zmq.backend.Socket.recv
+_EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
 _SOURCE = int(zmq.SRCFD)
 _PEER = "Peer-Address"
 _IS_LOCAL = re.compile(r"[^:]*(:\d+){3}").fullmatch
@@ -87,6 +89,10 @@ def read_with_link(socket: Any, flags: int) -> tuple[list[bytes], Link]:
     Raises:
         zmq.Again: there is none.
     """
+    if flags & _NOBLOCK and not int(_get(socket, _EVENTS)) & _POLLIN:
+        # No frame is made in vain: pyzmq looks for signals as it frees one, and Python drops what a handler
+        # raises there, as Ctrl-C does.
+        raise zmq.Again(zmq.EAGAIN)
     frame = _recv(socket, flags, False, False)
     link = _link_of(frame)
     frames = [frame.bytes]

@@ -1,0 +1,80 @@
+"""The waiting of commands that print what comes: for that, for signals, and for the end of their reader."""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from math import ceil, inf
+from typing import Any
+
+import zmq
+
+from oz.sync.waiting import Bell
+
+_LONGEST = 1e6
+"""Seconds of one wait at most."""
+
+
+class Listening:
+    """Waits on behalf of a command that prints what comes, until something has come.
+
+    A signal ends the wait too, and so does the end of whoever reads stdout, where that is a pipe: `oz sub … |
+    head -1` would otherwise stay until the next message.
+    """
+
+    def __init__(self, bell: Bell) -> None:
+        """Listen to nothing but a bell.
+
+        Args:
+            bell: rung by signals, and by whatever is no socket.
+        """
+        self.bell = bell
+        self._poller = zmq.Poller()
+        self._poller.register(bell, zmq.POLLIN)
+        self._stdout = _pipe_of_stdout()
+        if self._stdout is not None:
+            # Errors alone, of which the end of the reader is one.
+            self._poller.register(self._stdout, zmq.POLLERR)
+
+    def add(self, socket: zmq.Socket[Any]) -> None:
+        """Wait for a socket too."""
+        self._poller.register(socket, zmq.POLLIN)
+
+    def wait(self, until: float) -> None:
+        """Wait until something has come.
+
+        Args:
+            until: `time.monotonic()` at which to return at the latest; infinite for never.
+
+        Raises:
+            BrokenPipeError: nobody reads stdout any more.
+        """
+        left = until - time.monotonic()
+        events = dict(self._poller.poll(None if left == inf else ceil(1000 * min(max(0.0, left), _LONGEST))))
+        self.bell.hear()
+        if self._stdout in events:
+            raise BrokenPipeError
+
+
+@contextmanager
+def listening() -> Iterator[Listening]:
+    """Make a `Listening` for a `with` block in the main thread."""
+    with closing(Bell()) as bell, bell.rung_by_signals():
+        yield Listening(bell)
+
+
+def _pipe_of_stdout() -> int | None:
+    """Return the descriptor of stdout, if it is a pipe or socket whose reader may go away."""
+    try:
+        descriptor = sys.stdout.fileno()
+        mode = os.fstat(descriptor).st_mode
+    except (OSError, ValueError):  # a test's stdout is no file
+        return None
+    # Elsewhere nothing but writing tells.
+    has_poll = hasattr(select, "poll")
+    return descriptor if has_poll and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)) else None

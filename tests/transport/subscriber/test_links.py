@@ -1,0 +1,18 @@
+"""What a subscriber reads together with the connection that it came by."""
+
+import pytest
+
+import oz
+from oz.transport.subscriber import links
+
+
+def test_no_frame_is_made_where_there_is_no_message(monkeypatch):
+    """As pyzmq frees a frame it looks for signals, and what their handlers raise there is dropped."""
+    made, receive = [], links._recv
+    monkeypatch.setattr(links, "_recv", lambda *how: made.append(how) or receive(*how))
+    with oz.Subscriber(bind="tcp://127.0.0.1:*", filtering="publisher") as sub:
+        sub.subscribe("a")
+        assert sub._engine.receive_path._links.is_curious
+        with pytest.raises(oz.Timeout):
+            sub.receive(timeout=0)
+    assert made == []
