@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 import zmq
@@ -16,6 +15,7 @@ import zmq
 from oz.protocol.publisher.batching import STEP, Rich
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.sink import Clock
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
 from oz.wire.batch import LARGE, MAX_COUNT
@@ -46,6 +46,7 @@ class Accumulator:
     """
 
     __slots__ = (
+        "_clock",
         "_counted",
         "_dispatch",
         "_expect_more",
@@ -72,6 +73,7 @@ class Accumulator:
         max_batch: int,
         look: Callable[[Any], object],
         expect_more: Callable[[], object],
+        clock: Clock,
     ) -> None:
         """Start empty.
 
@@ -82,12 +84,14 @@ class Accumulator:
             max_batch: messages in a batch at most.
             look: called with the socket after something was sent.
             expect_more: called when a message waits for others: sees to it that they go out in time.
+            clock: what time it is.
         """
         self._guard = guard
         self._dispatch = dispatch
         self._stats = stats
         self._look = look
         self._expect_more = expect_more
+        self._clock = clock
         self.messages: list[Any] = []
         self.limit = self._whole_limit = STEP * max_batch
         self.is_held = 0
@@ -109,7 +113,7 @@ class Accumulator:
         # Messages that nobody wants are no silence: among many of them the wanted ones wait for each other.
         if (
             not self.messages
-            and (now := monotonic()) - self._sent_at >= self._quiet * (1 + unwanted - self._unwanted)
+            and (now := self._clock()) - self._sent_at >= self._quiet * (1 + unwanted - self._unwanted)
             and not self.is_held
         ):
             with self._guard:
@@ -122,7 +126,7 @@ class Accumulator:
                         self._dispatch.send_alone(recipients, raw, item)
                         # Not from its beginning: with many subscribers a send takes longer than what counts
                         # as quiet, and every message of a burst would go out alone.
-                        self._sent_at = sent_at = monotonic()
+                        self._sent_at = sent_at = self._clock()
                         self._quiet = max(QUIET, _SHARE * (sent_at - now))
                     except zmq.ZMQError:
                         raise
@@ -152,7 +156,7 @@ class Accumulator:
             self._look(socket)
             return
         self._is_rich |= type(item) is Rich
-        is_alone = not (self.messages or self.is_held) and monotonic() - self._sent_at >= self._quiet
+        is_alone = not (self.messages or self.is_held) and self._clock() - self._sent_at >= self._quiet
         self.messages += (recipients, raw, item)
         if is_alone or len(self.messages) >= self.limit:
             self._send(socket)
@@ -215,14 +219,14 @@ class Accumulator:
         length = len(taken)
         if not length:
             return
-        begun_at = monotonic()
+        begun_at = self._clock()
         with self._counting():
             del messages[:length]
             self._stats.sent += length // STEP - self._counted
             self._counted = 0
             is_rich, self._is_rich = self._is_rich, False
             self._dispatch.send(taken, is_rich=is_rich)
-        self._sent_at = sent_at = monotonic()
+        self._sent_at = sent_at = self._clock()
         self._quiet = max(QUIET, _SHARE * (sent_at - begun_at))
         self._unwanted = self._stats.unwanted
         self._limit_bytes(length)

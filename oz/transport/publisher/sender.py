@@ -113,7 +113,9 @@ class Sender:
         self.hand_over = hand_over
         guard.when_disowned = self.routes.forget
         self.stats: PublisherStats = router.stats
-        self.accumulator = Accumulator(guard, dispatch, router.stats, max_batch, self.look, expect_more)
+        self.accumulator = Accumulator(
+            guard, dispatch, router.stats, max_batch, self.look, expect_more, monotonic
+        )
         self.flags = 0
         self.listened_at = 0.0
         self.is_unheard = False

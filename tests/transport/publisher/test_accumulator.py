@@ -4,7 +4,6 @@ import pytest
 
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
-from oz.transport.publisher import accumulator
 from oz.transport.publisher.accumulator import QUIET, Accumulator
 
 
@@ -37,10 +36,8 @@ class SlowDispatch:
 
 
 @pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(accumulator, "monotonic", clock)
-    return clock
+def clock():
+    return Clock()
 
 
 def make(clock, seconds, looking=0.0):
@@ -49,7 +46,7 @@ def make(clock, seconds, looking=0.0):
     def look(_):
         clock.now += looking
 
-    waits = Accumulator(Guard(), dispatch, PublisherStats(), 100, look, lambda: None)
+    waits = Accumulator(Guard(), dispatch, PublisherStats(), 100, look, lambda: None, clock)
     return waits, dispatch
 
 
