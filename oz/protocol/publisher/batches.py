@@ -201,7 +201,7 @@ class Batches:
             return not stream.delivery.group
         if not stream.unsent:
             if self._clock() - stream.left_out_at < PATIENCE:
-                # Who is left out is back only when libzmq has looked.
+                # A connection that was left out is back only when the sink has looked.
                 self._sink.look()
             if self._sink.try_send(frames):
                 return True
@@ -267,10 +267,10 @@ class Batches:
     def leave_out(self, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
         """Send frames to those of several connections that have room; tell whether there are several.
 
-        libzmq refuses a message that must not be dropped if one connection of many that listen on its key is
-        full: those who share a pattern, or the dead connection of a subscriber that has come back by another.
-        When it may drop, it does so for that connection only, and leaves it out until it can be written.
-        Whoever is there finds by the numbers what was missed. With `on_full` other than `"drop"` all wait.
+        A sink refuses a message if one of several connections that listen on its key has no room: of those
+        who share a pattern, or the dead connection of a subscriber that has come back by another. Told to
+        send past the full, it leaves out that connection alone, until it has looked for room. A subscriber
+        that was left out finds by the numbers what it missed. With `on_full` other than `"drop"` all wait.
         """
         if not (self._drops and stream.has_several):
             return False

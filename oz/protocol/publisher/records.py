@@ -115,7 +115,7 @@ class Records:
     def next_deadline(self, now: float) -> float | None:
         """Say when something is due that no news tells of, in monotonic seconds; None is never."""
         if self._telling or self._router.to_answer or self._router.to_serve:
-            # No room for it so far, and libzmq gives no sign when there is.
+            # No room for it so far, and a sink gives no sign when there is.
             return now + RECORD_PATIENCE
         return self.beats_at if self._router.streams else None
 
@@ -161,7 +161,7 @@ class Records:
     def _tell_in_time(self, stream: OutStream, body: bytes) -> bool:
         """Send a record, and do not wait for ever for one connection of several; tell whether all got it.
 
-        Whoever was left out is not told yet, and may be one who has no room just now.
+        A subscriber that was left out is not told yet, and may be one that has no room just now.
         """
         frames = self._standing(stream, body)
         if self._sink.try_send(frames):
@@ -219,5 +219,5 @@ def _can_be_notified(stream: OutStream) -> bool:
     """Tell whether a stream can be told where it stands: not before what is unsent, which has its numbers."""
     if stream.vanished_at is not None or stream.unsent:
         return False
-    # Whoever takes its leave is given what is still held before it is answered.
+    # A subscriber that takes its leave is given what is still held before it is answered.
     return not (stream.is_closing and stream.send_buffer)
