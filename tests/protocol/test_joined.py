@@ -11,6 +11,7 @@ from oz.protocol.publisher.lifetimes import GRACE
 from oz.protocol.publisher.recipients import ROUTED
 from oz.protocol.publisher.records import HEARTBEAT, Records
 from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.send_buffer import SEND_BUFFERS, ConflatingSendBuffer
 from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
@@ -74,20 +75,31 @@ class Publisher:
         self.batches = Batches(self.router, self.wire, self.clock, drops=drops)
         self.records = Records(self.router, self.batches, None, self.wire, self.clock)
         self.published = Counter()
+        self.handed = []  # the numbers of what somebody wanted
+        self._accumulated = []
         self._number = 0
 
     def clock(self):
         return self.now
 
-    def publish(self, *subjects):
-        """Publish a batch of numbered messages."""
-        accumulated = []
+    def collect(self, *subjects):
+        """Publish numbered messages that wait for others."""
         for subject in subjects:
             self._number += 1
             recipients = self.router.find(subject, subject)
             if recipients.kind & ROUTED:
                 self.published[subject] += 1
-                accumulated += (recipients, subject, b"%d" % self._number)
+                self.handed.append(self._number)
+                self._accumulated += (recipients, subject, b"%d" % self._number)
+
+    def publish(self, *subjects):
+        """Publish a batch of numbered messages, and what waits."""
+        self.collect(*subjects)
+        self.flush()
+
+    def flush(self):
+        """Send what waits."""
+        accumulated, self._accumulated = self._accumulated, []
         if len(accumulated) == 3:
             self.batches.send_alone(*accumulated)
         elif accumulated:
@@ -100,6 +112,7 @@ class Publisher:
 
     def tick(self, seconds=0.0):
         self.now += seconds
+        self.flush()
         self.records.answer()
         self.batches.retry()
         self.records.beat(self.now)
@@ -165,6 +178,14 @@ class Subscriber:
     def renew(self):
         self.apply(self.streams.renew(self.publisher.now))
 
+    def begin_leave(self):
+        """Say that nothing more is wanted; what is on its way still comes."""
+        self.apply(self.streams.leave())
+
+    @property
+    def has_left(self):
+        return self.streams.has_left()
+
     def cut(self):
         """Lose the connection, and all that is on it."""
         for key in sorted(self.asked):
@@ -208,6 +229,11 @@ def accounted(one):
     assert len(one.got) == one.stats.delivered
     assert sum(gap.count for gap in one.gaps) == one.stats.lost
     return one.stats.delivered + one.stats.lost + one.stats.dropped
+
+
+def numbers(one):
+    """Return the numbers of what a subscriber was given."""
+    return [int(message.payload) for message in one.got]
 
 
 def in_order(one):
@@ -395,6 +421,22 @@ def test_subscriber_that_is_away_for_too_long_learns_that_nobody_counted():
     assert len(one.read()) == 2
 
 
+@pytest.fixture
+def conflated(monkeypatch):
+    """Collects how many messages publishers conflate, which no counter tells."""
+    counts = []
+
+    class Counting(ConflatingSendBuffer):
+        def put(self, stream, items):
+            before = len(self._newest) + len(items) // 2
+            missed = super().put(stream, items)
+            counts.append(before - len(self._newest) - missed)
+            return missed
+
+    monkeypatch.setitem(SEND_BUFFERS, "conflate", Counting)
+    return counts
+
+
 def act(random, publisher, subscribers):
     """Do one thing that may happen."""
     one = random.choice(subscribers)
@@ -416,7 +458,7 @@ def act(random, publisher, subscribers):
 
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("drops", [True, False])
-def test_all_that_is_published_is_delivered_reported_lost_or_dropped(drops, seed):
+def test_all_that_is_published_is_delivered_reported_lost_or_dropped(drops, seed, conflated):
     random, publisher = Random(seed), Publisher(drops=drops)
     counted = [
         Subscriber(publisher),
@@ -424,7 +466,9 @@ def test_all_that_is_published_is_delivered_reported_lost_or_dropped(drops, seed
         Subscriber(publisher, overflow="drop_newest", limit=BUFFERED),
     ]
     conflating = Subscriber(publisher, overflow="conflate", limit=BUFFERED)
-    subscribers = [*counted, conflating]
+    # It has no room for all subjects, so that it misses some beside what is conflated.
+    tight = Subscriber(publisher, overflow="conflate", limit=len(SUBJECTS) - 1)
+    subscribers = [*counted, conflating, tight]
     joined(publisher, *subscribers)
     for _ in range(200):
         act(random, publisher, subscribers)
@@ -438,6 +482,58 @@ def test_all_that_is_published_is_delivered_reported_lost_or_dropped(drops, seed
     total = publisher.published.total()
     assert [accounted(one) for one in counted] == [total] * len(counted)
     assert all(map(in_order, subscribers))
-    assert accounted(conflating) <= total
+    assert accounted(conflating) + accounted(tight) + sum(conflated) == 2 * total
     newest = {one.subject: int(one.payload) for one in conflating.got}
     assert sorted(newest.values()) == sorted(conflating.read())[-len(SUBJECTS) :]
+
+
+def act_in_group(random, publisher, members, join):
+    """Do one thing that may happen to a queue group; give a member that leaves."""
+    one = random.choice(members)
+    match random.randrange(9):
+        case 0 | 1:
+            publisher.publish(*random.choices(SUBJECTS, k=random.randint(1, 5)))
+        case 2 | 3:
+            # These may still wait when the member that they are for leaves.
+            publisher.collect(*random.choices(SUBJECTS, k=random.randint(1, 5)))
+        case 4 | 5:
+            one.take(random.randint(1, ROOM))
+        case 6:
+            one.read()
+        case 7:
+            publisher.tick(random.choice((0.0, 0.1, HEARTBEAT)))
+            one.renew()
+        case 8 if len(members) > 2:
+            members.remove(one)
+            one.begin_leave()
+            return one
+        case 8:
+            members.append(join())
+    return None
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
+@pytest.mark.parametrize("drops", [True, False])
+def test_one_member_of_a_queue_group_gets_each_message_while_others_leave_and_join(drops, policy, seed):
+    random, publisher = Random(seed), Publisher(drops=drops)
+
+    def join():
+        return Subscriber(publisher, group="g", policy=policy)
+
+    members, leaving = [join() for _ in range(3)], []
+    joined(publisher, *members)
+    for _ in range(300):
+        leaving.append(act_in_group(random, publisher, members, join))
+    settle(publisher)
+    leaving = [one for one in leaving if one is not None]
+    assert leaving
+    assert all(one.has_left for one in leaving)
+    given = [number for one in (*members, *leaving) for number in numbers(one)]
+    lost = sum(one.stats.lost for one in (*members, *leaving))
+    assert len(set(given)) == len(given)
+    assert set(given) <= set(publisher.handed)
+    assert len(given) + lost == len(publisher.handed)
+    assert lost == publisher.stats.missed
+    assert drops or not lost
+    assert all(map(in_order, (*members, *leaving)))
