@@ -18,8 +18,7 @@ from oz.protocol.node.discovery_client import BEACON, EXPIRY
 from oz.protocol.node.registry import News, Registry, RegistryStats, Sends
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
-from oz.transport.node.sockets import KEEPALIVE
-from oz.transport.socket import keep_tcp_alive
+from oz.transport.socket import LINK_KEEPALIVE, keep_tcp_alive
 from oz.wire.announcement import Announcement
 from oz.wire.discovery import MAX_REPLY, MAX_REQUEST, Ask, Roster, pack, unpack_reply
 
@@ -37,7 +36,7 @@ _OPTIONS = (
     (zmq.MAXMSGSIZE, MAX_REQUEST),
     # Without it what finds no room would be dropped in silence.
     (zmq.ROUTER_MANDATORY, 1),
-    *KEEPALIVE,
+    *LINK_KEEPALIVE,
     (zmq.HANDSHAKE_IVL, 5_000),
     # All nodes come at once when it was started again.
     (zmq.BACKLOG, 1_024),

@@ -14,10 +14,9 @@ import zmq
 
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
-from oz.transport.node.sockets import keep_alive
 from oz.transport.option_checks import check_count
 from oz.transport.publisher.options import MAX_SUBSCRIPTION
-from oz.transport.socket import HIGH_WATER_MARK
+from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive
 
 _log = logging.getLogger("oz.forwarder")
 
@@ -114,7 +113,7 @@ class Proxy:
     def _open(self, kind: int, unbounded: int, bounded: int, mark: int) -> Any:
         """Make one of the sockets: what subscribers ask for must all pass, however much at once."""
         socket = self._context.socket(kind)
-        keep_alive(socket)
+        keep_link_alive(socket)
         socket.setsockopt(zmq.LINGER, _LINGER)
         socket.setsockopt(unbounded, 0)
         socket.setsockopt(bounded, mark)

@@ -1,15 +1,46 @@
-"""The inquiry of a node that waits: what each peer had asked for when the waiting began.
+"""The inquiries of a node that waits: what each peer had asked for when the waiting began.
 
-A question to a peer has a number, and the answer repeats it. The answer names the streams of the peer, each
-with the newest chunk that stood then; where that chunk has arrived, all before it have.
+Subscriptions travel by themselves, and nobody tells a publisher when there are no more of them on the way.
+So the node asks: docs/decisions/038. A question to a peer has a number, and the answer repeats it. The answer
+names the streams of the peer, each with the newest chunk that stood then; where that chunk has arrived, all
+before it have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from oz.errors import ClosedError
+from oz.message import Message
+from oz.protocol.node.presence import uuid_of
+from oz.wire.discovery import Announcement
+from oz.wire.node_codec import Asked, Question
+
+_PREFIX = "_OZ.INTEREST."
+
+SAY_AGAIN = 0.1
+"""Seconds after which what nodes say to each other is said again, if there was no room for it."""
 
 FIRST_PATIENCE, LONGEST_PATIENCE = 0.25, 2.0
 """Seconds for an answer before the question is put again; doubled each time."""
+
+
+def interest_subject(uuid: bytes) -> str:
+    """Return the subject on which a node is asked what it wants, and answered."""
+    return _PREFIX + uuid.hex()
+
+
+class Learning(Protocol):
+    """A publisher of a node, as far as it has learned what its subscribers ask for; it answers at once."""
+
+    def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
+        """Tell whether all that a subscriber asks for has arrived; see `Router.has_learned`."""
+
+    def interest(self, subject: str) -> bool:
+        """Tell whether anybody has asked for what a subject begins with."""
 
 
 class Inquiry:
@@ -51,3 +82,85 @@ class Inquiry:
     def statement(self, uuid: bytes) -> dict[bytes, int] | None:
         """Return what a peer had asked for: the newest chunks by stream; None as long as it is not known."""
         return self._statements.get(uuid)
+
+
+class Inquiries:
+    """The questions of one node, and its answers."""
+
+    __slots__ = ("_asked", "_number", "_open", "_publish")
+
+    def __init__(self, asked: Callable[[], dict[bytes, int]], publish: Callable[[str, Any], bool]) -> None:
+        """Start with none.
+
+        Args:
+            asked: gives what the node itself has asked for: the newest chunk of each stream.
+            publish: publishes to peers; tells whether there was room.
+        """
+        self._asked = asked
+        self._publish = publish
+        self._number = 0
+        self._open: WeakSet[Inquiry] = WeakSet()
+
+    def unknown(
+        self, inquiry: Inquiry, peers: Iterable[tuple[Announcement, Sequence[Learning]]], now: float
+    ) -> list[str]:
+        """Ask the peers that are due; name those whose subscriptions may not all have arrived.
+
+        Args:
+            inquiry: of whoever waits, who keeps it for so long.
+            peers: those who are there, and the publishers of this node that each is connected to.
+            now: monotonic seconds.
+        """
+        if not inquiry.number:
+            self._number += 1
+            inquiry.number = self._number
+            self._open.add(inquiry)
+        return [
+            f"what {peer.name} has subscribed to has not arrived at this node"
+            for peer, publishers in peers
+            if not self._is_known(inquiry, peer, publishers, now)
+        ]
+
+    def next_deadline(self, inquiry: Inquiry, now: float) -> float:
+        """Return when to call `unknown` again, if nothing comes before.
+
+        Args:
+            inquiry: of whoever waits.
+            now: monotonic seconds.
+        """
+        deadline = inquiry.next_deadline()
+        # Overdue: there was no room for the question.
+        return now + SAY_AGAIN if deadline is None else max(deadline, now + SAY_AGAIN)
+
+    def _is_known(
+        self, inquiry: Inquiry, peer: Announcement, publishers: Sequence[Learning], now: float
+    ) -> bool:
+        chunks = inquiry.statement(peer.uuid)
+        if chunks is not None and all(one.has_learned(chunks) for one in publishers):
+            return True
+        if inquiry.is_due(peer.uuid, now):
+            subject = interest_subject(peer.uuid)
+            if not any(one.interest(subject) for one in publishers):
+                # A node of an older oz: its presence announcement stands, and this subscription comes before
+                # that.
+                return True
+            # What found no room is said again, as what was lost is.
+            if self._publish(subject, Question(inquiry.number)):
+                inquiry.asked(peer.uuid, now)
+        return False
+
+    def take(self, message: Message) -> bool:
+        """Take a question or an answer of a peer; tell whether somebody who waits is to look again."""
+        if message.origin is None:
+            return False
+        uuid, statement = uuid_of(message.origin), message.payload
+        if isinstance(statement, Question):
+            answer = Asked(statement.number, self._asked())
+            with suppress(ClosedError):
+                # Where there is no room for it, or nobody listens yet, the question comes again.
+                self._publish(interest_subject(uuid), answer)
+        elif isinstance(statement, Asked):
+            for inquiry in list(self._open):
+                inquiry.take(uuid, statement.number, statement.chunks)
+            return True
+        return False

@@ -14,7 +14,8 @@ import zmq
 from oz.protocol.node.connections import Dial, Forget, HangUp, LoseTrack
 from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged
 from oz.protocol.node.membership import Act
-from oz.transport.node.sockets import FOR_EVER, ONCE, NodePublisher, NodeSubscriber
+from oz.transport.node.publisher import NodePublisher
+from oz.transport.node.subscriber import FOR_EVER, ONCE, NodeSubscriber
 from oz.wire.discovery import Announcement
 
 _log = logging.getLogger("oz.node")

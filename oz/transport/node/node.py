@@ -20,6 +20,7 @@ from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.connections import Connections
 from oz.protocol.node.handler_queue import HandlerQueue
+from oz.protocol.node.inquiry import SAY_AGAIN, Inquiries, interest_subject
 from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Act, Membership
 from oz.protocol.node.presence import local_origin, network_origin, presence_pattern
@@ -27,12 +28,12 @@ from oz.protocol.node.requests import RequestClient, Requests
 from oz.protocol.node.subscription import NodeStats, NodeSubscription
 from oz.subjects.pattern import compile
 from oz.transport.node.dialler import Dialler
-from oz.transport.node.inquiring import SAY_AGAIN, Inquiries, interest_subject
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import NodeSettings, NodeSockets
+from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.readiness import Readiness
 from oz.transport.node.replies import Replies
-from oz.transport.node.sockets import FOR_EVER, NodePublisher
+from oz.transport.node.subscriber import FOR_EVER
 from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions, Steps
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Introduction
@@ -135,7 +136,7 @@ class NodeEngine:
         sub.introduce(compile(interest_subject(self.settings.uuid), "nats"), self._hear_about_interest)
         sub.introduce(presence_pattern(sockets.announcement), _ignore)
         sub.subscribe(compile(self.requests.pattern, "nats"), handler=self.requests.take)
-        self._inquiries = Inquiries(sub, self._tell_bus)
+        self._inquiries = Inquiries(sub.asked, self._tell_bus)
         self.membership = Membership(sockets.announcement, config.lost_after)
         looks_around = sockets.local_directory if not (config.nameserver or config.peers) else None
         self.links = Links(

@@ -14,7 +14,8 @@ from oz.protocol.node.advisories import Advisory, Throttle, advise
 from oz.protocol.node.membership import Act
 from oz.protocol.node.subscription import NodeStats, NodeSubscription
 from oz.subjects.pattern import Pattern
-from oz.transport.node.sockets import NodePublisher, NodeSubscriber
+from oz.transport.node.publisher import NodePublisher
+from oz.transport.node.subscriber import NodeSubscriber
 from oz.wire.discovery import Announcement
 
 _log = logging.getLogger("oz.node")

@@ -22,10 +22,11 @@ from oz.protocol.node.presence import local_origin, network_origin
 from oz.transport import descriptors
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.node.local_directory import LocalDirectory, host_id
-from oz.transport.node.sockets import NodePublisher, NodeSubscriber, keep_alive, make_uuid
+from oz.transport.node.publisher import NodePublisher, make_uuid
+from oz.transport.node.subscriber import NodeSubscriber
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import OnFull, PublisherOptions, Role
-from oz.transport.socket import HIGH_WATER_MARK, end_context
+from oz.transport.socket import HIGH_WATER_MARK, end_context, keep_link_alive
 from oz.version import VERSION
 from oz.wire.codec import find_codec
 from oz.wire.discovery import Announcement
@@ -272,7 +273,7 @@ class NodeSockets:
 
     def _dial_server(self, endpoint: str) -> zmq.Socket[bytes]:
         dealer: zmq.Socket[bytes] = self.context.socket(zmq.DEALER)
-        keep_alive(dealer)
+        keep_link_alive(dealer)
         dealer.set(zmq.LINGER, 500)
         dealer.set(zmq.SNDHWM, 100)
         # What finds no name server is not kept: it is said again.

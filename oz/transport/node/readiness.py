@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from oz.protocol.node.inquiry import Inquiry
+from oz.protocol.node.inquiry import Inquiries, Inquiry
 from oz.protocol.node.membership import Membership
 from oz.transport.node.dialler import Dialler
-from oz.transport.node.inquiring import Inquiries
 from oz.transport.node.opening import NodeSockets
 from oz.transport.node.subscriptions import Missing
 from oz.wire.discovery import Announcement

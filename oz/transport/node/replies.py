@@ -11,7 +11,7 @@ from oz.message import Extras, Message
 from oz.protocol.node.requests import FAILED, owner
 from oz.protocol.node.subscription import NodeStats
 from oz.transport.node.handlers import handled_partition
-from oz.transport.node.sockets import NodePublisher
+from oz.transport.node.publisher import NodePublisher
 from oz.wire.node_codec import Failure
 
 PARKED = 2.0

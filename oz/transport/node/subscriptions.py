@@ -22,7 +22,7 @@ from oz.transport.node.handlers import HandlerRunner, Pool
 from oz.transport.node.mailbox import Mailbox, Receiving
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import SocketKinds
-from oz.transport.node.sockets import NodeSubscriber
+from oz.transport.node.subscriber import NodeSubscriber
 from oz.transport.option_checks import MOST_PENDING, Overflow, Policy, check_count, delivery_options
 from oz.wire.keys import DeliveryOptions
 

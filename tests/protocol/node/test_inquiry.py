@@ -1,14 +1,25 @@
 """What a node that waits knows of the interests of its peers."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from oz.protocol.node.inquiry import FIRST_PATIENCE, LONGEST_PATIENCE, Inquiry
+from oz.protocol.node.inquiry import (
+    FIRST_PATIENCE,
+    LONGEST_PATIENCE,
+    SAY_AGAIN,
+    Inquiries,
+    Inquiry,
+    interest_subject,
+)
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import compile
 from oz.wire.keys import DECLARATION, DeliveryOptions
+from oz.wire.node_codec import Asked, Question
+from support.announcing import announcement
 
 A, B = b"a" * 16, b"b" * 16
 
@@ -83,3 +94,106 @@ def test_a_chunk_that_was_taken_back_or_refused_has_been_learned():
         router.learn(b"\0" + key, 0.0)
     assert router.has_learned(before)
     assert router.has_learned(streams.asked())
+
+
+# the inquiries of a node, with all its sockets replaced ----------------------------------------------------
+
+PEER = announcement(4)
+SUBJECT = interest_subject(PEER.uuid)
+NOT_ARRIVED = [f"what {PEER.name} has subscribed to has not arrived at this node"]
+
+
+class Learned:
+    """A publisher of the node: who asks for what, as far as it has arrived."""
+
+    def __init__(self):
+        self.chunks, self.subjects = {}, {SUBJECT}
+
+    def has_learned(self, chunks):
+        return all(self.chunks.get(name, 0) >= newest for name, newest in chunks.items())
+
+    def interest(self, subject):
+        return subject in self.subjects
+
+
+class Bus:
+    """What the node has published to its peers; there may be no room for more."""
+
+    def __init__(self):
+        self.published, self.has_room = [], True
+
+    def publish(self, subject, value):
+        if self.has_room:
+            self.published.append((subject, value))
+        return self.has_room
+
+
+def of_peer(value):
+    return SimpleNamespace(payload=value, origin=PEER.uuid)
+
+
+@pytest.fixture
+def bus():
+    return Bus()
+
+
+@pytest.fixture
+def inquiries(bus):
+    return Inquiries(lambda: {b"s": 7}, bus.publish)
+
+
+def test_peer_is_asked_and_known_once_all_that_it_names_has_arrived(inquiries, bus):
+    inquiry, learned = Inquiry(), Learned()
+    peers = [(PEER, [learned])]
+    assert inquiries.unknown(inquiry, peers, 10.0) == NOT_ARRIVED
+    assert bus.published == [(SUBJECT, Question(1))]
+    assert inquiries.take(of_peer(Asked(1, {b"s": 3})))
+    assert inquiries.unknown(inquiry, peers, 10.1) == NOT_ARRIVED
+    learned.chunks[b"s"] = 3
+    assert inquiries.unknown(inquiry, peers, 10.2) == []
+    assert len(bus.published) == 1
+
+
+def test_every_publisher_that_the_peer_is_connected_to_has_to_learn_of_it(inquiries):
+    inquiry, local, network = Inquiry(), Learned(), Learned()
+    peers = [(PEER, [local, network])]
+    inquiries.unknown(inquiry, peers, 10.0)
+    inquiries.take(of_peer(Asked(1, {b"s": 3})))
+    local.chunks[b"s"] = 3
+    assert inquiries.unknown(inquiry, peers, 10.1) == NOT_ARRIVED
+    network.chunks[b"s"] = 3
+    assert inquiries.unknown(inquiry, peers, 10.2) == []
+
+
+def test_question_that_found_no_room_is_put_again_soon(inquiries, bus):
+    inquiry, peers = Inquiry(), [(PEER, [Learned()])]
+    bus.has_room = False
+    assert inquiries.unknown(inquiry, peers, 10.0) == NOT_ARRIVED
+    at = inquiries.next_deadline(inquiry, 10.0)
+    assert at == 10.0 + SAY_AGAIN
+    bus.has_room = True
+    inquiries.unknown(inquiry, peers, at)
+    assert bus.published == [(SUBJECT, Question(1))]
+    assert inquiries.next_deadline(inquiry, at) == at + FIRST_PATIENCE
+
+
+def test_node_of_an_older_oz_which_answers_nothing_is_taken_as_it_is(inquiries, bus):
+    older = Learned()
+    older.subjects.clear()
+    assert inquiries.unknown(Inquiry(), [(PEER, [older])], 10.0) == []
+    assert bus.published == []
+
+
+def test_question_of_a_peer_is_answered_and_is_no_news(inquiries, bus):
+    assert not inquiries.take(of_peer(Question(5)))
+    assert bus.published == [(SUBJECT, Asked(5, {b"s": 7}))]
+
+
+def test_two_who_wait_have_questions_of_their_own_and_a_late_answer_serves_the_first(inquiries, bus):
+    first, second, peers = Inquiry(), Inquiry(), [(PEER, [Learned()])]
+    inquiries.unknown(first, peers, 10.0)
+    inquiries.unknown(second, peers, 10.0)
+    assert [question.number for _, question in bus.published] == [1, 2]
+    inquiries.take(of_peer(Asked(1, {})))
+    assert inquiries.unknown(first, peers, 10.1) == []
+    assert inquiries.unknown(second, peers, 10.1) == NOT_ARRIVED
