@@ -84,8 +84,8 @@ class PublisherEngine:
         self.attachments = Attachments(guard, group, own_context=context is None)
         self._monitor = Monitor(guard, is_shared=True)
         self.socket = socket = zmq.Socket(shell.context_class() if context is None else context, zmq.XPUB)
-        routing = options.route(socket, group, role)
-        self.router, self.dispatch, self.records = routing.router, routing.dispatch, routing.records
+        parts = options.route(socket, group, role)
+        self.router, self.dispatch, self.records = parts.router, parts.dispatch, parts.records
         routes = Routes(
             guard,
             self.router,
@@ -103,7 +103,7 @@ class PublisherEngine:
             codec,
             self.router,
             self.dispatch,
-            routing.last_values,
+            parts.last_values,
             options.max_batch,
             routes=routes,
             hand_over=plain.hand_over if delimiter is None else plain.hand_over_joined,
@@ -142,7 +142,7 @@ class PublisherEngine:
             self.router,
             self.dispatch,
             self.records,
-            routing.sink,
+            parts.sink,
             self.sender,
             self.closing,
             shell,

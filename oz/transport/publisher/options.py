@@ -62,7 +62,7 @@ class Role:
     interest_changed: Callable[[], object] | None = None
 
 
-class Routing(NamedTuple):
+class SendingParts(NamedTuple):
     """The parts by which a publisher sends to those who ask for a subject.
 
     Attributes:
@@ -128,7 +128,7 @@ class PublisherOptions:
             raise ValueError(f"Publisher is a {names} socket, not {zmq.SocketType(self.kind).name}")
         return codec, delimiter, group
 
-    def route(self, socket: zmq.Socket[Any], group: MulticastGroup | None, role: Role | None) -> Routing:
+    def route(self, socket: zmq.Socket[Any], group: MulticastGroup | None, role: Role | None) -> SendingParts:
         """Make what sends messages to the streams that ask for them, or to a multicast group.
 
         Args:
@@ -147,14 +147,14 @@ class PublisherOptions:
             sends = MulticastDispatch(
                 multicast, origin, group.options, sink, time.monotonic, epoch=now, drops=drops
             )
-            return Routing(multicast, sends, sends, sink, last_values)
+            return SendingParts(multicast, sends, sends, sink, last_values)
         router = Router(origin, stats) if role is None else role.router
         if group is not None:
             # Nobody can ask, so that everybody gets everything.
             router.plain.learn(b"\x01")
         batches = Batches(router, sink, time.monotonic, drops=drops)
         records = Records(router, batches, last_values, sink, time.monotonic)
-        return Routing(router, batches, records, sink, last_values)
+        return SendingParts(router, batches, records, sink, last_values)
 
     def set_up(self, socket: zmq.Socket[Any], group: MulticastGroup | None, *, is_own: bool) -> None:
         """Set the options of the socket itself.
