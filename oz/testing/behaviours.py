@@ -66,6 +66,9 @@ class Behaviour(Protocol):
     def terminated(self, end: End) -> None:
         """Forget a pipe."""
 
+    def has_begun(self, end: End) -> bool:
+        """Tell whether a message of several frames from a pipe is announced and not received."""
+
     def begin(self, first: bytes) -> bool:
         """Choose where a message goes by its first frame; tell whether it may be sent."""
 

@@ -127,11 +127,20 @@ class End:
 
     def take(self) -> Message | None:
         """Take the next message, or None, without counting it as read."""
-        return None if self.is_closed or not self.incoming else self.incoming.popleft()
+        if self.is_closed or not self.incoming:
+            return None
+        message = self.incoming.popleft()
+        if len(message) > 1:
+            # libzmq looks after each frame, though it counts only the last of a message.
+            self._acknowledge()
+        return message
 
     def count(self) -> None:
         """Count a message as read, which makes room for the peer."""
         self._read += 1
+        self._acknowledge()
+
+    def _acknowledge(self) -> None:
         if self._low and self._read % self._low == 0:
             peer, read = self.peer, self._read
             peer.owner.post(lambda: peer.acknowledge(read))

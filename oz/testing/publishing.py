@@ -180,6 +180,10 @@ class Publishing:
 
     # messages --------------------------------------------------------------------------------------------
 
+    def has_begun(self, end: End) -> bool:
+        """Tell whether a message of a pipe is announced and not received; never here."""
+        return False
+
     def begin(self, first: bytes) -> bool:
         """Choose who gets a message by its first frame; tell whether it may be sent."""
         matching = [end for end in self._topics.match(first) if end.may_write]
@@ -265,6 +269,10 @@ class Subscribing:
         self._queue.remove(end)
 
     # messages --------------------------------------------------------------------------------------------
+
+    def has_begun(self, end: End) -> bool:
+        """Tell whether a message of several frames from a pipe is announced and not received."""
+        return self._uncounted is end
 
     def begin(self, first: bytes) -> bool:
         """Allow every message: one that finds no room is lost."""

@@ -101,6 +101,10 @@ class Balancing:
         if self._to is end:
             self._to = None
 
+    def has_begun(self, end: End) -> bool:
+        """Tell whether a message of a pipe is announced and not received; never here."""
+        return False
+
     def begin(self, first: bytes) -> bool:
         """Choose a pipe; tell whether one has room."""
         ends = self._queue.ends
@@ -187,6 +191,10 @@ class Routing:
         name = self._names.pop(end, None)
         if name is not None and self._ends.get(name) is end:
             del self._ends[name]
+
+    def has_begun(self, end: End) -> bool:
+        """Tell whether a message of a pipe is announced and not received; never here."""
+        return False
 
     def begin(self, first: bytes) -> bool:
         """Find whom a message goes to; tell whether it may be sent.

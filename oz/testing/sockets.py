@@ -200,16 +200,24 @@ class Socket:
 
         Raises:
             zmq.ZMQError: there is none to that endpoint.
+            RuntimeError: libzmq would end the process, or join the frames of two messages.
         """
         self._check_open()
         transport, address = parse(addr)
         name = f"{transport}://{address}"
-        session = self._sessions.pop(name, None)
+        session = self._sessions.get(name)
         ends = [end for end, at in self._ends.items() if at == name]
         if session is None and not ends:
             raise zmq.ZMQError(errno.ENOENT)
         if session is not None:
             ends += [end for end in self._ends if end.peer.owner is session]
+        if any(self._behaviour.has_begun(end) for end in ends):
+            raise RuntimeError(
+                f"a poll has announced a message of several frames from {addr!r}: libzmq ends the process, "
+                "or joins it with another; receive it before you disconnect"
+            )
+        if session is not None:
+            del self._sessions[name]
             self._end_session(session)
         self._close_ends(ends)
 

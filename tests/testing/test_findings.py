@@ -1,5 +1,9 @@
 """What libzmq does that oz rests on, each on libzmq itself and on the model."""
 
+import signal
+import subprocess
+import sys
+
 import pytest
 import zmq
 
@@ -173,6 +177,19 @@ def test_room_is_told_only_when_half_of_a_pipe_is_read(world):
     assert [sends(pub, b"a") for _ in range(6)] == [True] * 5 + [False]
 
 
+def test_frame_that_is_read_puts_a_full_pipe_back_though_there_is_no_room(world):
+    pub, endpoint = bound(world, endpoint="inproc://pub", SNDHWM=1)
+    sub = connected(world, endpoint, [b""], host="pub", RCVHWM=1)
+    read(world, pub, b"\1")
+    assert [sends(pub, b"a", b"b") for _ in range(3)] == [True] * 3
+    pub.set(zmq.XPUB_NODROP, 1)
+    # The full pipe is left out, so that there is nobody to refuse for.
+    assert sends(pub, b"a", b"b")
+    assert sub.get(zmq.EVENTS) & zmq.POLLIN
+    assert pub.get(zmq.EVENTS)
+    assert not sends(pub, b"a", b"b")
+
+
 def test_raw_pub_drops_in_silence_what_a_pipe_has_no_room_for(world):
     pub, endpoint = bound(world, endpoint="inproc://pub", SNDHWM=5)
     sub = connected(world, endpoint, [b"a"], host="pub", RCVHWM=5)
@@ -328,3 +345,39 @@ def test_messages_of_many_frames_are_dropped_whole(world):
     for number in range(9):
         pub.send_multipart([b"a", b"%d" % number, b"end"])
     assert read(world, sub, count=4) == [[b"a", b"%d" % number, b"end"] for number in range(4)]
+
+
+_ABANDONED = """
+import zmq
+context = zmq.Context()
+pub, sub = context.socket(zmq.XPUB), context.socket(zmq.SUB)
+pub.bind("inproc://pub")
+sub.connect("inproc://pub")
+sub.subscribe(b"")
+pub.recv()
+pub.send_multipart([b"two", b"frames"])
+assert sub.poll()
+sub.disconnect("inproc://pub")
+for _ in range(100):
+    pub.get(zmq.EVENTS)
+    sub.recv_multipart(zmq.NOBLOCK)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a process ends otherwise there")
+def test_libzmq_ends_a_process_that_disconnects_before_it_receives_what_was_announced():
+    ended = subprocess.run([sys.executable, "-c", _ABANDONED], capture_output=True, timeout=60, check=False)
+    assert ended.returncode == -signal.SIGABRT
+    assert b"!_more" in ended.stderr
+
+
+def test_model_refuses_to_disconnect_before_it_receives_what_was_announced():
+    world = ModelWorld(0)
+    pub, endpoint = bound(world)
+    sub = connected(world, endpoint, [b""])
+    read(world, pub, b"\1")
+    pub.send_multipart([b"two", b"frames"])
+    assert sub.poll()
+    with pytest.raises(RuntimeError, match="receive it before you disconnect"):
+        sub.disconnect(endpoint)
+    assert sub.recv_multipart() == [b"two", b"frames"]
