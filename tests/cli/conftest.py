@@ -74,7 +74,12 @@ class Running:
         self.process.send_signal(signal.SIGTERM)
 
     def end(self, stdin=None):
-        out, err = self.process.communicate(stdin, timeout=DEADLINE)
+        try:
+            out, err = self.process.communicate(stdin, timeout=DEADLINE)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            _, err = self.process.communicate(timeout=DEADLINE)
+            raise AssertionError(f"not ended after {DEADLINE:g} s:\n{err.decode()}") from None
         return Ended(self.process.returncode, out, err.decode())
 
 

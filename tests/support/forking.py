@@ -10,6 +10,7 @@ it imports start one of their own.
 import atexit
 import builtins
 import contextlib
+import faulthandler
 import gc
 import importlib
 import importlib.util
@@ -226,6 +227,8 @@ def _become(request):
     # No program of the tests differs in what an interpreter reads at its start, but in this.
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     _open_streams(unbuffered)
+    # Whoever gives up waiting for it sends SIGABRT: it says where each of its threads is.
+    faulthandler.enable()
     first, *words = [os.fsdecode(word.encode("latin-1")) for word in request["arguments"]]
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     names = {

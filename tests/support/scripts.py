@@ -1,6 +1,7 @@
 """Python programs in processes of their own, each with a deadline."""
 
 import os
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -37,7 +38,12 @@ def started(*arguments, fresh=False):
 
 def finished(process, send=None, timeout=DEADLINE * 2):
     """Wait for its end; what it wrote, if it ended well."""
-    out, err = process.communicate(send, timeout=timeout)
+    try:
+        out, err = process.communicate(send, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)
+        _, err = process.communicate(timeout=DEADLINE)
+        raise AssertionError(f"not ended after {timeout:g} s:\n{err}") from None
     assert process.returncode == 0, err
     assert not err
     return out
