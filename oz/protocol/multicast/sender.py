@@ -1,23 +1,29 @@
-"""Sending what is multicast: frames of their own, which say who sent them and which they are."""
+"""Sending what is multicast: frames of their own, which say who sent them and which they are.
+
+Nothing comes back from a subscriber, so that its router has everybody want everything.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
 from math import inf
-from typing import Any
+from typing import Any, NoReturn
 
 import msgpack
 
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.plan import usable_kbps
-from oz.protocol.multicast.router import MulticastRouter
 from oz.protocol.publisher.batching import STEP
+from oz.protocol.publisher.interest import NOTHING, Keys
 from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import OutStream
+from oz.protocol.stats import PublisherStats
 from oz.wire.batch import CONTROL, RICH, Head
 from oz.wire.datagram import BATCH, LONGEST_QUIET, OVERHEAD, pack, pack_batch
+from oz.wire.keys import DeliveryOptions
 
 BEAT = 0.2
 """Seconds between two records of where the publisher stands."""
@@ -37,6 +43,42 @@ LEAST_WAITING = 1_000
 def high_water_mark_for(options: Multicast) -> int:
     """Return the frames that may wait to be sent, unless said otherwise: what goes in about a second."""
     return max(LEAST_WAITING, options.rate_kbps * 125 // options.mtu)
+
+
+class MulticastRouter(Router):
+    """The interests of the subscribers of a multicast publisher, in which every subject is wanted.
+
+    Attributes:
+        stream: the one there is, which stands for all who listen.
+    """
+
+    __slots__ = ("_recipients", "stream")
+
+    def __init__(self, origin: bytes, stats: PublisherStats) -> None:
+        """Start; see `Router`."""
+        super().__init__(origin, stats)
+        self.stream = OutStream(b"", b"", DeliveryOptions(), origin, 0)
+        self.streams[b""] = self.stream
+        self._recipients = Recipients(is_plain=False, streams=(self.stream,), choices=())
+
+    def learn(self, frame: bytes, now: float) -> Keys:
+        """Take in a subscription frame: none comes."""
+        return NOTHING
+
+    def find(self, subject: bytes, plain: bytes) -> Recipients:
+        """Return the recipients of a subject: all there are."""
+        return self._recipients
+
+    def count(self, subject: bytes | None, plain: bytes | None, known: Recipients | None = None) -> NoReturn:
+        """Refuse to count.
+
+        Raises:
+            ValueError: always.
+        """
+        raise ValueError(
+            "a multicast publisher hears nothing from its subscribers, so it cannot count or wait for them; "
+            "let them answer on a TCP socket if you must know"
+        )
 
 
 class MulticastDispatch:

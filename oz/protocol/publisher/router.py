@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restore
-from oz.protocol.publisher.interest import InterestTable, InterestWatcher
+from oz.protocol.publisher.interest import NOTHING, InterestTable, InterestWatcher, Keys
 from oz.protocol.publisher.lifetimes import Lifetimes
-from oz.protocol.publisher.plain_interest import NOTHING, Keys
 from oz.protocol.publisher.recipients import Recipients
 from oz.protocol.publisher.stream import NAME_SIZE, AcceptedChunk, OutStream
 from oz.protocol.stats import PublisherStats

@@ -11,8 +11,7 @@ from typing import Any, Literal, NamedTuple
 import zmq
 
 from oz.protocol.multicast.options import Multicast
-from oz.protocol.multicast.router import MulticastRouter
-from oz.protocol.multicast.sender import MulticastDispatch, high_water_mark_for
+from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter, high_water_mark_for
 from oz.protocol.publisher.batches import MAX_BATCH, Batches
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache

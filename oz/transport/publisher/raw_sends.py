@@ -10,7 +10,7 @@ import zmq
 
 from oz.errors import ProtocolError
 from oz.protocol.publisher.dispatch import Dispatch
-from oz.protocol.publisher.plain_interest import UNREACHABLE
+from oz.protocol.publisher.interest import UNREACHABLE
 from oz.protocol.publisher.router import Router
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
