@@ -8,7 +8,7 @@ from typing import Protocol
 import zmq
 
 from oz.testing.pipes import End, Message
-from oz.testing.publishing import Publishing, Subscribing
+from oz.testing.publishing import PublisherPipes, SubscriberPipes
 from oz.testing.queues import Balancing, Routing
 
 DEFAULTS: dict[int, int | bytes] = {
@@ -86,10 +86,10 @@ class Behaviour(Protocol):
 
 
 BEHAVIOURS: dict[int, Callable[[], Behaviour]] = {
-    int(zmq.PUB): lambda: Publishing(tells=False),
-    int(zmq.XPUB): lambda: Publishing(tells=True),
-    int(zmq.SUB): lambda: Subscribing(filters=True),
-    int(zmq.XSUB): lambda: Subscribing(filters=False),
+    int(zmq.PUB): lambda: PublisherPipes(tells=False),
+    int(zmq.XPUB): lambda: PublisherPipes(tells=True),
+    int(zmq.SUB): lambda: SubscriberPipes(filters=True),
+    int(zmq.XSUB): lambda: SubscriberPipes(filters=False),
     int(zmq.DEALER): Balancing,
     int(zmq.PAIR): lambda: Balancing(most=1),
     int(zmq.ROUTER): Routing,

@@ -1,6 +1,6 @@
 """Connections: what libzmq's I/O thread does between the pipes of two sockets.
 
-A `Session` is one side. It connects, and again after a fault, moves messages between its pipe and the
+A `PipeSession` is one side. It connects, and again after a fault, moves messages between its pipe and the
 `Wire`, and decides what a broken connection means for the pipe.
 """
 
@@ -41,7 +41,7 @@ class SessionOwner(Protocol):
     def attach(self, end: End) -> None:
         """Begin to use a pipe."""
 
-    def session_ended(self, session: Session) -> None:
+    def session_ended(self, session: PipeSession) -> None:
         """Forget a session."""
 
 
@@ -52,7 +52,7 @@ class Port(Listener):
         """Listen for a socket."""
         self.owner = owner
         self.host = owner.host
-        self.sessions: list[Session] = []
+        self.sessions: list[PipeSession] = []
 
     def close(self, linger: float) -> None:
         """Listen no more, and end what was accepted here."""
@@ -61,7 +61,7 @@ class Port(Listener):
             session.close(linger)
 
 
-class Session:
+class PipeSession:
     """One side of a connection, between a pipe and the wires.
 
     Attributes:
@@ -163,7 +163,7 @@ class Session:
             self._connect_later()
             return
         self._current = self._interval
-        other = Session(port.owner, port=port)
+        other = PipeSession(port.owner, port=port)
         port.sessions.append(other)
         connection = Connection(self._network, self, other)
         self._network.call_at(self._network.now + self._network.latency, connection.shake_hands)
@@ -284,7 +284,9 @@ class Session:
 class Wire:
     """One direction of a connection: messages arrive in the order in which they were put."""
 
-    def __init__(self, connection: Connection, source: Session, target: Session, network: Network) -> None:
+    def __init__(
+        self, connection: Connection, source: PipeSession, target: PipeSession, network: Network
+    ) -> None:
         """Begin with nothing on the way."""
         self._connection = connection
         self._source, self._target = source, target
@@ -330,7 +332,7 @@ class Connection:
         hosts: where the two are.
     """
 
-    def __init__(self, network: Network, one: Session, other: Session) -> None:
+    def __init__(self, network: Network, one: PipeSession, other: PipeSession) -> None:
         """Begin, before either side knows that there is a connection."""
         self.hosts = frozenset((one.owner.host, other.owner.host))
         self._network = network
@@ -342,11 +344,11 @@ class Connection:
         self._is_open = True
         network.add_link(self)
 
-    def wire_from(self, session: Session) -> Wire:
+    def wire_from(self, session: PipeSession) -> Wire:
         """Return the wire that a side sends by."""
         return self._wires[session]
 
-    def wire_to(self, session: Session) -> Wire:
+    def wire_to(self, session: PipeSession) -> Wire:
         """Return the wire that a side receives by."""
         one, other = self._wires
         return self._wires[other if session is one else one]
@@ -362,7 +364,7 @@ class Connection:
         for session, peer in ((other, one), (one, other)):
             session.use(self, peer.owner.identity)
 
-    def finish(self, session: Session) -> None:
+    def finish(self, session: PipeSession) -> None:
         """Close one side: the other sees it when all has arrived that is on its way."""
         if session in self._sessions:
             self._sessions.remove(session)
@@ -372,7 +374,7 @@ class Connection:
             else:
                 self._forget()
 
-    def reset(self, but: Session | None = None) -> None:
+    def reset(self, but: PipeSession | None = None) -> None:
         """Break: both ends see that, but for one that is gone, and what is on its way is lost."""
         if not self._is_open:
             return

@@ -16,7 +16,7 @@ LONGEST_WAIT = 3600.0
 """Virtual seconds after which a wait without an end is taken for one that never ends."""
 
 
-class Link(Protocol):
+class NetworkLink(Protocol):
     """A connection, as the network sees it."""
 
     hosts: frozenset[str]
@@ -89,7 +89,7 @@ class Network:
         self._events: list[tuple[float, int, Timer]] = []
         self._order = count()
         self._listeners: dict[tuple[str, str], Listener] = {}
-        self._links: dict[Link, None] = {}
+        self._links: dict[NetworkLink, None] = {}
         self._cut: set[frozenset[str]] = set()
         self._stalled: set[frozenset[str]] = set()
         self._rates: dict[frozenset[str], float] = {}
@@ -176,11 +176,11 @@ class Network:
             return None
         return found
 
-    def add_link(self, link: Link) -> None:
+    def add_link(self, link: NetworkLink) -> None:
         """Know a connection, so that faults can meet it."""
         self._links[link] = None
 
-    def remove_link(self, link: Link) -> None:
+    def remove_link(self, link: NetworkLink) -> None:
         """Forget a connection."""
         self._links.pop(link, None)
 
@@ -240,7 +240,7 @@ class Network:
         rate = self._rates.get(hosts)
         return max(arrives, last + (1 / rate if rate else 0.0))
 
-    def _between(self, one: str, other: str) -> list[Link]:
+    def _between(self, one: str, other: str) -> list[NetworkLink]:
         hosts = frozenset((one, other))
         return [link for link in self._links if link.hosts == hosts]
 

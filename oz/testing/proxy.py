@@ -10,7 +10,7 @@ _BURST = 1000
 _POLLIN, _NOBLOCK = int(zmq.POLLIN), int(zmq.NOBLOCK)
 
 
-class Proxy:
+class ModelProxy:
     """Passes messages on from the front to the back, and subscriptions from the back to the front.
 
     A plain XPUB at the back tells the first subscription to a topic and the end of the last: publishers see

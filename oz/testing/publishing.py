@@ -59,7 +59,7 @@ class Topics:
         return found
 
 
-class Publishing:
+class PublisherPipes:
     """A PUB or XPUB.
 
     A message goes to those pipes that match its first frame and can be written. One that is found full is
@@ -216,7 +216,7 @@ class Publishing:
         return True
 
 
-class Subscribing:
+class SubscriberPipes:
     """A SUB or XSUB: it tells its subscriptions to all whom it is connected to, again after each fault."""
 
     def __init__(self, *, filters: bool) -> None:

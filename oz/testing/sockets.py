@@ -15,7 +15,7 @@ from typing import Protocol
 import zmq
 
 from oz.testing.behaviours import BEHAVIOURS, DEFAULTS, ONCE, parse
-from oz.testing.connections import Port, Session
+from oz.testing.connections import PipeSession, Port
 from oz.testing.network import Network
 from oz.testing.pipes import End, Message, join
 
@@ -69,8 +69,8 @@ class Socket:
         self._commands: deque[Callable[[], None]] = deque()
         self._ports: dict[str, Port] = {}
         self._names: list[str] = []
-        self._sessions: dict[str, Session] = {}
-        self._lingering: dict[Session, None] = {}
+        self._sessions: dict[str, PipeSession] = {}
+        self._lingering: dict[PipeSession, None] = {}
         self._ends: dict[End, str] = {}
         self._last_endpoint = b""
         self._parts: list[bytes] = []
@@ -178,7 +178,7 @@ class Socket:
         if transport == "inproc":
             self.context.connect_name(address, self)
         elif f"{transport}://{address}" not in self._sessions or self.type not in ONCE:
-            session = Session(
+            session = PipeSession(
                 self,
                 target=(transport, address),
                 is_immediate=bool(self._number(zmq.IMMEDIATE)),
@@ -243,7 +243,7 @@ class Socket:
         port.close(self._number(zmq.LINGER) / 1000)
         self._close_ends(ends)
 
-    def _end_session(self, session: Session) -> None:
+    def _end_session(self, session: PipeSession) -> None:
         if not session.has_ended:
             self._lingering[session] = None
         session.close(self._number(zmq.LINGER) / 1000)
@@ -315,7 +315,7 @@ class Socket:
         if self._ends.pop(end, None) is not None:
             self._behaviour.terminated(end)
 
-    def session_ended(self, session: Session) -> None:
+    def session_ended(self, session: PipeSession) -> None:
         """Forget a session."""
         self._lingering.pop(session, None)
 

@@ -6,7 +6,7 @@ import zmq
 
 from oz.testing.context import Context
 from oz.testing.network import Network
-from oz.testing.proxy import Proxy
+from oz.testing.proxy import ModelProxy
 from support.fault_proxy import FaultProxy
 from support.waiting import DEADLINE, until
 
@@ -165,7 +165,7 @@ class ModelWorld:
         return ModelLink(self.network, endpoint, one, other)
 
     def proxy(self, front, back, host):
-        Proxy(front, back)
+        ModelProxy(front, back)
 
         def kill():
             self.network.kill(host)

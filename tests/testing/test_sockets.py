@@ -5,7 +5,7 @@ import zmq
 
 from oz.testing.context import Context
 from oz.testing.network import Network
-from oz.testing.proxy import Proxy
+from oz.testing.proxy import ModelProxy
 
 
 def pair(network, kind=zmq.XPUB):
@@ -152,7 +152,7 @@ def test_plain_proxy_hides_the_second_subscription_and_forgets_with_its_process(
     front, back = own.socket(zmq.XSUB), own.socket(zmq.XPUB)
     front.bind("tcp://*:5000")
     back.bind("tcp://*:5001")
-    Proxy(front, back)
+    ModelProxy(front, back)
     pub = Context(network, "pub").socket(zmq.XPUB)
     pub.set(zmq.IMMEDIATE, 1)
     pub.connect("tcp://localhost:5000")
