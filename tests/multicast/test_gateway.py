@@ -340,14 +340,15 @@ def test_processes_end_when_the_gateway_is_killed(tmp_path):
     until(lambda: not any(is_running(pid) for pid in children))
 
 
-def test_the_command_ends_with_ctrl_c_and_says_what_it_did(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_command_ends_with_a_signal_and_says_what_it_did(number):
     command = ["gateway", "--receive", free_endpoint(), "--bind", "tcp://127.0.0.1:*"]
     gateway = subprocess.Popen(
         [sys.executable, "-m", "oz", *command], stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
     )
     try:
         assert "subscribers at tcp://127.0.0.1:" in gateway.stderr.readline()
-        gateway.send_signal(signal.SIGINT)
+        gateway.send_signal(number)
         _, said = gateway.communicate(timeout=3 * DEADLINE)
     finally:
         gateway.kill()
