@@ -205,7 +205,7 @@ class NodeSubscriber:
         if endpoint in self.endpoints:
             # An error: libzmq has given up on it.
             with suppress(zmq.ZMQError):
-                self._attachments.disconnect(self.socket, endpoint)
+                self.engine.end_connections(lambda: self._attachments.disconnect(self.socket, endpoint))
             self._attachments.forget(endpoint)
 
     def close(self, *, is_drained: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import zmq
@@ -152,6 +153,25 @@ class SubscriberEngine:
             except zmq.Again:
                 return False
         return True
+
+    def end_connections(self, end: Callable[[], object]) -> None:
+        """End connections; what ZeroMQ has announced is taken first: see `ReceivePath.take_announced`.
+
+        Args:
+            end: ends them.
+
+        Raises:
+            zmq.ZMQError: the socket is closed, or what `end` raises.
+        """
+        message = None
+        try:
+            # Nobody may poll in between.
+            with self.declarer.guard:
+                message = self.receive_path.take_announced(self.socket)
+                end()
+        finally:
+            if message is not None and self.dispatch(message):
+                self.ready.append(message)
 
     def unpack(self) -> None:
         """Take in the batches and answers that are there; messages wait in line."""

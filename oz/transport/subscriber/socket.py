@@ -234,12 +234,12 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
 
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        self._attachments.unbind(self, addr)
+        self._engine.end_connections(lambda: self._attachments.unbind(self, addr))
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._engine.declarer.forgive()
-        self._attachments.disconnect(self, addr)
+        self._engine.end_connections(lambda: self._attachments.disconnect(self, addr))
 
     def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
         """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does.
