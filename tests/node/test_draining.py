@@ -225,3 +225,19 @@ def test_what_ended_subscriptions_handled_is_counted_to_the_last(make, collected
     assert sorted(got) == ["counted"] * 3 + ["undone"]
     until(lambda: not node._engine.subscriptions.ended)
     assert node.stats.handled == 4
+
+
+@pytest.mark.parametrize("ends", ["drain", "close"])
+def test_asyncio_handles_what_it_published_before_it_had_heard_of_itself(place, ends):
+    async def main():
+        got = []
+        async with oz.asyncio.Node("alone", directory=place) as node:
+            subscription = node.subscribe("a", handler=lambda message: got.append(message.payload))
+            await node.publish("a", 1)
+            if ends == "drain":
+                assert await subscription.drain(DEADLINE)
+            else:
+                await node.close()
+        assert got == [1]
+
+    asyncio.run(main())

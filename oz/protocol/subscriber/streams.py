@@ -84,6 +84,10 @@ class Stream:
             del self._ended[next(iter(self._ended))]
         self._ended[origin] = epoch
 
+    def has_said_goodbye(self, origin: bytes) -> bool:
+        """Tell whether a publisher that is not known here has gone; otherwise its answer is on its way."""
+        return origin in self._ended
+
     def has_ended(self, origin: bytes, epoch: int) -> bool:
         """Tell whether a publisher has said goodbye lately, so that where its sequence stands is no news."""
         return self._ended.get(origin) == epoch
@@ -261,9 +265,11 @@ class Streams:
         interest, number = self._homes.get(subscription), self._draining.get(subscription)
         if interest is None or number is None:
             return True
+        stream = interest.stream
         return all(
-            (source := interest.stream.sources.get(origin)) is None
-            or max(source.answered, default=0) >= number
+            stream.has_said_goodbye(origin)
+            if (source := stream.sources.get(origin)) is None
+            else max(source.answered, default=0) >= number
             for origin in self._among(among)
         )
 
@@ -326,7 +332,9 @@ class Streams:
         """
         alive = self._among(among)
         return all(
-            (source := interest.stream.sources.get(origin)) is None or number in source.answered
+            interest.stream.has_said_goodbye(origin)
+            if (source := interest.stream.sources.get(origin)) is None
+            else number in source.answered
             for interest, number in self._goodbyes.items()
             for origin in alive
         )

@@ -38,6 +38,9 @@ from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions, Steps
 from oz.wire.discovery import Announcement
 from oz.wire.node_codec import Introduction
 
+TAKE_IN_SECONDS = 0.05
+"""Seconds for what has come before a drain begins; the rest is still on its way."""
+
 NEWS_EVERY = 0.01
 """Seconds between two looks of those who wait, while more and more comes."""
 
@@ -335,6 +338,12 @@ class NodeEngine:
             publisher.engine.listen()
         self._is_unheard = False
 
+    def _take_in_before_draining(self) -> None:
+        """Take in what has come, so that all publishers are known that may have sent something."""
+        if not self.is_interrupted:
+            self._shell.call(self._take_in_own)
+        self._shell.call(lambda: self.sockets.sub.take_in(TAKE_IN_SECONDS))
+
     @property
     def is_interrupted(self) -> bool:
         """Whether this thread interrupts a publisher of the node, as a signal handler does."""
@@ -415,6 +424,7 @@ class NodeEngine:
             ends: the time of the monotonic clock until which it may take.
         """
         with suppress(ClosedError, Timeout):
+            self._take_in_before_draining()
             self._shell.call(self.sockets.sub.begin_drain)
             yield self._shell.wait(self._still_closing, max(0.0, ends - time.monotonic()))
         for queue in self.subscriptions.queues():
@@ -427,6 +437,7 @@ class NodeEngine:
     def drain_subscription(self, subscription: NodeSubscription, timeout: float) -> Steps[bool]:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         self.check_open()
+        self._take_in_before_draining()
         return (
             yield from self.subscriptions.drain(
                 subscription, timeout, lambda: self._still_draining(subscription)

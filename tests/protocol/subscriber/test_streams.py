@@ -349,3 +349,13 @@ def test_it_greets_as_often_as_it_is_told():
     streams.note_news()
     assert not streams.renew(59.9).wanted
     assert kinds(streams.renew(60.0).wanted) == [DECLARATION]
+
+
+def test_who_is_heard_on_another_stream_still_has_to_answer_on_this_one(streams):
+    add(streams, "a")
+    answer(streams, A)
+    late, _ = add(streams, "b", group="workers")
+    streams.part(late)
+    assert not streams.has_drained(late)
+    streams.stream(late).end(A, 1)
+    assert streams.has_drained(late)
