@@ -86,7 +86,9 @@ def test_a_signal_that_is_back_before_its_loss_was_dealt_with_is_raised_after_al
     monkeypatch.setattr(signals, "_send_later", send_at_once)
     with pytest.raises(raised), context():
         delete_and_wait(number)
-    assert sent == [number] * 2
+    # Again and again, as long as it comes while the first is still being dealt with.
+    assert len(sent) >= 2
+    assert set(sent) == {number}
 
 
 def delete_and_wait(number):
