@@ -5,6 +5,7 @@ import gc
 from contextlib import suppress
 
 import pytest
+import zmq
 
 import oz.asyncio
 from support.routed import Stage, finish, rest_of
@@ -238,3 +239,35 @@ def test_asyncio_drains_of_a_plain_publisher_that_never_pauses(stage):
             traffic.stop()
 
     asyncio.run(scenario(stage.pub()))
+
+
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_what_has_come_before_anything_was_read_is_handled(stage, group):
+    pub = stage.pub()
+    sub, got = stage.sub(pub), []
+    subscription = sub.subscribe("a.*", group=group, handler=lambda message: got.append(int(message.payload)))
+    pub.wait_for_subscribers(1, timeout=DEADLINE)
+    publish(pub, 10)
+    pub.flush()
+    until(lambda: sub.get(zmq.EVENTS) & zmq.POLLIN)
+    assert subscription.drain(timeout=DEADLINE)
+    assert got == list(range(10))
+
+
+@pytest.mark.parametrize("group", [None, "workers"])
+def test_asyncio_handles_what_has_come_before_anything_was_read(stage, group):
+    pub, got = stage.pub(), []
+
+    async def scenario():
+        async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
+            subscription = sub.subscribe(
+                "a.*", group=group, handler=lambda message: got.append(int(message.payload))
+            )
+            pub.wait_for_subscribers(1, timeout=DEADLINE)
+            publish(pub, 10)
+            pub.flush()
+            until(lambda: sub.get(zmq.EVENTS) & zmq.POLLIN)
+            assert await subscription.drain(timeout=DEADLINE)
+
+    asyncio.run(asyncio.wait_for(scenario(), 2 * DEADLINE))
+    assert got == list(range(10))

@@ -68,6 +68,7 @@ def drain_one(engine: SubscriberEngine, subscription: Subscription, timeout: flo
         return True
     deadline, declarer = time.monotonic() + timeout, engine.declarer
     declarer.begin_part(subscription)
+    yield from _unpack_what_is_here(engine)
     is_drained = yield from _unpack_until(engine, lambda: declarer.has_drained(subscription), deadline)
     if declarer.streams is None:
         yield from _take_what_is_here(engine, deadline)
@@ -93,8 +94,7 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
         raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
     streams = engine.declarer.streams
     deadline = inf if timeout is None else time.monotonic() + timeout
-    yield 0.0
-    engine.unpack()
+    yield from _unpack_what_is_here(engine)
 
     def next_silence() -> float | None:
         # A publisher that has been silent for long is not waited for.
@@ -105,6 +105,13 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
     )
     if not is_ready:
         raise engine.declarer.not_ready(timeout, attachments.connections, attachments.endpoints)
+
+
+def _unpack_what_is_here(engine: SubscriberEngine) -> Steps[None]:
+    """Take batches and answers in that have come: they tell which publishers there are."""
+    if engine.declarer.streams is not None:
+        yield 0.0
+        engine.unpack()
 
 
 def _unpack_until(
