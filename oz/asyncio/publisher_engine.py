@@ -100,6 +100,8 @@ class LoopPublisher(PublisherEngine):
         self.loop: asyncio.AbstractEventLoop | None = None
         self._flushing: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
+        # uvloop gives a plain handle, which does not know its time, for what is due at once.
+        self._timer_at = 0.0
         self._used_at = -inf
         self._news = TaskNews()
         self._own_front: LoopSocket | None = None
@@ -165,12 +167,13 @@ class LoopPublisher(PublisherEngine):
         if loop is not None and not loop.is_closed():
             if self._timer is not None:
                 self._timer.cancel()
+            self._timer_at = loop.time() + seconds
             self._timer = loop.call_later(seconds, _look_after, weakref.ref(self), loop)
 
     def _stay_watchful(self) -> None:
         self._used_at = time.monotonic()
-        loop, timer = self.loop, self._timer
-        if loop is not None and (timer is None or timer.when() > loop.time() + SOON):
+        loop = self.loop
+        if loop is not None and (self._timer is None or self._timer_at > loop.time() + SOON):
             self._come_back(SOON)
 
     def _attached_anew(self) -> None:

@@ -119,3 +119,14 @@ def test_a_publisher_without_room_tries_again_only_when_there_may_be_some(filter
                 await pub.close(0)
 
     asyncio.run(main())
+
+
+def test_uvloop_may_be_about_to_look_when_the_socket_is_used():
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main():
+        async with oz.asyncio.Publisher(LOOPBACK) as pub:
+            pub._engine._come_back(0.0)
+            pub._engine._stay_watchful()
+
+    uvloop.run(main())
