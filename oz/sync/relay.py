@@ -13,7 +13,6 @@ from typing import Any
 import zmq
 
 from oz.transport.frames import FrameReader, frame_reader
-from oz.transport.socket import backend_get
 
 _EVENTS, _POLLIN, _NOBLOCK = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK)
 
@@ -57,14 +56,14 @@ class Relay:
             incoming.close(0)
             raise
         # It learns of the subscription now, and not in the middle of what is sent first.
-        backend_get(front, _EVENTS)
+        zmq.backend.Socket.get(front, _EVENTS)
         self._read: FrameReader = frame_reader(incoming)
         self.descriptor = int(incoming.get(zmq.FD))
         self.first: list[bytes] = []
 
     def has_some(self) -> bool:
         """Take in the next message, if there is one; tell whether there is one to go."""
-        if not self.first and int(backend_get(self._incoming, _EVENTS)) & _POLLIN:
+        if not self.first and int(zmq.backend.Socket.get(self._incoming, _EVENTS)) & _POLLIN:
             self.first = self._read(self._incoming, _NOBLOCK)
         return bool(self.first)
 

@@ -9,15 +9,13 @@ from typing import Any
 import zmq
 
 from oz.transport import descriptors, endpoints
+from oz.transport.backend import backend_of
 from oz.transport.guard import Guard
 from oz.transport.multicast.endpoint import is_multicast
 from oz.transport.multicast.group import MulticastGroup
 
 _BOUND = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
 _CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
-
-_get = zmq.backend.Socket.get
-_set = zmq.backend.Socket.set
 
 
 class Attachments:
@@ -64,10 +62,10 @@ class Attachments:
         refuse_closed(socket)
         addr = self._admit(socket, endpoints.as_text(addr))
         descriptors.need_for_endpoint(addr)
-        refused = endpoints.refused_by_libzmq(addr, _BOUND)
+        refused, backend = endpoints.refused_by_libzmq(addr, _BOUND), backend_of(socket)
         with refused, self._guard, _no_linger_of_listeners(socket), _family_of(socket, addr):
-            manager = zmq.Socket.bind(socket, addr)
-            last = _get(socket, zmq.LAST_ENDPOINT)
+            manager = backend.bind(socket, addr)
+            last = backend.get(socket, zmq.LAST_ENDPOINT)
         self.endpoints.append(last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr)
         return manager
 
@@ -83,7 +81,7 @@ class Attachments:
         addr = self._admit(socket, endpoints.as_text(addr))
         descriptors.need_for_endpoint(addr)
         with endpoints.refused_by_libzmq(addr, _CONNECTED), self._guard, _family_of(socket, addr):
-            manager = zmq.Socket.connect(socket, addr)
+            manager = backend_of(socket).connect(socket, addr)
         if addr not in self.endpoints:
             # ZeroMQ too makes one connection of the same endpoint given twice.
             self.endpoints.insert(0, addr)
@@ -95,7 +93,7 @@ class Attachments:
         addr = endpoints.as_text(addr)
         with self._guard:
             addr = addr if self.group is None else self.group.forget(addr)
-            zmq.Socket.unbind(socket, addr)
+            backend_of(socket).unbind(socket, addr)
             self.forget(addr)
 
     def disconnect(self, socket: zmq.Socket[Any], addr: Any) -> None:
@@ -103,7 +101,7 @@ class Attachments:
         addr = endpoints.as_text(addr)
         with self._guard:
             addr = addr if self.group is None else self.group.forget(addr)
-            zmq.Socket.disconnect(socket, addr)
+            backend_of(socket).disconnect(socket, addr)
             if self.forget(addr):
                 self.connections -= 1
 
@@ -145,12 +143,13 @@ def _no_linger_of_listeners(socket: zmq.Socket[Any]) -> Iterator[None]:
     unless LINGER was set: nobody reads what is still queued for it. What closing waits for is LINGER at that
     time. Seen with libzmq 4.3.5; see own_t::process_term_req there.
     """
-    linger = _get(socket, zmq.LINGER)
-    _set(socket, zmq.LINGER, 0)
+    backend = backend_of(socket)
+    linger = backend.get(socket, zmq.LINGER)
+    backend.set(socket, zmq.LINGER, 0)
     try:
         yield
     finally:
-        _set(socket, zmq.LINGER, linger)
+        backend.set(socket, zmq.LINGER, linger)
 
 
 @contextmanager
@@ -160,11 +159,12 @@ def _family_of(socket: zmq.Socket[Any], addr: str) -> Iterator[None]:
     Listeners and connections copy the option when they are made. Set for good, it would change what a `*` and
     the names of hosts mean from then on.
     """
-    if not endpoints.needs_ipv6(addr) or _get(socket, zmq.IPV6):
+    backend = backend_of(socket)
+    if not endpoints.needs_ipv6(addr) or backend.get(socket, zmq.IPV6):
         yield
         return
-    _set(socket, zmq.IPV6, 1)
+    backend.set(socket, zmq.IPV6, 1)
     try:
         yield
     finally:
-        _set(socket, zmq.IPV6, 0)
+        backend.set(socket, zmq.IPV6, 0)

@@ -15,7 +15,8 @@ from typing import Any
 
 import zmq
 
-_send = zmq.backend.Socket.send
+from oz.transport.backend import PYZMQ, backend_of
+
 # A plain number: the enum's member costs 0.3 µs a message.
 _MORE = int(zmq.SNDMORE)
 
@@ -40,13 +41,16 @@ def copy_into(buffer: Any, frame: bytes, nbytes: int) -> int:
     return len(frame)
 
 
-def send_frames(socket: Any, frames: Sequence[Any], flags: int, *, copy: bool = True) -> None:
+def send_frames(
+    send: Callable[..., Any], socket: Any, frames: Sequence[Any], flags: int, *, copy: bool = True
+) -> None:
     """Send the frames of one message, all of them or none.
 
     A signal handler that raises comes after a frame has gone, or was found to have no room: what is missing
     then is sent before the exception goes on, or the next message would join this one.
 
     Args:
+        send: of the socket's `Backend`.
         socket: the socket.
         frames: at least one.
         flags: 0 or `zmq.NOBLOCK`; only the first frame can find no room.
@@ -59,9 +63,9 @@ def send_frames(socket: Any, frames: Sequence[Any], flags: int, *, copy: bool = 
     at = 0
     try:
         while at < last:
-            _send(socket, frames[at], flags | _MORE)
+            send(socket, frames[at], flags | _MORE)
             at += 1
-        _send(socket, frames[last], flags, copy)
+        send(socket, frames[last], flags, copy)
     except zmq.ZMQError:
         raise
     except BaseException:
@@ -69,7 +73,7 @@ def send_frames(socket: Any, frames: Sequence[Any], flags: int, *, copy: bool = 
         # of what the handler raised.
         with suppress(zmq.Again):
             for place in range(at + 1, last + 1):
-                _send(socket, frames[place], flags | (_MORE if place < last else 0))
+                send(socket, frames[place], flags | (_MORE if place < last else 0))
         raise
 
 
@@ -88,7 +92,7 @@ def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
     # Ready-made arguments: ctypes would make them anew for each call.
     pointer, option = ctypes.c_void_p.from_param(handle), ctypes.c_int.from_param(int(zmq.RCVMORE))
     answer, length = ctypes.byref(more), ctypes.byref(size)
-    recv = zmq.backend.Socket.recv
+    recv = PYZMQ.recv
 
     def read(socket: Any, flags: int) -> list[bytes]:
         frames = [recv(socket, flags)]
@@ -103,10 +107,11 @@ def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
 
 def _read_frame_objects(socket: Any, flags: int) -> list[bytes]:
     """Read frames as pyzmq's objects, which know whether more follow."""
-    frame = zmq.backend.Socket.recv(socket, flags, False, False)
+    recv = backend_of(socket).recv
+    frame = recv(socket, flags, False, False)
     frames = [frame.bytes]
     while frame.more:
-        frame = zmq.backend.Socket.recv(socket, 0, False, False)
+        frame = recv(socket, 0, False, False)
         frames.append(frame.bytes)
     return frames
 
@@ -128,6 +133,6 @@ _getsockopt = _find_getsockopt()
 
 def frame_reader(socket: zmq.Socket[Any]) -> FrameReader:
     """Make a reader for a socket, which must not outlive it."""
-    if _getsockopt is None:
+    if _getsockopt is None or not backend_of(socket).has_handle:
         return _read_frame_objects
     return _asking_reader(socket.underlying, _getsockopt)

@@ -19,8 +19,10 @@ import zmq
 
 import oz
 from oz.sync.publisher_engine import ThreadedPublisher
+from oz.transport.backend import PYZMQ
 from oz.transport.publisher.options import PublisherOptions
 from support import scripts
+from support.backends import call_instead
 from support.routed import Stage
 from support.waiting import DEADLINE, Thread, until
 
@@ -49,11 +51,11 @@ def test_no_listener_lingers_for_peers_that_have_left(monkeypatch, linger):
     """It would hold up the end of the context when one leaves just as the socket closes, 3 times in 400."""
     seen = []
 
-    def bind(self, addr, original=zmq.Socket.bind):
-        seen.append(self.getsockopt(zmq.LINGER))
-        return original(self, addr)
+    def bind(socket, addr):
+        seen.append(socket.getsockopt(zmq.LINGER))
+        return PYZMQ.bind(socket, addr)
 
-    monkeypatch.setattr(zmq.Socket, "bind", bind)
+    call_instead(monkeypatch, bind=bind)
     with oz.Publisher() as pub, oz.Subscriber() as sub:
         for one in (pub, sub):
             if linger is not None:

@@ -5,32 +5,42 @@ import zmq
 
 import oz
 from oz.transport import frames
-from oz.transport.publisher import sink
+from oz.transport.backend import PYZMQ
+from support.backends import call_instead
 from support.waiting import DEADLINE
 
 
+class Interruption:
+    """Once it is armed, the first send finds no room and is interrupted, and all others find no room."""
+
+    def __init__(self):
+        self.is_armed = False
+        self.calls = []
+
+    def send(self, socket, frame, *how):
+        if not self.is_armed:
+            return PYZMQ.send(socket, frame, *how)
+        self.calls.append(frame)
+        raise KeyboardInterrupt if len(self.calls) == 1 else zmq.Again
+
+
 @pytest.fixture
-def interrupted(monkeypatch):
-    """Have the first send find no room and be interrupted, and all others find no room."""
-    calls = []
-
-    def send(_socket, frame, _flags=0, *_):
-        calls.append(frame)
-        raise KeyboardInterrupt if len(calls) == 1 else zmq.Again
-
-    monkeypatch.setattr(frames, "_send", send)
-    monkeypatch.setattr(sink, "_send", send)
-    return calls
+def interruption(monkeypatch):
+    made = Interruption()
+    call_instead(monkeypatch, send=made.send)
+    return made
 
 
 @pytest.mark.parametrize("sent", [[b"a"], [b"a", b"b"], [b"a", b"b", b"c"]])
-def test_an_interrupt_is_not_taken_for_a_full_queue(interrupted, sent):
-    with pytest.raises(KeyboardInterrupt):
-        frames.send_frames(None, sent, zmq.NOBLOCK)
+def test_an_interrupt_is_not_taken_for_a_full_queue(interruption, sent):
+    interruption.is_armed = True
+    with zmq.Context() as context, context.socket(zmq.PUB) as socket, pytest.raises(KeyboardInterrupt):
+        frames.send_frames(interruption.send, socket, sent, zmq.NOBLOCK)
+    assert interruption.calls
 
 
 @pytest.mark.parametrize("payload", [b"x", [b"x", b"y"]])
-def test_a_publisher_that_waits_for_room_can_be_interrupted(request, payload):
+def test_a_publisher_that_waits_for_room_can_be_interrupted(interruption, payload):
     with (
         zmq.Context() as context,
         context.socket(zmq.SUB) as sub,
@@ -39,6 +49,7 @@ def test_a_publisher_that_waits_for_room_can_be_interrupted(request, payload):
         sub.subscribe(b"")
         sub.connect("inproc://interrupted")
         pub.wait_for_subscribers(timeout=DEADLINE)
-        request.getfixturevalue("interrupted")
+        interruption.is_armed = True
         with pytest.raises(KeyboardInterrupt):
             pub.publish("a", payload)
+        interruption.is_armed = False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,12 +14,12 @@ from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.records import RECORD_PATIENCE, Records
 from oz.protocol.publisher.router import Router
+from oz.transport.backend import backend_of
 from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing
 from oz.transport.publisher.raw_sends import as_it_is
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.sink import XpubSink
-from oz.transport.socket import backend_get, backend_recv, backend_set
 
 _EVENTS = int(zmq.EVENTS)
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -67,6 +66,7 @@ class Attendant:
     """Attends to one publisher's socket, for the thread or loop behind it and for those who send."""
 
     __slots__ = (
+        "_backend",
         "_closing",
         "_dispatch",
         "_guard",
@@ -110,6 +110,7 @@ class Attendant:
             interest_changed: called when an interest has come or gone, under the guard.
         """
         self._socket = socket
+        self._backend = backend_of(socket)
         self._guard = guard
         self._router = router
         self._dispatch = dispatch
@@ -154,11 +155,11 @@ class Attendant:
         with self._guard:
             if self._socket.closed or self._closing.said_goodbye:
                 return None
-            if int(backend_get(self._socket, _EVENTS)) & _POLLIN:
+            if int(self._backend.get(self._socket, _EVENTS)) & _POLLIN:
                 return 0.0
             # What it has just taken notice of may have been room.
             self._heard()
-            now = time.monotonic()
+            now = self._backend.monotonic()
             due = self._records.next_deadline(now)
             if self._dispatch.full:
                 due = min(inf if due is None else due, now + self._pause)
@@ -173,17 +174,17 @@ class Attendant:
         """
         # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
         # drops what a signal handler raises while it raises that itself.
-        if not int(backend_get(self._socket, _EVENTS)) & _POLLIN:
+        if not int(self._backend.get(self._socket, _EVENTS)) & _POLLIN:
             return False
-        router, now = self._router, time.monotonic()
+        router, backend, now = self._router, self._backend, self._backend.monotonic()
         with suppress(zmq.Again):
             while True:
-                wanted, dropped = router.learn(backend_recv(self._socket, _NOBLOCK), now)
+                wanted, dropped = router.learn(backend.recv(self._socket, _NOBLOCK), now)
                 # ZeroMQ applies these to the connection that the frame came from.
                 for key in wanted:
-                    backend_set(self._socket, _SUBSCRIBE, key)
+                    backend.set(self._socket, _SUBSCRIBE, key)
                 for key in dropped:
-                    backend_set(self._socket, _UNSUBSCRIBE, key)
+                    backend.set(self._socket, _UNSUBSCRIBE, key)
         return True
 
     def attend(self) -> bool:
@@ -202,7 +203,7 @@ class Attendant:
                 accumulator.flush(self._socket)
             self.listen()
             self._retry()
-            records.beat(time.monotonic())
+            records.beat(self._backend.monotonic())
             self._heard()
             return was_busy or records.is_halfway
 

@@ -16,6 +16,7 @@ from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.transport.attachments import Attachments
+from oz.transport.backend import backend_of
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.sender import Sender
@@ -64,6 +65,7 @@ class PublisherClosing:
         "_guard",
         "_listen",
         "_monitor",
+        "_monotonic",
         "_records",
         "_router",
         "_sender",
@@ -103,6 +105,7 @@ class PublisherClosing:
                 None where nothing comes from elsewhere.
         """
         self._socket = socket
+        self._monotonic = backend_of(socket).monotonic
         self._guard = guard
         self._attachments = attachments
         self._monitor = monitor
@@ -127,7 +130,7 @@ class PublisherClosing:
             # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
             return False
         seconds = seconds_to_close(linger, timeout)
-        started = time.monotonic()
+        started = self._monotonic()
         attachments, is_own = self._attachments, self._attachments.own_context
         # In one go: what others publish behind the goodbye would never come, and look like a loss.
         with self._guard:
@@ -136,11 +139,12 @@ class PublisherClosing:
             self._sender.accumulator.end()
             if (linger is not None or timeout is not None) and seconds < inf:
                 # One time for both: what oz holds, and what ZeroMQ does.
-                linger, timeout = None, max(0.0, seconds - (time.monotonic() - started))
+                linger, timeout = None, max(0.0, seconds - (self._monotonic() - started))
             # Connections that others may share a context with cannot be told from theirs.
             joined = attachments.endpoints[: attachments.connections] if is_own else ()
             bound = attachments.endpoints[attachments.connections :]
-            untaken = Untaken(bound, joined) if seconds > 0 else None
+            has_handle = backend_of(self._socket).has_handle
+            untaken = Untaken(bound, joined) if seconds > 0 and has_handle else None
             has_closed = self._close(linger, timeout)
             # A message that nobody wants would not touch the socket, and so not find it closed.
             self._sender.routes.forget()
@@ -169,7 +173,7 @@ class PublisherClosing:
         self, timeout: float, closed_at: float | None = None, given_up: threading.Event | None = None
     ) -> None:
         """End the context, and wait until all is sent or the time is over; see `ending.end_context`."""
-        started = time.monotonic() if closed_at is None else closed_at
+        started = self._monotonic() if closed_at is None else closed_at
         untaken, self._untaken = self._untaken, None
         try:
             end_context(self._socket.context, timeout, closed_at, given_up)
@@ -181,7 +185,7 @@ class PublisherClosing:
         if untaken is not None and timeout == inf:
             untaken.wait(inf, given_up)
         elif untaken is not None:
-            untaken.wait_aside(max(0.0, timeout - (time.monotonic() - started)))
+            untaken.wait_aside(max(0.0, timeout - (self._monotonic() - started)))
 
     def _send_rest(self, seconds: float) -> None:
         """Send what has not gone out yet, for so long at most, and say goodbye; with the guard held."""
@@ -190,9 +194,9 @@ class PublisherClosing:
 
     def leave(self, seconds: float) -> Iterator[float]:
         """Send what has not gone out yet, for so long at most, and say goodbye; give the seconds to wait."""
-        deadline, waits = time.monotonic() + seconds, pauses()
+        deadline, waits = self._monotonic() + seconds, pauses()
         self._sender.accumulator.begin_end()
-        while not self.send_what_fits() and time.monotonic() < deadline:
+        while not self.send_what_fits() and self._monotonic() < deadline:
             yield next(waits)
         if not self._begin_goodbye():
             if self.said_goodbye:
@@ -204,8 +208,8 @@ class PublisherClosing:
             yield from records.farewell(deadline)
             return
         yield from self._part(deadline)
-        if time.monotonic() - records.left_out_at <= _REMEMBERED:
-            yield from self._insist(records, min(deadline, time.monotonic() + CLOSE_TIMEOUT))
+        if self._monotonic() - records.left_out_at <= _REMEMBERED:
+            yield from self._insist(records, min(deadline, self._monotonic() + CLOSE_TIMEOUT))
         with self._guard, suppress(zmq.ZMQError):
             if not self._socket.closed:
                 records.part_with_the_rest()
@@ -237,7 +241,7 @@ class PublisherClosing:
     def _part(self, deadline: float) -> Iterator[float]:
         """Say goodbye on every stream, as soon as there is room."""
         waits = pauses()
-        while not self._say_goodbye() and time.monotonic() < deadline:
+        while not self._say_goodbye() and self._monotonic() < deadline:
             yield next(waits)
 
     def _insist(self, records: Records, deadline: float) -> Iterator[float]:
@@ -246,8 +250,8 @@ class PublisherClosing:
         libzmq gives no sign of whom it leaves out, nor for how long. Whoever was told already passes over it.
         """
         pause = _FAREWELL
-        while time.monotonic() < deadline and not self._socket.closed and self._router.streams:
-            yield min(pause, max(0.0, deadline - time.monotonic()))
+        while self._monotonic() < deadline and not self._socket.closed and self._router.streams:
+            yield min(pause, max(0.0, deadline - self._monotonic()))
             pause = min(2 * pause, _LONGEST_INSISTENCE)
             records.part_again()
             yield from self._part(deadline)

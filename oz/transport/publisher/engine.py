@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +16,7 @@ from oz.protocol.stats import PublisherStats
 from oz.transport import descriptors
 from oz.transport.admission import check_subject
 from oz.transport.attachments import Attachments
+from oz.transport.backend import backend_of, new_socket
 from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
@@ -83,7 +83,8 @@ class PublisherEngine:
         context = options.context
         self.attachments = Attachments(guard, group, own_context=context is None)
         self._monitor = Monitor(guard, is_shared=True)
-        self.socket = socket = zmq.Socket(shell.context_class() if context is None else context, zmq.XPUB)
+        self.socket = socket = new_socket(shell.context_class() if context is None else context, zmq.XPUB)
+        self._monotonic = backend_of(socket).monotonic
         parts = options.route(socket, group, role)
         self.router, self.dispatch, self.records = parts.router, parts.dispatch, parts.records
         routes = Routes(
@@ -97,7 +98,7 @@ class PublisherEngine:
             ),
             self.check_open,
         )
-        plain = PlainFrames(guard, self.dispatch)
+        plain = PlainFrames(guard, self.dispatch, backend_of(socket))
         self.sender = Sender(
             guard,
             codec,
@@ -111,6 +112,7 @@ class PublisherEngine:
             in_use=shell.in_use,
             check_open=self.check_open,
             expect_more=shell.expect_more,
+            monotonic=self._monotonic,
         )
         self.raw = RawSends(
             socket,
@@ -340,10 +342,10 @@ class PublisherEngine:
         """
         if self.on_full != "block":
             self.refuse(subject)
-        deadline = inf if self.full_timeout is None else time.monotonic() + self.full_timeout
+        deadline = inf if self.full_timeout is None else self._monotonic() + self.full_timeout
         for pause in pauses():
             # Looked at before the attempt: whoever was not scheduled until the end still has one.
-            is_over = time.monotonic() >= deadline
+            is_over = self._monotonic() >= deadline
             if self.publish_again(refused):
                 return
             if is_over:
@@ -373,7 +375,7 @@ class PublisherEngine:
             self.sender.accumulator.flush(self.socket)
             self.dispatch.skip(count)
             self.records.beats_at = 0.0
-            self.records.beat(time.monotonic())
+            self.records.beat(self._monotonic())
             self._shell.in_use()
 
     def resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -20,6 +19,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
+from oz.transport.backend import backend_of
 from oz.transport.dropin import refuse_green
 from oz.transport.endpoints import Endpoints
 from oz.transport.multicast.group import MulticastGroup, group_for
@@ -136,23 +136,23 @@ class PublisherOptions:
             role: what the publisher knows beyond others, if it does.
         """
         origin, stats, drops = os.urandom(ID_SIZE), PublisherStats(), self.on_full == "drop"
-        sink = XpubSink(socket, drops=drops)
+        sink, monotonic = XpubSink(socket, drops=drops), backend_of(socket).monotonic
         last_values = LastValueCache() if self.last_value else None
         if role is not None:
             last_values = role.last_values
         if group is not None and not group.is_plain:
             multicast = MulticastRouter(origin, stats)
-            now = int(time.time())
+            now = backend_of(socket).time_ns() // 10**9
             sends = MulticastDispatch(
-                multicast, origin, group.options, sink, time.monotonic, epoch=now, drops=drops
+                multicast, origin, group.options, sink, monotonic, epoch=now, drops=drops
             )
             return SendingParts(multicast, sends, sends, sink, last_values)
         router = Router(origin, stats) if role is None else role.router
         if group is not None:
             # Nobody can ask, so that everybody gets everything.
             router.plain.learn(b"\x01")
-        batches = Batches(router, sink, time.monotonic, drops=drops)
-        records = Records(router, batches, last_values, sink, time.monotonic)
+        batches = Batches(router, sink, monotonic, drops=drops)
+        records = Records(router, batches, last_values, sink, monotonic)
         return SendingParts(router, batches, records, sink, last_values)
 
     def set_up(self, socket: zmq.Socket[Any], group: MulticastGroup | None, *, is_own: bool) -> None:

@@ -150,7 +150,7 @@ class RawSends:
 
     def _deliver_now(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
         """Return a whole message to ZeroMQ."""
-        send_frames(self._socket, frames, flags)
+        send_frames(_send, self._socket, frames, flags)
         return tracker
 
     def _as_frame(
@@ -256,7 +256,7 @@ class RawSends:
                 if not sender.is_unheard or monotonic() - sender.listened_at >= LISTEN_EVERY:
                     look(socket)
                 make_lossy()
-                send_frames(socket, frames, 0)
+                send_frames(_send, socket, frames, 0)
                 if streams:
                     route(frames)
                 if not sender.is_unheard:

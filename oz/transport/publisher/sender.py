@@ -7,7 +7,6 @@ joins the window, which becomes a batch; see `accumulator`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import monotonic
 from typing import Any
 
 import zmq
@@ -60,6 +59,7 @@ class Sender:
         "_guard",
         "_in_use",
         "_last_values",
+        "_monotonic",
         "accumulator",
         "flags",
         "hand_over",
@@ -85,6 +85,7 @@ class Sender:
         in_use: Callable[[], object],
         check_open: Callable[[], None],
         expect_more: Callable[[], object],
+        monotonic: Callable[[], float],
     ) -> None:
         """Put together what a publisher has.
 
@@ -101,6 +102,7 @@ class Sender:
             in_use: called when something is sent that no look follows, once until the next look.
             check_open: raises when the publisher is closed.
             expect_more: see `Accumulator`.
+            monotonic: the clock.
         """
         self._guard = guard
         self._encode = codec.encode if codec is not None else None
@@ -109,6 +111,7 @@ class Sender:
         self.listen = listen
         self._in_use = in_use
         self._check_open = check_open
+        self._monotonic = monotonic
         self.routes = routes
         self.hand_over = hand_over
         guard.when_disowned = self.routes.forget
@@ -235,7 +238,7 @@ class Sender:
         Returns:
             Whether any interest has changed.
         """
-        now = monotonic()
+        now = self._monotonic()
         if now - self.listened_at < LISTEN_EVERY:
             if not self.is_unheard:
                 self.is_unheard = True

@@ -11,13 +11,11 @@ from typing import Any, Protocol
 import zmq
 
 from oz.protocol.publisher.dispatch import Dispatch
+from oz.transport.backend import Backend, backend_of
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
 from oz.wire.batch import LARGE
 
-_send = zmq.backend.Socket.send
-_set = zmq.backend.Socket.set
-_get = zmq.backend.Socket.get
 # Plain numbers: the enum's member costs 0.3 µs a message.
 _EVENTS = int(zmq.EVENTS)
 _SNDMORE = int(zmq.SNDMORE)
@@ -32,7 +30,7 @@ class XpubSink:
         taken: messages for which `try_send` found room.
     """
 
-    __slots__ = ("_drops", "_is_lossless", "_socket", "taken")
+    __slots__ = ("_backend", "_drops", "_is_lossless", "_send", "_socket", "taken")
 
     def __init__(self, socket: zmq.Socket[Any], *, drops: bool) -> None:
         """Begin.
@@ -43,6 +41,8 @@ class XpubSink:
                 has XPUB_NODROP for good.
         """
         self._socket = socket
+        self._backend = backend = backend_of(socket)
+        self._send = backend.send
         self._drops = drops
         self._is_lossless = not drops
         self.taken = 0
@@ -50,7 +50,7 @@ class XpubSink:
     def try_send_one(self, frame: bytes) -> bool:
         """Send one frame, the short way."""
         try:
-            _send(self._socket, frame, _NOBLOCK)
+            self._send(self._socket, frame, _NOBLOCK)
         except zmq.Again:
             return False
         return True
@@ -63,11 +63,11 @@ class XpubSink:
         """
         copy = len(frames[-1]) < LARGE
         try:
-            send_frames(self._socket, frames, _NOBLOCK, copy=copy)
+            send_frames(self._send, self._socket, frames, _NOBLOCK, copy=copy)
         except zmq.Again:
             self.look()
             try:
-                send_frames(self._socket, frames, _NOBLOCK, copy=copy)
+                send_frames(self._send, self._socket, frames, _NOBLOCK, copy=copy)
             except zmq.Again:
                 return False
         self.taken += 1
@@ -75,25 +75,25 @@ class XpubSink:
 
     def send_past_the_full(self, frames: tuple[bytes, ...]) -> None:
         """Send frames to those connections that have room."""
-        _set(self._socket, _NODROP, 0)
+        self._backend.set(self._socket, _NODROP, 0)
         self._is_lossless = False
-        send_frames(self._socket, frames, _NOBLOCK, copy=len(frames[-1]) < LARGE)
+        send_frames(self._send, self._socket, frames, _NOBLOCK, copy=len(frames[-1]) < LARGE)
         self.make_lossless()
 
     def look(self) -> None:
         """Make libzmq take notice of the room that has come."""
-        _get(self._socket, _EVENTS)
+        self._backend.get(self._socket, _EVENTS)
 
     def make_lossless(self) -> None:
         """Make ZeroMQ say when there is no room, so that every drop is known."""
         if not self._is_lossless:
-            _set(self._socket, _NODROP, 1)
+            self._backend.set(self._socket, _NODROP, 1)
             self._is_lossless = True
 
     def make_lossy(self) -> None:
         """Make ZeroMQ drop messages for a plain subscriber without room, if that is the publisher's way."""
         if self._is_lossless and self._drops:
-            _set(self._socket, _NODROP, 0)
+            self._backend.set(self._socket, _NODROP, 0)
             self._is_lossless = False
 
 
@@ -145,32 +145,33 @@ class HandOver(Protocol):
 class PlainFrames:
     """Sends the subject as a frame, and the payload behind it."""
 
-    __slots__ = ("_dispatch", "_guard")
+    __slots__ = ("_dispatch", "_guard", "_send")
 
-    def __init__(self, guard: Guard, dispatch: Dispatch) -> None:
+    def __init__(self, guard: Guard, dispatch: Dispatch, backend: Backend) -> None:
         """Put together what a publisher has."""
         self._guard = guard
         self._dispatch = dispatch
+        self._send = backend.send
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Hand one message to ZeroMQ; see `HandOver`."""
         with self._guard:
             self._dispatch.make_lossy()
             if type(payload) is tuple:
-                send_frames(socket, (wire, *payload), flags)
+                send_frames(self._send, socket, (wire, *payload), flags)
                 return
             is_open = True
             try:
-                _send(socket, wire, flags | _SNDMORE)
+                self._send(socket, wire, flags | _SNDMORE)
                 is_open = False
-                _send(socket, payload, flags)
+                self._send(socket, payload, flags)
             except zmq.ZMQError:
                 raise
             except BaseException:
                 # See `send_frames`, of which this is the short way.
                 if is_open:
                     with suppress(zmq.Again):
-                        _send(socket, payload, flags)
+                        self._send(socket, payload, flags)
                 raise
 
     def hand_over_joined(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
@@ -178,7 +179,7 @@ class PlainFrames:
         with self._guard:
             self._dispatch.make_lossy()
             if type(payload) is bytes:
-                _send(socket, wire + payload, flags)
+                self._send(socket, wire + payload, flags)
             else:
                 first, *rest = payload if type(payload) is tuple else (payload,)
-                send_frames(socket, (wire + bytes(first), *rest), flags)
+                send_frames(self._send, socket, (wire + bytes(first), *rest), flags)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
@@ -18,13 +17,13 @@ from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscription
+from oz.transport.backend import backend_of
 from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
 from oz.transport.socket import some
 from oz.transport.subscriber.links import PublisherLinks
 from oz.wire.keys import DeliveryOptions
 
-_set = zmq.backend.Socket.set
 LOOK_EVERY = 0.1
 """Seconds between two looks at least."""
 
@@ -66,6 +65,7 @@ class Declarer:
             links: for publisher-side filtering, unless others look after connections.
         """
         self._socket = weakref.ref(socket)
+        self.backend = backend_of(socket)
         self.guard = guard
         self.receiver = receiver
         self.streams = streams
@@ -103,10 +103,11 @@ class Declarer:
             if changes.wanted:
                 self.listening.begin(socket)
             return
+        set_option = self.backend.set
         for key in changes.wanted:
-            _set(socket, _SUBSCRIBE, key)
+            set_option(socket, _SUBSCRIBE, key)
         for key in changes.dropped:
-            _set(socket, _UNSUBSCRIBE, key)
+            set_option(socket, _UNSUBSCRIBE, key)
 
     def begin(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> None:
         """Ask for what a subscription wants.
@@ -197,7 +198,7 @@ class Declarer:
 
     def seconds_left(self) -> float:
         """Return how long to wait at most until `look` is due; infinite when it never is."""
-        return max(0.0, self.due_at - time.monotonic())
+        return max(0.0, self.due_at - self.backend.monotonic())
 
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""
@@ -224,7 +225,7 @@ class Declarer:
         refusals = self.streams.refusals()
         if refusals:
             raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
-        return self.streams.is_ready(connections, time.time_ns())
+        return self.streams.is_ready(connections, self.backend.time_ns())
 
     def not_ready(self, timeout: float | None, connections: int, endpoints: Sequence[str]) -> Timeout:
         """Make the error that says what is missing."""

@@ -6,7 +6,6 @@ runs them in its own way. The model is psycopg 3.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator
 from math import inf
 from typing import Any, Protocol, TypeVar
@@ -46,7 +45,7 @@ def drain(engine: SubscriberEngine, timeout: float) -> Steps[None]:
         engine: the subscriber's.
         timeout: seconds for which publishers that filter are waited for.
     """
-    deadline = time.monotonic() + timeout
+    deadline = engine.monotonic() + timeout
     engine.declarer.begin_drain()
     yield from _unpack_until(engine, engine.declarer.has_left, deadline)
     yield from _take_what_is_here(engine, deadline)
@@ -66,7 +65,7 @@ def drain_one(engine: SubscriberEngine, subscription: Subscription, timeout: flo
     """
     if not subscription.active:
         return True
-    deadline, declarer = time.monotonic() + timeout, engine.declarer
+    deadline, declarer = engine.monotonic() + timeout, engine.declarer
     declarer.begin_part(subscription)
     yield from _unpack_what_is_here(engine)
     is_drained = yield from _unpack_until(engine, lambda: declarer.has_drained(subscription), deadline)
@@ -93,12 +92,12 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
     if engine.declarer.streams is None:
         raise ValueError('only publishers that filter answer: Subscriber(…, filtering="publisher")')
     streams = engine.declarer.streams
-    deadline = inf if timeout is None else time.monotonic() + timeout
+    deadline = inf if timeout is None else engine.monotonic() + timeout
     yield from _unpack_what_is_here(engine)
 
     def next_silence() -> float | None:
         # A publisher that has been silent for long is not waited for.
-        return streams.next_silence(time.time_ns())
+        return streams.next_silence(engine.declarer.backend.time_ns())
 
     is_ready = yield from _unpack_until(
         engine, lambda: engine.declarer.is_ready(attachments.connections), deadline, next_silence
@@ -129,7 +128,7 @@ def _unpack_until(
         done_in: tells in how many seconds it may be done by itself.
     """
     while not is_done():
-        left = deadline - time.monotonic()
+        left = deadline - engine.monotonic()
         if left <= 0:
             return False
         seconds = done_in()
@@ -141,8 +140,8 @@ def _unpack_until(
 def _take_what_is_here(engine: SubscriberEngine, deadline: float) -> Steps[None]:
     """Take what has come, and have handlers called; the rest is still to be received."""
     # A plain publisher may be faster than this, so that there is always one more.
-    ends = max(deadline, time.monotonic() + PATIENCE)
-    while time.monotonic() < ends:
+    ends = max(deadline, engine.monotonic() + PATIENCE)
+    while engine.monotonic() < ends:
         try:
             message = engine.take_one(ends)
         except zmq.Again:

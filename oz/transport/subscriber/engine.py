@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +34,7 @@ class SubscriberEngine:
         ready: messages whose handlers have run, for the next call that receives.
         rest: the frames that `recv` has left of a message.
         waiting: messages that were unpacked and are still to be given.
+        monotonic: the clock that its deadlines are of.
         is_drained: it has stopped asking; what is here is the last.
     """
 
@@ -42,6 +42,7 @@ class SubscriberEngine:
         "__weakref__",
         "declarer",
         "is_drained",
+        "monotonic",
         "ready",
         "receive_path",
         "receiver",
@@ -57,6 +58,7 @@ class SubscriberEngine:
             receive_path: what takes messages from its socket.
         """
         self.declarer = declarer
+        self.monotonic = declarer.backend.monotonic
         self.receive_path = receive_path
         self.receiver: Receiver = declarer.receiver
         self.ready: deque[Message] = deque()
@@ -110,7 +112,7 @@ class SubscriberEngine:
 
         Args:
             flags: 0 or `zmq.NOBLOCK`.
-            until: `time.monotonic()` at which to give up, though messages for others keep coming.
+            until: the monotonic time at which to give up, though messages for others keep coming.
 
         Raises:
             zmq.Again: there is none.
@@ -125,14 +127,14 @@ class SubscriberEngine:
             if self.is_drained:
                 # By a handler, just now.
                 self.check_drained()
-            if until is not None and time.monotonic() >= until:
+            if until is not None and self.monotonic() >= until:
                 raise zmq.Again
 
     def take_one(self, until: float) -> Message | None:
         """Take one message that is there, and call no handler.
 
         Args:
-            until: `time.monotonic()` at which to give up, and give None, when all that comes is unwanted.
+            until: the monotonic time at which to give up, and give None, when all that comes is unwanted.
 
         Raises:
             zmq.Again: there is none.
@@ -149,7 +151,7 @@ class SubscriberEngine:
         """
         if not self.ready and not self.rest:
             try:
-                self.ready.append(self.next(_NOBLOCK, time.monotonic() + PATIENCE))
+                self.ready.append(self.next(_NOBLOCK, self.monotonic() + PATIENCE))
             except zmq.Again:
                 return False
         return True

@@ -18,10 +18,9 @@ import zmq
 from oz.errors import ProtocolError
 from oz.protocol.subscriber.absences import Absences, Link
 from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.transport.backend import Backend
 from oz.wire.batch import key_size, parse_head
 
-_get = zmq.backend.Socket.get
-_recv = zmq.backend.Socket.recv
 _EVENTS, _NOBLOCK, _POLLIN = int(zmq.EVENTS), int(zmq.NOBLOCK), int(zmq.POLLIN)
 _SOURCE = int(zmq.SRCFD)
 _PEER = "Peer-Address"
@@ -83,21 +82,21 @@ def has_ended(link: Link) -> bool:
     return link.descriptor is not None and (link.inode is None or link.inode != _inode(link.descriptor))
 
 
-def read_with_link(socket: Any, flags: int) -> tuple[list[bytes], Link]:
+def read_with_link(backend: Backend, socket: Any, flags: int) -> tuple[list[bytes], Link]:
     """Return the frames of the next message, and the connection that they came by.
 
     Raises:
         zmq.Again: there is none.
     """
-    if flags & _NOBLOCK and not int(_get(socket, _EVENTS)) & _POLLIN:
+    if flags & _NOBLOCK and not int(backend.get(socket, _EVENTS)) & _POLLIN:
         # No frame is made in vain: pyzmq looks for signals as it frees one, and Python drops what a handler
         # raises there, as Ctrl-C does.
         raise zmq.Again(zmq.EAGAIN)
-    frame = _recv(socket, flags, False, False)
+    frame = backend.recv(socket, flags, False, False)
     link = _link_of(frame)
     frames = [frame.bytes]
     while frame.more:
-        frame = _recv(socket, 0, False, False)
+        frame = backend.recv(socket, 0, False, False)
         frames.append(frame.bytes)
     return frames, link
 

@@ -13,6 +13,7 @@ from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
 from oz.protocol.subscriber.streams import Streams
+from oz.transport.backend import backend_of
 from oz.transport.frames import frame_reader
 from oz.transport.guard import Guard
 from oz.transport.multicast.group import MulticastGroup, group_for
@@ -97,7 +98,7 @@ class SubscriberOptions:
             if self.delimiter is None
             else SplittingReceiver(self.delimiter, self.codec)
         )
-        path = ReceivePath(guard, frame_reader(socket), receiver)
+        path = ReceivePath(guard, backend_of(socket), frame_reader(socket), receiver)
         return SubscriberEngine(Declarer(socket, guard, receiver), path)
 
     def _make_multicast_engine(
@@ -106,7 +107,7 @@ class SubscriberOptions:
         receiver = MulticastReceiver(Streams(os.urandom, dedupe=self.dedupe), self.codec, self.on_gap)
         listening = Listening(group, receiver, self.on_advisory)
         declarer = Declarer(socket, guard, receiver, listening=listening)
-        path = RoutedReceivePath(guard, frame_reader(socket), receiver, declarer)
+        path = RoutedReceivePath(guard, backend_of(socket), frame_reader(socket), receiver, declarer)
         return SubscriberEngine(declarer, path)
 
 
@@ -177,5 +178,5 @@ def make_routed_engine(
     links = PublisherLinks(decoder) if watches_links and CAN_TELL else None
     declarer = Declarer(socket, guard, decoder, streams=streams, links=links)
     return SubscriberEngine(
-        declarer, RoutedReceivePath(guard, frame_reader(socket), decoder, declarer, links)
+        declarer, RoutedReceivePath(guard, backend_of(socket), frame_reader(socket), decoder, declarer, links)
     )

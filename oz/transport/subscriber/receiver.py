@@ -7,7 +7,6 @@ a slot of this object costs a tenth of that.
 from __future__ import annotations
 
 from math import ceil, nan
-from time import monotonic, time_ns
 from typing import Any
 
 import zmq
@@ -16,14 +15,12 @@ from oz.errors import SubjectWarning
 from oz.message import Arrived, Message, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
+from oz.transport.backend import Backend
 from oz.transport.frames import FrameReader
 from oz.transport.guard import Guard, in_use
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.links import PublisherLinks, read_with_link
 
-_get = zmq.backend.Socket.get
-_recv = zmq.backend.Socket.recv
-_set = zmq.backend.Socket.set
 _RCVTIMEO = int(zmq.RCVTIMEO)
 _NOBLOCK = int(zmq.NOBLOCK)
 _EVENTS = int(zmq.EVENTS)
@@ -52,10 +49,12 @@ class ReceivePath:
         limit: the socket's RCVTIMEO, milliseconds; -1 is for ever. Kept here because asking costs 0.7 µs.
     """
 
-    __slots__ = ("_accept", "_guard", "_read", "_receiver", "limit")
+    __slots__ = ("_accept", "_backend", "_guard", "_monotonic", "_read", "_receiver", "_time_ns", "limit")
 
-    def __init__(self, guard: Guard, reader: FrameReader, receiver: Receiver) -> None:
+    def __init__(self, guard: Guard, backend: Backend, reader: FrameReader, receiver: Receiver) -> None:
         """Put together what a subscriber has."""
+        self._backend = backend
+        self._monotonic, self._time_ns = backend.monotonic, backend.time_ns
         self._guard = guard
         self._read = reader
         self._receiver = receiver
@@ -68,7 +67,7 @@ class ReceivePath:
         Args:
             socket: the socket that the reader was made for.
             flags: 0 to wait, or `zmq.NOBLOCK`.
-            until: `time.monotonic()` at which to give up, and give None, when all that comes is unwanted.
+            until: the monotonic time at which to give up, and give None, when all that comes is unwanted.
 
         Raises:
             zmq.Again: there is none, with `zmq.NOBLOCK` or when RCVTIMEO is over.
@@ -83,15 +82,20 @@ class ReceivePath:
             except zmq.ZMQError:
                 raise
             except BaseException:
-                _skip_frames(socket)
+                self._skip_frames(socket)
                 raise
             finally:
                 guard.release()
-            message = self._accept(frames, time_ns())
+            message = self._accept(frames, self._time_ns())
             if message is not None:
                 return message
-            if until is not None and monotonic() >= until:
+            if until is not None and self._monotonic() >= until:
                 return None
+
+    def _skip_frames(self, socket: Any) -> None:
+        """Take the rest of a message that a signal interrupted; it would pass for a message of its own."""
+        while not socket.closed and int(self._backend.get(socket, zmq.RCVMORE)):
+            self._backend.recv(socket, _NOBLOCK)
 
     def take_announced(self, socket: Any) -> Message | None:
         """Take the message that ZeroMQ has in hand, before a connection is ended.
@@ -106,10 +110,10 @@ class ReceivePath:
             zmq.ZMQError: the socket is closed.
         """
         with self._guard:
-            if not int(_get(socket, _EVENTS)) & _POLLIN:
+            if not int(self._backend.get(socket, _EVENTS)) & _POLLIN:
                 return None
             frames = self._read(socket, _NOBLOCK)
-        return self._accept(frames, time_ns())
+        return self._accept(frames, self._time_ns())
 
     @property
     def comes_in_columns(self) -> bool:
@@ -122,7 +126,7 @@ class ReceivePath:
         Args:
             socket: the socket that the reader was made for.
             limit: messages to take at most.
-            until: `time.monotonic()` at which to give up when all that comes is unwanted.
+            until: the monotonic time at which to give up when all that comes is unwanted.
         """
         taken: list[Arrived] = []
         with self._guard:
@@ -135,7 +139,7 @@ class ReceivePath:
                 if not taken:
                     raise
             except BaseException:
-                _skip_frames(socket)
+                self._skip_frames(socket)
                 raise
             finally:
                 in_columns = sum(len(one) for one in taken if type(one) is PlainBatch)
@@ -144,7 +148,7 @@ class ReceivePath:
         return taken
 
     def _fill(self, socket: Any, taken: list[Arrived], left: int, until: float) -> None:
-        read, table = self._read, self._receiver.table
+        read, table, time_ns = self._read, self._receiver.table, self._time_ns
         routes = table.routes.get
         batch: PlainBatch | None = None
         while left > 0:
@@ -162,7 +166,7 @@ class ReceivePath:
             elif (message := self._accept(frames, time_ns())) is not None:
                 taken.append(message)
                 batch = None
-            elif monotonic() < until:
+            elif self._monotonic() < until:
                 continue
             else:
                 return
@@ -181,13 +185,14 @@ class RoutedReceivePath(ReceivePath):
     def __init__(
         self,
         guard: Guard,
+        backend: Backend,
         reader: FrameReader,
         decoder: BatchDecoder,
         declarer: Declarer,
         links: PublisherLinks | None = None,
     ) -> None:
         """Put together what a subscriber has."""
-        super().__init__(guard, reader, decoder)
+        super().__init__(guard, backend, reader, decoder)
         self._declarer = declarer
         self._links = links
         self._decoder = decoder
@@ -213,7 +218,7 @@ class RoutedReceivePath(ReceivePath):
             try:
                 lone = self._read_one(socket, flags)
             except zmq.Again:
-                declarer.look(monotonic(), is_idle=True)
+                declarer.look(self._monotonic(), is_idle=True)
                 if not may_wait:
                     raise
                 self._armed_for = nan
@@ -222,7 +227,7 @@ class RoutedReceivePath(ReceivePath):
                 return lone
             if waiting:
                 return waiting.popleft()
-            if until is not None and monotonic() >= until:
+            if until is not None and self._monotonic() >= until:
                 return None
 
     def _arm(self, socket: Any) -> None:
@@ -230,7 +235,7 @@ class RoutedReceivePath(ReceivePath):
         self._armed_for = self._declarer.due_at
         left = self._declarer.seconds_left()
         with self._guard:
-            _set(socket, _RCVTIMEO, -1 if left > LONGEST else max(1, ceil(left * 1000)))
+            self._backend.set(socket, _RCVTIMEO, -1 if left > LONGEST else max(1, ceil(left * 1000)))
 
     @property
     def comes_in_columns(self) -> bool:
@@ -242,7 +247,7 @@ class RoutedReceivePath(ReceivePath):
         taken: list[Arrived] = []
         self._decoder.in_batches = True
         try:
-            while limit > 0 and not (taken and monotonic() >= until):
+            while limit > 0 and not (taken and self._monotonic() >= until):
                 one: Arrived | None = self.take(socket, _NOBLOCK, until)
                 if one is None:
                     break
@@ -264,9 +269,9 @@ class RoutedReceivePath(ReceivePath):
             self._declarer.flush()
         if not streams.buffered:
             return None
-        ends = monotonic() + _DRAIN_SECONDS
+        ends = self._monotonic() + _DRAIN_SECONDS
         try:
-            while not self.waiting and monotonic() < ends:
+            while not self.waiting and self._monotonic() < ends:
                 lone = self._read_one(socket, _NOBLOCK)
                 if lone is not None:
                     return lone
@@ -279,14 +284,14 @@ class RoutedReceivePath(ReceivePath):
 
         A publisher may be faster than this, so that there is always one more: it has an end.
         """
-        ends = monotonic() + _PATIENCE
+        ends = self._monotonic() + _PATIENCE
         try:
-            while monotonic() < ends:
+            while self._monotonic() < ends:
                 lone = self._read_one(socket, _NOBLOCK)
                 if lone is not None:
                     self.waiting.append(lone)
         except zmq.Again:
-            self._declarer.look(monotonic(), is_idle=True)
+            self._declarer.look(self._monotonic(), is_idle=True)
 
     def _read_one(self, socket: Any, flags: int) -> Message | None:
         """Read one frame; give its message if it was the only one, otherwise put them in line."""
@@ -296,21 +301,21 @@ class RoutedReceivePath(ReceivePath):
         is_curious = links is not None and links.is_curious
         try:
             if is_curious:
-                frames, link = read_with_link(socket, flags)
+                frames, link = read_with_link(self._backend, socket, flags)
             else:
                 frames = self._read(socket, flags)
         except zmq.ZMQError:
             raise
         except BaseException:
-            _skip_frames(socket)
+            self._skip_frames(socket)
             raise
         finally:
             guard.release()
-        now = time_ns()
+        now = self._time_ns()
         if now >= self._look_at:
             # Also when there is always something to read.
             self._look_at = now + _LOOK_NS
-            self._declarer.look(monotonic())
+            self._declarer.look(self._monotonic())
             self._armed_for = nan
         message = self._accept(frames, now)
         if self._declarer.is_settled and (links is not None or self._decoder.streams.has_news):
@@ -318,9 +323,3 @@ class RoutedReceivePath(ReceivePath):
         if is_curious and links is not None:
             links.note(frames[0], link)
         return message
-
-
-def _skip_frames(socket: Any) -> None:
-    """Take the rest of a message that a signal interrupted; it would pass for a message of its own."""
-    while not socket.closed and int(_get(socket, zmq.RCVMORE)):
-        _recv(socket, _NOBLOCK)

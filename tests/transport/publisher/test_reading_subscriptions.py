@@ -5,36 +5,37 @@ from __future__ import annotations
 import zmq
 
 import oz
-from oz.transport.publisher import attending
+from oz.transport.backend import PYZMQ
+from support.backends import call_instead
 from support.waiting import DEADLINE, until
 
 
-def recorded(monkeypatch, name, calls):
-    """Have the calls of a function noted down."""
-    call = getattr(attending, name)
+def recorded(name, calls):
+    """Return a function of sockets whose calls are noted down."""
+    call = getattr(PYZMQ, name)
 
     def note(*arguments):
         calls.append(name)
         return call(*arguments)
 
-    monkeypatch.setattr(attending, name, note)
+    return note
 
 
 def test_a_publisher_reads_all_subscriptions_before_a_connection_can_end(monkeypatch):
     calls = []
+    call_instead(monkeypatch, get=recorded("get", calls), recv=recorded("recv", calls))
     with zmq.Context() as context, oz.Publisher("inproc://x", context=context) as pub:
         # Meanwhile its thread waits.
         with pub._engine.guard, context.socket(zmq.SUB) as sub:
             for number in range(20):
                 sub.subscribe(b"%d" % number)
             sub.connect("inproc://x")
-            recorded(monkeypatch, "backend_get", calls)
-            recorded(monkeypatch, "backend_recv", calls)
+            calls.clear()
             pub._engine.listen()
-            monkeypatch.undo()
+            seen = list(calls)
             assert pub.interest("19")
         # Asking for events in between would end connections whose subscriptions are not read yet.
-        assert calls == ["backend_get"] + 21 * ["backend_recv"]
+        assert seen == ["get"] + 21 * ["recv"]
         until(lambda: not pub.interest("19"))
 
 

@@ -1,0 +1,16 @@
+"""Other functions in place of those that sockets of pyzmq are called by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oz.transport import backend
+
+
+def call_instead(monkeypatch: pytest.MonkeyPatch, **functions: Callable[..., Any]) -> None:
+    """Have sockets that are made from now on called by other functions: `send=…`, `recv=…`."""
+    monkeypatch.setattr(backend, "PYZMQ", replace(backend.PYZMQ, **functions))
