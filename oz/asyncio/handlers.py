@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from inspect import isawaitable
-from time import monotonic
 from typing import Any, cast
 
 from oz.asyncio.closing import is_cancelled
@@ -41,15 +41,17 @@ class TaskPool:
         workers: who they are, and how many there may be.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Start no task yet: that happens when there is work.
 
         Args:
             size: tasks at most, 1 to 65,536.
+            monotonic: the clock.
 
         Raises:
             ValueError: `size` is not one of these.
         """
+        self._monotonic = monotonic
         self.workers = Workers(size, MOST_TASKS)
         self.guard = Guard()
         self.guard.when_disowned = self._forget
@@ -165,7 +167,7 @@ class TaskPool:
         try:
             while line and not self.workers.has_too_many:
                 ends = self._turn_ends()
-                while line and monotonic() < ends:
+                while line and self._monotonic() < ends:
                     try:
                         await line.popleft()()
                     except Exception:
@@ -197,7 +199,7 @@ class TaskPool:
 
     def _turn_ends(self) -> float:
         """Return until when one task may hold the loop, so that all of them together do not for long."""
-        return monotonic() + TURN / max(1, len(self.workers.members))
+        return self._monotonic() + TURN / max(1, len(self.workers.members))
 
     # what subscriptions ask of it ------------------------------------------------------------------------
 
@@ -266,7 +268,7 @@ class TaskPool:
                 partition.handled += 1
                 if result is not None:
                     runner.note_result(partition, message)
-            if monotonic() > ends or self.workers.is_closed:
+            if self._monotonic() > ends or self.workers.is_closed:
                 return False
 
 

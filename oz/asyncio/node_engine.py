@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -95,7 +94,7 @@ class LoopNode:
             settings: of the node.
         """
         self.engine = NodeEngine(settings, self)
-        self.requester = TaskRequester(self.engine.client, self.wait, self.check_loop)
+        self.requester = TaskRequester(self.engine.client, self.wait, self.check_loop, self.engine.monotonic)
         self.tasks: list[asyncio.Task[None]] = []
         self.has_started = self._is_closing = False
         self._number_of_news = 0
@@ -112,7 +111,7 @@ class LoopNode:
         self.has_started = True
         engine = self.engine
         self._loop = asyncio.get_running_loop()
-        self.pool = TaskPool(engine.settings.configuration.threads)
+        self.pool = TaskPool(engine.settings.configuration.threads, engine.monotonic)
         self._woken = asyncio.Event()
         self._news = asyncio.Condition()
         engine.open()
@@ -160,7 +159,7 @@ class LoopNode:
             await sub.socket.poll(0 if sub.has_some else None)
             sub.take_in(TURN_SECONDS)
             if self.engine.number_of_waits:
-                self.engine.note_news(time.monotonic())
+                self.engine.note_news(self.engine.monotonic())
                 self._woken.set()
 
     async def _attend(self) -> None:
@@ -172,7 +171,7 @@ class LoopNode:
                     await self._woken.wait()
             self._woken.clear()
             sub.take_in(TURN_SECONDS)
-            if engine.has_due(now := time.monotonic()):
+            if engine.has_due(now := self.engine.monotonic()):
                 for endpoint, frame in engine.tick(now):
                     engine.say(endpoint, frame)
                 await self._tell_news()
@@ -183,7 +182,7 @@ class LoopNode:
         dealer: Any = self.engine.sockets.servers[endpoint]
         while True:
             frame = await dealer.recv()
-            self.engine.receive(endpoint, frame, time.monotonic())
+            self.engine.receive(endpoint, frame, self.engine.monotonic())
             self.wake()
 
     def call(self, work: Callable[[], T]) -> T:
@@ -206,7 +205,7 @@ class LoopNode:
             Timeout: something was, after so many seconds; says what.
             ClosedError: the node is closed, or has not joined.
         """
-        ends = None if timeout is None else time.monotonic() + timeout
+        ends = None if timeout is None else self.engine.monotonic() + timeout
         self.check_loop()
         engine = self.engine
         engine.number_of_waits += 1
@@ -217,7 +216,7 @@ class LoopNode:
                     return
                 engine.check_owner()
                 engine.check_open()
-                left = None if ends is None else ends - time.monotonic()
+                left = None if ends is None else ends - self.engine.monotonic()
                 if left is not None and left <= 0:
                     raise Timeout(f"not within {timeout:g} s: {what}")
                 # The look itself may have set a time for the next one, or asked something.
@@ -266,7 +265,7 @@ class LoopNode:
         if self._is_closing or not engine.has_joined or engine.sockets.local.engine.guard.is_foreign:
             return
         seconds = closing_time(timeout)
-        ends = time.monotonic() + seconds
+        ends = self.engine.monotonic() + seconds
         is_own = asyncio.get_running_loop() is self._loop
         if not is_own and self._loop.is_running():
             with suppress(TimeoutError):
@@ -288,7 +287,7 @@ class LoopNode:
             await self._tell_news()
         engine.close_queues()
         if is_own:
-            await self.pool.close(max(0.0, ends - time.monotonic()))
+            await self.pool.close(max(0.0, ends - self.engine.monotonic()))
         else:
             self.pool.cancel()
         await self._close_sockets(ends, drain=drain)
@@ -299,10 +298,10 @@ class LoopNode:
         sockets.sub.close(is_drained=drain)
         for dealer in sockets.servers.values():
             dealer.close(500)
-        closed_at = time.monotonic()
+        closed_at = self.engine.monotonic()
         publisher: Any
         for publisher in sockets.publishers:
-            await publisher.engine.close(timeout=max(0.0, ends - time.monotonic()))
+            await publisher.engine.close(timeout=max(0.0, ends - self.engine.monotonic()))
         await in_thread(lambda: sockets.end_context(max(0.0, ends - closed_at), closed_at))
 
 

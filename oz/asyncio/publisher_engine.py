@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable, Sequence
@@ -141,7 +140,7 @@ class LoopPublisher(PublisherEngine):
 
     def look_after(self) -> None:
         """Do what is due, and see to it that the loop comes back in time."""
-        left = self._used_at + SOON - time.monotonic()
+        left = self._used_at + SOON - self.monotonic()
         self.attend()
         rest = _HALFWAY_PAUSE if self.records.is_halfway else self.rest()
         if left > 0:
@@ -171,7 +170,7 @@ class LoopPublisher(PublisherEngine):
             self._timer = loop.call_later(seconds, _look_after, weakref.ref(self), loop)
 
     def _stay_watchful(self) -> None:
-        self._used_at = time.monotonic()
+        self._used_at = self.monotonic()
         loop = self.loop
         if loop is not None and (self._timer is None or self._timer_at > loop.time() + SOON):
             self._come_back(SOON)
@@ -254,7 +253,7 @@ class LoopPublisher(PublisherEngine):
 
     def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
         """Close; await what it gives to know that all is sent. See `oz.asyncio.Publisher.close`."""
-        ends_at = time.monotonic() + seconds_to_close(linger, timeout)
+        ends_at = self.monotonic() + seconds_to_close(linger, timeout)
         finish = partial(self._finish, linger, timeout, ends_at)
         if not self._has_to_wait():
             return finish()
@@ -275,12 +274,12 @@ class LoopPublisher(PublisherEngine):
         return self.attachments.own_context and bool(self.router.streams) and not self.closing.said_goodbye
 
     async def _close_later(self, finish: Callable[[], Closing], ends_at: float) -> None:
-        for pause in self.closing.leave(ends_at - time.monotonic()):
+        for pause in self.closing.leave(ends_at - self.monotonic()):
             await asyncio.sleep(pause)
         await finish()
 
     def _finish(self, linger: int | None, timeout: float | None, ends_at: float) -> Closing:
-        closed_at = time.monotonic()
+        closed_at = self.monotonic()
         front = self._shown_by() if self._shown_by is not None else None
         if front is not None and not self.closed and not self.is_foreign:
             front._hide()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import closing, suppress
-from time import monotonic
 from typing import Any
 
 from oz.asyncio.waiting import TaskNews
@@ -17,13 +16,14 @@ from oz.protocol.node.requests import Missing, Request, RequestClient
 class TaskRequester:
     """Asks, and waits for the answers in the task that asks."""
 
-    __slots__ = ("_check_loop", "_client", "_wait")
+    __slots__ = ("_check_loop", "_client", "_monotonic", "_wait")
 
     def __init__(
         self,
         client: RequestClient,
         wait: Callable[[Missing, float | None], Awaitable[None]],
         check_loop: Callable[[], None],
+        monotonic: Callable[[], float],
     ) -> None:
         """Start with nothing asked.
 
@@ -31,8 +31,10 @@ class TaskRequester:
             client: decides.
             wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
             check_loop: refuses another loop than the node's: what comes would never be told there.
+            monotonic: the clock.
         """
         self._client = client
+        self._monotonic = monotonic
         self._wait = wait
         self._check_loop = check_loop
 
@@ -48,7 +50,7 @@ class TaskRequester:
         """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
         self._check_loop()
         news = TaskNews()
-        request = Request(subject, timeout, limit, monotonic(), news.tell)
+        request = Request(subject, timeout, limit, self._monotonic(), news.tell)
         try:
             with closing(self._client.begin(request, subject, payload, headers, key)) as steps:
                 for step in steps:
@@ -58,7 +60,7 @@ class TaskRequester:
                     with suppress(Timeout):
                         await self._wait(step, timeout)
             while True:
-                answer = request.next_answer(now := monotonic())
+                answer = request.next_answer(now := self._monotonic())
                 if answer is not None:
                     yield answer
                 elif request.is_over:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable
 from functools import partial
 from math import ceil, inf
@@ -69,7 +68,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
                 if self._engine.is_drained:
                     self._engine.check_drained()
                 if timeout is not None and deadline is None:
-                    deadline = time.monotonic() + timeout
+                    deadline = self._engine.monotonic() + timeout
                 await self._wait(deadline, timeout)
                 continue
             except zmq.ZMQError:
@@ -84,7 +83,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
                     # Kept before anything is awaited: a handler's await may be cancelled.
                     self._ready.append(message)
                 await self._waiter.dispatch(message)
-            now = time.monotonic()
+            now = self._engine.monotonic()
             if now >= turn.ends and not self._ready:
                 if timeout is not None:
                     deadline = now + max(timeout, TURN_SECONDS) if deadline is None else deadline
@@ -106,7 +105,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
         check_count("limit", limit, 1, 2**63)
         messages = [await self.receive(timeout)]
         ready, take = self._ready, self._receive_path.take
-        ends = time.monotonic() + TURN_SECONDS
+        ends = self._engine.monotonic() + TURN_SECONDS
         try:
             while len(messages) < limit:
                 if ready:
@@ -138,12 +137,14 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
             Timeout, ClosedError, OwnershipError: as `receive`.
         """
         check_count("limit", limit, 1, 2**63)
-        if time.monotonic() >= self._waiter.turn.ends:
+        if self._engine.monotonic() >= self._waiter.turn.ends:
             await self._pause()
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else self._engine.monotonic() + timeout
         while self._receive_path.comes_in_columns and not self._ready:
             try:
-                taken = self._receive_path.take_what_is_there(self, limit, time.monotonic() + TURN_SECONDS)
+                taken = self._receive_path.take_what_is_there(
+                    self, limit, self._engine.monotonic() + TURN_SECONDS
+                )
             except zmq.ZMQError:
                 self._check_open()
                 raise
@@ -153,7 +154,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
             if self._engine.is_drained:
                 self._engine.check_drained()
             await self._wait(deadline, timeout)
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        left = None if deadline is None else max(0.0, deadline - self._engine.monotonic())
         return [*await self.receive_many(limit, left)]
 
     async def _pause(self) -> None:
@@ -162,7 +163,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
 
     async def _wait(self, deadline: float | None, timeout: float | None) -> None:
         self._waiter.turn.received = 0
-        left = None if deadline is None else deadline - time.monotonic()
+        left = None if deadline is None else deadline - self._engine.monotonic()
         if left is not None and left <= 0:
             raise Timeout(f"no message in {timeout or 0:g} s")
         await self._waiter.wait(left)
@@ -311,15 +312,15 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
 
     async def _poll_messages(self, receive_path: RoutedReceivePath, timeout: int | None, flags: int) -> int:
         """Poll for messages: publishers that filter also say where they stand, every second."""
-        ends = inf if timeout is None or timeout < 0 else time.monotonic() + timeout / 1000
+        ends = inf if timeout is None or timeout < 0 else self._engine.monotonic() + timeout / 1000
         while True:
-            left = ends - time.monotonic()
+            left = ends - self._engine.monotonic()
             events = await self._waiter.poll(None if left == inf else max(0, ceil(left * 1000)), flags)
             if events & zmq.POLLIN and not self._engine.is_drained:
                 receive_path.unpack(self)
                 if not self._engine.has_some:
                     events &= ~int(zmq.POLLIN)
-            if events or time.monotonic() >= ends:
+            if events or self._engine.monotonic() >= ends:
                 self._waiter.wake_others()
                 return events
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import time
 import weakref
 from collections.abc import Awaitable, Callable
 from math import ceil, inf
@@ -96,14 +95,16 @@ class TaskNews:
 class Clock:
     """Does what is due at a time, by a timer of the loop that runs."""
 
-    __slots__ = ("_at", "_handle", "_loop", "_work")
+    __slots__ = ("_at", "_handle", "_loop", "_monotonic", "_work")
 
-    def __init__(self, work: Callable[[], None]) -> None:
+    def __init__(self, work: Callable[[], None], monotonic: Callable[[], float]) -> None:
         """Do nothing until `set`.
 
         Args:
             work: what is to be done.
+            monotonic: the clock that times are of.
         """
+        self._monotonic = monotonic
         self._work = work
         self._at = inf
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -125,7 +126,7 @@ class Clock:
             # Nothing waits by now: whatever does later begins anew.
             return
         self._loop, self._at = loop, at
-        self._handle = loop.call_later(max(_SHORTEST, at - time.monotonic()), self._tick)
+        self._handle = loop.call_later(max(_SHORTEST, at - self._monotonic()), self._tick)
 
     def _tick(self) -> None:
         self._handle = None
@@ -140,17 +141,22 @@ class Turn:
         ends: when it ends, in monotonic seconds.
     """
 
-    __slots__ = ("ends", "received")
+    __slots__ = ("_monotonic", "ends", "received")
 
-    def __init__(self) -> None:
-        """Have no turn begun."""
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        """Have no turn begun.
+
+        Args:
+            monotonic: the clock.
+        """
+        self._monotonic = monotonic
         self.received = 0
         self.ends = 0.0
 
     def begin(self) -> None:
         """Begin the next turn."""
         self.received = 0
-        self.ends = time.monotonic() + TURN_SECONDS
+        self.ends = self._monotonic() + TURN_SECONDS
 
 
 def _end(polls: set[asyncio.Future[int]], events: int) -> None:
@@ -179,10 +185,10 @@ class LoopWaiter:
         self._engine = engine
         self._polls: set[asyncio.Future[int]] = set()
         self._stepping: set[asyncio.Future[int]] = set()
-        self.turn = Turn()
+        self.turn = Turn(engine.monotonic)
         # What waits holds the socket; the clock alone must not.
         due = weakref.WeakMethod(self._do_what_is_due)
-        self._clock = Clock(lambda: (work := due()) and work())
+        self._clock = Clock(lambda: (work := due()) and work(), engine.monotonic)
         begin = weakref.WeakMethod(self.begin)
         engine.declarer.when_hastened = lambda: (work := begin()) and work()
 
@@ -199,7 +205,7 @@ class LoopWaiter:
         """
         engine = self._engine
         engine.check_open()
-        ends, has_read = time.monotonic() + TURN_SECONDS, False
+        ends, has_read = engine.monotonic() + TURN_SECONDS, False
         try:
             while True:
                 step = next(steps)
@@ -213,9 +219,9 @@ class LoopWaiter:
                     # Kept before anything is awaited: a handler's await may be cancelled.
                     engine.ready.append(step)
                 await self.dispatch(step)
-                if time.monotonic() >= ends:
+                if engine.monotonic() >= ends:
                     await asyncio.sleep(0)
-                    ends = time.monotonic() + TURN_SECONDS
+                    ends = engine.monotonic() + TURN_SECONDS
         except StopIteration as ended:
             value: T = ended.value
             return value
@@ -287,7 +293,7 @@ class LoopWaiter:
             return
         try:
             is_idle = not socket.get(zmq.EVENTS) & zmq.POLLIN
-            self._engine.declarer.look(time.monotonic(), is_idle=is_idle)
+            self._engine.declarer.look(self._engine.monotonic(), is_idle=is_idle)
         except zmq.ZMQError:
             # Its context has ended: those who wait find out for themselves.
             self.wake()

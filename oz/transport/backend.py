@@ -6,6 +6,7 @@ the same engines run without libzmq, on a clock that jumps.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import zmq
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The functions of one kind of socket, each called with the socket first; and the clocks that go with it.
+    """The functions of one kind of socket, each called with the socket first; its clocks and its chance.
 
     Attributes:
         send: sends one frame.
@@ -29,6 +30,7 @@ class Backend:
         disconnect: disconnects from an endpoint.
         monotonic: seconds of a clock that never goes back.
         time_ns: nanoseconds since 1970.
+        random_bytes: gives so many, that nobody can guess.
         has_handle: whether libzmq knows the socket by its `underlying`.
     """
 
@@ -42,6 +44,7 @@ class Backend:
     disconnect: Callable[..., Any]
     monotonic: Callable[[], float]
     time_ns: Callable[[], int]
+    random_bytes: Callable[[int], bytes]
     has_handle: bool = False
 
 
@@ -58,6 +61,7 @@ PYZMQ = Backend(
     disconnect=zmq.Socket.disconnect,
     monotonic=time.monotonic,
     time_ns=time.time_ns,
+    random_bytes=os.urandom,
     has_handle=True,
 )
 """Sockets of pyzmq, and the clocks of this machine."""

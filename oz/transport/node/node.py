@@ -6,7 +6,6 @@ name servers and the links. `publish` and `message.reply` may come from anywhere
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -64,6 +63,7 @@ class NodeEngine:
     Attributes:
         settings: what it was made with.
         bus: its bus.
+        monotonic: the clock that its deadlines are of.
         is_closed: it has left the bus.
         has_joined: its sockets are there.
         number_of_waits: calls that wait for news.
@@ -85,14 +85,15 @@ class NodeEngine:
         self.settings = settings
         self.bus = settings.configuration.bus
         self._shell = shell
+        self.monotonic = shell.kinds.backend.monotonic
         self._stats = NodeStats()
         self.is_closed = self.has_joined = False
         self.requests = Requests(settings.uuid)
         self.client = RequestClient(
             self.requests, self._stats, self.publisher_for, self._has_responders, self._no_responders
         )
-        self.replies = Replies(settings.name, self._stats, self.publisher_for, self.note_due)
-        self.notices = Notices(self._stats, shell.wake)
+        self.replies = Replies(settings.name, self._stats, self.publisher_for, self.note_due, self.monotonic)
+        self.notices = Notices(self._stats, shell.wake, shell.kinds.backend.time_ns)
         self.subscriptions = NodeSubscriptions(
             settings.name, self._stats, shell, self.notices, self._on_failed, self._has_subscribed
         )
@@ -151,12 +152,14 @@ class NodeEngine:
             echo=self.settings.echo,
         )
         self.dialler = Dialler(self.links, (sub, sockets.local, sockets.network), self)
-        self.readiness = Readiness(sockets, self.membership, self.dialler, self._inquiries, self.expect)
+        self.readiness = Readiness(
+            sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic
+        )
         self.has_joined = True
         if self.settings.echo:
             for endpoint in sockets.echoes:
                 sub.dial(endpoint, stop=FOR_EVER)
-        self.dialler.start(time.monotonic())
+        self.dialler.start(self.monotonic())
 
     def watch(self, watcher: Watcher) -> None:
         """Tell somebody of what happens from now on."""
@@ -180,12 +183,12 @@ class NodeEngine:
 
     def _hear_of(self, message: Message) -> None:
         if isinstance(message.payload, Introduction):
-            self.dialler.hear_of(message.payload, time.monotonic())
+            self.dialler.hear_of(message.payload, self.monotonic())
             self.links.wake()
 
     def _hear_about_interest(self, message: Message) -> None:
         if self._inquiries.take(message):
-            self.note_news(time.monotonic())
+            self.note_news(self.monotonic())
 
     def peer_changed(self, act: Act, peer: Announcement) -> None:
         """Record that a peer is up, has left or is lost."""
@@ -274,7 +277,7 @@ class NodeEngine:
 
     def seconds_left(self) -> float | None:
         """Return how long to wait at most for something to come; None for ever."""
-        now = time.monotonic()
+        now = self.monotonic()
         if self.has_due(now) or self.sockets.sub.has_some:
             return 0.0
         at = min(self._tick_at, self.sockets.sub.engine.declarer.due_at)
@@ -406,12 +409,12 @@ class NodeEngine:
             NameserverUnavailable: no name server has answered in time.
         """
         config, wait = self.settings.configuration, self._shell.wait
-        ends = time.monotonic() + config.join_timeout
+        ends = self.monotonic() + config.join_timeout
         try:
             yield wait(lambda: None if self.links.is_registered else "no name server", config.join_timeout)
             # Nodes of this host are found at once, if they are there.
             with suppress(Timeout):
-                left = max(0.0, min(1.0, ends - time.monotonic()))
+                left = max(0.0, min(1.0, ends - self.monotonic()))
                 yield wait(lambda: "looking around" if self.links.unsettled() else None, left)
         except Timeout:
             if config.join_timeout:
@@ -426,9 +429,9 @@ class NodeEngine:
         with suppress(ClosedError, Timeout):
             self._take_in_before_draining()
             self._shell.call(self.sockets.sub.begin_drain)
-            yield self._shell.wait(self._still_closing, max(0.0, ends - time.monotonic()))
+            yield self._shell.wait(self._still_closing, max(0.0, ends - self.monotonic()))
         for queue in self.subscriptions.queues():
-            yield queue.drain(max(0.0, ends - time.monotonic()))
+            yield queue.drain(max(0.0, ends - self.monotonic()))
         publisher: Any
         for publisher in self.sockets.publishers:
             with suppress(ClosedError):
@@ -457,7 +460,7 @@ class NodeEngine:
             zmq.ZMQError: the socket is closed.
         """
         with suppress(zmq.Again):
-            zmq.backend.Socket.send(self.sockets.servers[endpoint], frame, zmq.NOBLOCK)
+            self._shell.kinds.backend.send(self.sockets.servers[endpoint], frame, zmq.NOBLOCK)
 
     def close_queues(self) -> None:
         """End all requests and subscriptions: what is in a mailbox can be received, the rest is dropped."""

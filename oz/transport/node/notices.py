@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -29,15 +28,17 @@ _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LO
 class Notices:
     """The notices of one node, of itself and its peers. Any thread may add to them."""
 
-    __slots__ = ("_advised", "_counted", "_stats", "_throttle", "_waiting", "_wake")
+    __slots__ = ("_advised", "_counted", "_stats", "_throttle", "_time_ns", "_waiting", "_wake")
 
-    def __init__(self, stats: NodeStats, wake: Callable[[], None]) -> None:
+    def __init__(self, stats: NodeStats, wake: Callable[[], None], time_ns: Callable[[], int]) -> None:
         """Start with none.
 
         Args:
             stats: what advisories are counted in.
             wake: has the I/O side publish them; called by any thread.
+            time_ns: the time of day.
         """
+        self._time_ns = time_ns
         self._stats = stats
         self._wake = wake
         self._advised = reserved_subjects.ReservedIndex()
@@ -136,7 +137,7 @@ class Notices:
             found = self._advised.find(advisory.subject)
             if found.values:
                 route = _Local(tuple(found.values))
-                message = Message(advisory.subject, advisory, [], route, time.time_ns())
+                message = Message(advisory.subject, advisory, [], route, self._time_ns())
                 for subscription in found.values:
                     subscription.handler(message)
 

@@ -7,7 +7,6 @@ import os
 import re
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from oz.errors import ConfigurationError
 from oz.message import Gap
 from oz.protocol.node.presence import local_origin, network_origin
 from oz.transport import descriptors
+from oz.transport.backend import PYZMQ, Backend
 from oz.transport.endpoints import needs_ipv6
 from oz.transport.node.local_directory import LocalDirectory, host_id
 from oz.transport.node.publisher import NodePublisher, make_uuid
@@ -119,10 +119,11 @@ def node_settings(
 
 @dataclass(frozen=True, slots=True)
 class SocketKinds:
-    """The classes of a node's sockets, which differ between threads and asyncio."""
+    """The classes of a node's sockets, which differ between threads and asyncio, and their functions."""
 
-    context: type[zmq.Context[Any]]
+    context: Callable[[], zmq.Context[Any]]
     publisher: Callable[[PublisherOptions, Role], PublisherEngine]
+    backend: Backend = PYZMQ
 
 
 class NodeSockets:
@@ -268,7 +269,7 @@ class NodeSockets:
             endpoints=advertised(bound, self._settings.advertise or address_towards(others)),
             local_endpoint=self.local_directory.endpoint if self.local_directory is not None else None,
             version=VERSION,
-            started_ns=time.time_ns(),
+            started_ns=self._kinds.backend.time_ns(),
         )
 
     def _dial_server(self, endpoint: str) -> zmq.Socket[bytes]:

@@ -25,9 +25,9 @@ from oz.transport.socket import keep_link_alive
 from oz.wire.discovery import Announcement
 
 
-def make_uuid() -> bytes:
+def make_uuid(random_bytes: Callable[[int], bytes] = os.urandom) -> bytes:
     """Name a node: 16 random bytes, of which the last is even, so that both its publishers have names."""
-    drawn = os.urandom(16)
+    drawn = random_bytes(16)
     return drawn[:-1] + bytes((drawn[-1] & 0xFE,))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 
 from oz.protocol.node.inquiry import Inquiries, Inquiry
@@ -16,7 +15,7 @@ from oz.wire.discovery import Announcement
 class Readiness:
     """The peers of one node, as those see them who wait; what it makes is called on the I/O side."""
 
-    __slots__ = ("_dialler", "_expect", "_inquiries", "_membership", "_sockets")
+    __slots__ = ("_dialler", "_expect", "_inquiries", "_membership", "_monotonic", "_sockets")
 
     def __init__(
         self,
@@ -25,6 +24,7 @@ class Readiness:
         dialler: Dialler,
         inquiries: Inquiries,
         expect: Callable[[float], None],
+        monotonic: Callable[[], float],
     ) -> None:
         """Put together what says whether peers are there.
 
@@ -34,12 +34,14 @@ class Readiness:
             dialler: which links stand.
             inquiries: what asks peers whether all their subscriptions have arrived.
             expect: wakes those who wait at a time of the monotonic clock.
+            monotonic: that clock.
         """
         self._sockets = sockets
         self._membership = membership
         self._dialler = dialler
         self._inquiries = inquiries
         self._expect = expect
+        self._monotonic = monotonic
 
     def missing_peers(self, wanted: int | str | Iterable[str]) -> Missing:
         """Make what says which peers are missing: one whose link is down is, also before it counts as lost.
@@ -72,7 +74,7 @@ class Readiness:
         inquiry = Inquiry()
 
         def missing() -> str | None:
-            now = time.monotonic()
+            now = self._monotonic()
             unknown = self._inquiries.unknown(inquiry, self._dialler.there(), now)
             if unknown:
                 self._expect(self._inquiries.next_deadline(inquiry, now))
@@ -84,5 +86,5 @@ class Readiness:
         """Return the peers whose link stands as far as is known now; on the I/O side."""
         for publisher in self._sockets.publishers:
             publisher.engine.listen()
-        self._dialler.look(time.monotonic())
+        self._dialler.look(self._monotonic())
         return [one for one in self._membership.up if self._membership.is_linked(one.uuid)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +23,7 @@ MOST_PARKED = 10_000
 class Replies:
     """The replies of one node; any thread may give one."""
 
-    __slots__ = ("_name", "_note_due", "_parked", "_publisher_for", "_stats")
+    __slots__ = ("_monotonic", "_name", "_note_due", "_parked", "_publisher_for", "_stats")
 
     def __init__(
         self,
@@ -32,6 +31,7 @@ class Replies:
         stats: NodeStats,
         publisher_for: Callable[[Any], NodePublisher],
         note_due: Callable[[], None],
+        monotonic: Callable[[], float],
     ) -> None:
         """Start with none.
 
@@ -40,11 +40,13 @@ class Replies:
             stats: what they are counted in.
             publisher_for: says which publisher a subject goes out by, or refuses it.
             note_due: called when a reply is to wait, by whichever thread gave it.
+            monotonic: the clock.
         """
         self._name = name
         self._stats = stats
         self._publisher_for = publisher_for
         self._note_due = note_due
+        self._monotonic = monotonic
         self._parked: deque[tuple[float, str, Any, dict[str, Any] | None]] = deque()
 
     def answer(self, message: Message, payload: Any, headers: dict[str, Any] | None) -> None:
@@ -102,7 +104,7 @@ class Replies:
         if len(self._parked) >= MOST_PARKED:
             self._stats.replies_dropped += 1
         else:
-            self._parked.append((time.monotonic() + PARKED, subject, payload, headers))
+            self._parked.append((self._monotonic() + PARKED, subject, payload, headers))
             # Whoever does what is due may not know of it yet.
             self._note_due()
 

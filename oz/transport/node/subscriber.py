@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
@@ -19,6 +17,7 @@ from oz.protocol.subscriber.streams import Stream, Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
 from oz.transport.attachments import Attachments
+from oz.transport.backend import backend_of
 from oz.transport.guard import StrictGuard
 from oz.transport.option_checks import Policy, delivery_options
 from oz.transport.socket import keep_link_alive
@@ -64,7 +63,12 @@ class NodeSubscriber:
             on_gap: called with each `oz.Gap`.
         """
         self.socket: Any = context.socket(zmq.SUB)
-        self.streams = Streams(os.urandom, index=ReservedIndex, ends_with_first=True, greet_every=GREETING)
+        self.streams = Streams(
+            backend_of(self.socket).random_bytes,
+            index=ReservedIndex,
+            ends_with_first=True,
+            greet_every=GREETING,
+        )
         # The mesh knows who is gone.
         guard = StrictGuard()
         self._attachments = Attachments(guard, None, own_context=False)
@@ -173,7 +177,7 @@ class NodeSubscriber:
             zmq.ZMQError: the socket is closed.
         """
         with suppress(zmq.Again):
-            self.engine.next(zmq.NOBLOCK, time.monotonic() + seconds)
+            self.engine.next(zmq.NOBLOCK, self.engine.monotonic() + seconds)
 
     # connections -----------------------------------------------------------------------------------------
 

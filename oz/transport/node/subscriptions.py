@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -238,14 +237,14 @@ class NodeSubscriptions:
         if not subscription.active:
             return True
         shell, sub = self._shell, self._sub
-        ends, has_all = time.monotonic() + timeout, True
+        ends, has_all = shell.kinds.backend.monotonic() + timeout, True
         shell.call(lambda: sub.begin_part(subscription))
         try:
             yield shell.wait(still_draining, timeout)
         except Timeout:
             has_all = False
         shell.call(lambda: sub.end_with_rest(subscription))
-        is_handled: bool = yield subscription.queue.drain(max(0.0, ends - time.monotonic()))
+        is_handled: bool = yield subscription.queue.drain(max(0.0, ends - shell.kinds.backend.monotonic()))
         shell.call(lambda: self._end_drained(subscription))
         return has_all and is_handled
 

@@ -57,6 +57,7 @@ class PublisherEngine:
         dialect: the dialect that subjects must be valid in.
         on_full: what to do when a subscriber is at its high-water mark.
         full_timeout: seconds that `"block"` waits at most; None is for ever.
+        monotonic: the clock that its deadlines are of.
         is_closing: it has begun to close, and publishes nothing more.
     """
 
@@ -84,7 +85,7 @@ class PublisherEngine:
         self.attachments = Attachments(guard, group, own_context=context is None)
         self._monitor = Monitor(guard, is_shared=True)
         self.socket = socket = new_socket(shell.context_class() if context is None else context, zmq.XPUB)
-        self._monotonic = backend_of(socket).monotonic
+        self.monotonic = backend_of(socket).monotonic
         parts = options.route(socket, group, role)
         self.router, self.dispatch, self.records = parts.router, parts.dispatch, parts.records
         routes = Routes(
@@ -112,7 +113,7 @@ class PublisherEngine:
             in_use=shell.in_use,
             check_open=self.check_open,
             expect_more=shell.expect_more,
-            monotonic=self._monotonic,
+            monotonic=self.monotonic,
         )
         self.raw = RawSends(
             socket,
@@ -342,10 +343,10 @@ class PublisherEngine:
         """
         if self.on_full != "block":
             self.refuse(subject)
-        deadline = inf if self.full_timeout is None else self._monotonic() + self.full_timeout
+        deadline = inf if self.full_timeout is None else self.monotonic() + self.full_timeout
         for pause in pauses():
             # Looked at before the attempt: whoever was not scheduled until the end still has one.
-            is_over = self._monotonic() >= deadline
+            is_over = self.monotonic() >= deadline
             if self.publish_again(refused):
                 return
             if is_over:
@@ -375,7 +376,7 @@ class PublisherEngine:
             self.sender.accumulator.flush(self.socket)
             self.dispatch.skip(count)
             self.records.beats_at = 0.0
-            self.records.beat(self._monotonic())
+            self.records.beat(self.monotonic())
             self._shell.in_use()
 
     def resume(self, origin: bytes, epoch: int, sequence: int, age: float) -> None:

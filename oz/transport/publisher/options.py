@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -135,14 +134,15 @@ class PublisherOptions:
             group: what multicast needs, as `check` returns it.
             role: what the publisher knows beyond others, if it does.
         """
-        origin, stats, drops = os.urandom(ID_SIZE), PublisherStats(), self.on_full == "drop"
-        sink, monotonic = XpubSink(socket, drops=drops), backend_of(socket).monotonic
+        backend = backend_of(socket)
+        origin, stats, drops = backend.random_bytes(ID_SIZE), PublisherStats(), self.on_full == "drop"
+        sink, monotonic = XpubSink(socket, drops=drops), backend.monotonic
         last_values = LastValueCache() if self.last_value else None
         if role is not None:
             last_values = role.last_values
         if group is not None and not group.is_plain:
             multicast = MulticastRouter(origin, stats)
-            now = backend_of(socket).time_ns() // 10**9
+            now = backend.time_ns() // 10**9
             sends = MulticastDispatch(
                 multicast, origin, group.options, sink, monotonic, epoch=now, drops=drops
             )

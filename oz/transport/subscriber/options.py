@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,7 +88,7 @@ class SubscriberOptions:
             guard: its guard.
         """
         if self.is_routed:
-            streams = Streams(os.urandom, dedupe=self.dedupe)
+            streams = Streams(backend_of(socket).random_bytes, dedupe=self.dedupe)
             return make_routed_engine(socket, guard, self.codec, streams, self.on_gap)
         if self.group is not None and not self.is_plain:
             return self._make_multicast_engine(socket, guard, self.group)
@@ -104,7 +103,9 @@ class SubscriberOptions:
     def _make_multicast_engine(
         self, socket: zmq.Socket[Any], guard: Guard, group: MulticastGroup
     ) -> SubscriberEngine:
-        receiver = MulticastReceiver(Streams(os.urandom, dedupe=self.dedupe), self.codec, self.on_gap)
+        receiver = MulticastReceiver(
+            Streams(backend_of(socket).random_bytes, dedupe=self.dedupe), self.codec, self.on_gap
+        )
         listening = Listening(group, receiver, self.on_advisory)
         declarer = Declarer(socket, guard, receiver, listening=listening)
         path = RoutedReceivePath(guard, backend_of(socket), frame_reader(socket), receiver, declarer)
