@@ -16,7 +16,7 @@ import pytest
 
 import oz as library
 from oz.cli.sub import _say_gap
-from support.routed import rest_of
+from support.routed import here
 from support.waiting import DEADLINE, until
 
 
@@ -169,7 +169,7 @@ def test_a_key_sends_all_subjects_to_one_member(oz_start, endpoint):
 
         def have_all():
             for at, member in enumerate((one, other)):
-                counts[at] += len(rest_of(member, silence=0.05))
+                counts[at] += len(here(member, 0.02))
             return sum(counts) == 20
 
         until(have_all)

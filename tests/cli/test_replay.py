@@ -13,7 +13,7 @@ import zmq
 import oz
 from oz.journal import Record, Writer
 from support import waiting
-from support.routed import rest_of
+from support.routed import here
 
 SECOND = 10**9
 
@@ -170,7 +170,7 @@ def test_ctrl_z_and_fg_put_off_the_rest(oz_start, tmp_path):
         sub.receive(timeout=waiting.DEADLINE)
         running.process.send_signal(signal.SIGSTOP)
         time.sleep(2.5)  # not to wait for anything: for as long it is suspended
-        on_their_way = rest_of(sub)
+        on_their_way = here(sub, 0.2)
         went_on = time.monotonic()
         running.process.send_signal(signal.SIGCONT)
         numbers = [int(sub.receive(timeout=waiting.DEADLINE).payload) for _ in range(150)]

@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import oz.asyncio
-from support.routed import Stage, finish, rest_of
+from support.routed import Stage, finish, here
 from support.scripts import run, started
 from support.waiting import DEADLINE, Thread, until
 
@@ -92,7 +92,7 @@ def test_a_batch_is_held_until_its_end_or_until_it_is_full(stage):
     with pub.batch():
         for number in range(9):
             pub.publish("a.b", b"%d" % number)
-        assert rest_of(sub, 0.05) == []
+        assert here(sub, 0.02) == []
         with pub.batch():
             pub.publish("a.b", b"9", headers={"h": 1})
         got = [sub.receive(timeout=DEADLINE) for _ in range(10)]
@@ -100,7 +100,7 @@ def test_a_batch_is_held_until_its_end_or_until_it_is_full(stage):
         pub.flush()
         assert sub.receive(timeout=DEADLINE).payload == b"10"
         pub.publish("a.b", b"11")
-        assert rest_of(sub, 0.05) == []
+        assert here(sub, 0.02) == []
     assert numbers(got) == list(range(10))
     assert batches(got) == [10]
     assert sub.receive(timeout=DEADLINE).payload == b"11"
@@ -232,7 +232,7 @@ def test_asyncio_sends_at_the_end_of_a_turn_of_the_loop(stage):
             with pub.batch():
                 await pub.publish("a.b", b"50")
                 await asyncio.sleep(0.01)
-                assert rest_of(sub, 0.05) == []
+                assert here(sub, 0.02) == []
             assert sub.receive(timeout=DEADLINE).payload == b"50"
             assert await pub.publish_many(("a.b", b"%d" % number) for number in range(1_000)) == 1_000
             assert numbers(sub.receive(timeout=DEADLINE) for _ in range(700)) == list(range(700))

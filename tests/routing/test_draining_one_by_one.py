@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 import oz.asyncio
-from support.routed import Stage, finish, rest_of
+from support.routed import Stage, finish, here
 from support.traffic import Traffic
 from support.waiting import DEADLINE, until
 
@@ -49,7 +49,7 @@ def test_a_member_that_drains_hands_over_to_the_others_and_nothing_is_lost(stage
     mine = [leaving.receive(timeout=DEADLINE) for _ in range(500)]
     assert subscription.drain(timeout=DEADLINE)
     assert not subscription.active
-    mine += rest_of(leaving)
+    mine += here(leaving)
     has = len(got)
     while len(got) <= has + 100:
         # Not `run`, which ends in silence: there is none while somebody publishes without a pause.
@@ -57,7 +57,7 @@ def test_a_member_that_drains_hands_over_to_the_others_and_nothing_is_lost(stage
             staying.receive(timeout=0.01)
     traffic.stop()
     finish([pub], staying)
-    assert rest_of(leaving) == []
+    assert here(leaving) == []
     assert sorted(numbers(mine) + numbers(got)) == list(range(traffic.count))
     assert (leaving.stats.lost, staying.stats.lost) == (0, 0)
 
@@ -144,7 +144,7 @@ def test_draining_ends_in_time_and_says_so_when_a_publisher_does_not_answer(stag
     with pub._engine.guard:
         assert not subscription.drain(timeout=0.2)
     assert not subscription.active
-    assert numbers([first, *rest_of(sub)]) == [0, 1, 2]
+    assert numbers([first, *here(sub)]) == [0, 1, 2]
 
 
 def test_a_second_time_and_after_the_end_it_does_nothing(stage):

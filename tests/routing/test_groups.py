@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 import oz.asyncio
-from support.routed import END, Stage, finish, mark, payloads, rest_of
+from support.routed import END, Stage, finish, here, mark, payloads
 from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
 
@@ -271,7 +271,7 @@ def test_a_member_that_is_full_is_passed_over(stage):
         pub.publish("a.b", b"%d" % number if number % 2 else bytes(70_000), headers={"n": number})
         able.run(timeout=0)
     finish([pub], able)
-    rest = rest_of(full)
+    rest = here(full)
     assert 1 <= len(rest) <= 8
     assert pub.stats.missed == full.stats.lost == able.stats.lost == 0
     assert sorted(message.headers["n"] for message in got + rest) == list(range(200))
@@ -350,9 +350,9 @@ def test_one_subject_stays_in_order_at_each_member_while_another_is_full(stage):
     for start in range(0, 3_000, 60):
         pub.publish_many(("a.b", b"%06d" % number + bytes(5_000)) for number in range(start, start + 60))
         for place in (0, 2):
-            got[place] += rest_of(members[place], 0.001)
+            got[place] += here(members[place], 0.001)
     for place, one in enumerate(members):
-        got[place] += rest_of(one, 0.05)
+        got[place] += here(one, 0.05)
     orders = [[int(message.payload[:6]) for message in one] for one in got]
     assert all(orders)
     assert [order == sorted(order) for order in orders] == [True] * 3

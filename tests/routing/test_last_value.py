@@ -8,7 +8,7 @@ import zmq
 import oz.asyncio
 from oz.protocol.publisher import last_value_cache
 from support.ports import lasting_endpoint
-from support.routed import Stage, finish, mark, rest_of, taken_until
+from support.routed import Stage, finish, here, mark, taken_until
 from support.sizes import size
 from support.waiting import DEADLINE, Thread, until
 
@@ -100,7 +100,7 @@ def test_one_that_subscribes_again_is_given_them_again(stage, pub):
         subscription = sub.subscribe("a.*", last_value=True)
         assert pairs(sub.receive(timeout=DEADLINE) for _ in range(3)) == [(f"a.{n}", n) for n in range(3)]
         subscription.unsubscribe()
-        assert rest_of(sub, 0.02) == []
+        assert here(sub) == []
 
 
 def test_members_of_a_group_are_given_them_and_share_the_rest(stage, pub):
@@ -120,7 +120,7 @@ def test_it_goes_with_a_keep(stage, pub, overflow):
     sub = stage.sub(pub)
     sub.subscribe("a.*", last_value=True, overflow=overflow)
     sub.wait_ready(timeout=DEADLINE)
-    assert pairs(taken_until(lambda got: len(got) >= 10, sub)) == [(f"a.{n}", n) for n in range(10)]
+    assert pairs(taken_until(lambda got: len(got) >= 10, sub, pub)) == [(f"a.{n}", n) for n in range(10)]
 
 
 def test_a_publisher_that_keeps_none_gives_none(stage):
@@ -139,7 +139,7 @@ def test_there_is_a_bound_beyond_which_the_oldest_go(stage, pub, monkeypatch):
     pub.publish("a.950", b"950")
     sub = stage.sub(pub)
     sub.subscribe("a.*", last_value=True)
-    got = pairs(taken_until(lambda got: got and got[-1].subject == "a.950", sub))
+    got = pairs(taken_until(lambda got: got and got[-1].subject == "a.950", sub, pub))
     assert 90 <= len(got) <= 100
     assert [number for _, number in got[:-1]] == [n for n in range(1_001 - len(got) - 1, 1_000) if n != 950][
         -len(got) + 1 :
@@ -200,12 +200,7 @@ def test_after_a_reconnect_nothing_comes_twice(stage, pub):
     publish(pub, 3)
     pub.bind(endpoint)
     until(lambda: not any(one.vanished_at for one in pub._engine.router.streams.values()) or sub.poll(10))
-    until(
-        lambda: (
-            rest_of(sub, 0.1) == []
-            and not any(one.vanished_at for one in pub._engine.router.streams.values())
-        )
-    )
+    until(lambda: here(sub) == [] and not any(one.vanished_at for one in pub._engine.router.streams.values()))
     pub.publish("a.1", b"99")
     assert pairs([sub.receive(timeout=DEADLINE)]) == [("a.1", 99)]
     assert sub.stats.lost == 3
@@ -282,7 +277,7 @@ def test_last_values_that_find_no_room_hold_nobody_up(tight, overflow):
         has_newest = overflow == "drop_newest" or dict(pairs(got)).get("a.5") == 99
         return has_newest and {message.subject for message in got} == subjects
 
-    got = pairs(taken_until(is_all, sub))
+    got = pairs(taken_until(is_all, sub, pub))
     if overflow != "drop_newest":
         assert dict(got)["a.5"] == 99
     assert {subject for subject, _ in got} == subjects

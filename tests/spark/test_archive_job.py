@@ -17,6 +17,8 @@ from oz.errors import LakeError
 from oz.journal import Journal, Kind, Writer
 from oz.spark import LakeLayout, archive, lake_files
 from oz.spark.jobs.archiving import manifest
+from oz.spark.jobs.archiving.writing import take_census
+from support.waiting import until
 
 DAY_NS = 86_400_000_000_000
 
@@ -224,17 +226,21 @@ def test_what_retention_removed_is_an_error_or_counted(spark, journal, lake):
     assert archive(spark, journal, lake, unsealed=True).skipped == 0
 
 
-def test_retention_removes_nothing_of_a_step_that_is_at_work(spark, journal, lake):
+def test_retention_removes_nothing_of_a_step_that_is_at_work(spark, journal, lake, monkeypatch):
     with Writer(journal, segment_bytes=1, retain_bytes=1) as writer:
         writer.append(archive_lakes.numbered(0, 100))
 
-        def append(_done, _total, what):
-            # Called before the step takes hold, so that its first segment is still there when it does.
-            if what != "done" and writer.end_offset == 100:
-                writer.append(archive_lakes.numbered(100, 200))
+        def counted_later(*given):
+            # The step has taken hold by now, and nothing is read yet.
+            for first in (100, 200):
+                writer.append(archive_lakes.numbered(first, first + 100))
+            until(lambda: next(journal.glob("*.arrow"), None))
+            return take_census(*given)
 
-        done = archive(spark, journal, lake, unsealed=True, on_progress=append)
+        monkeypatch.setattr("oz.spark.jobs.archive.take_census", counted_later)
+        done = archive(spark, journal, lake, unsealed=True)
     assert done.rows == 100
+    assert archive_lakes.offsets(lake) == list(range(100))
 
 
 def test_damage_is_an_error_and_nothing_of_the_step_is_seen(spark, journal, lake):

@@ -1,11 +1,13 @@
 """Publishers and subscribers that have met, for tests of routed messages."""
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import oz
 from support.waiting import DEADLINE, until
 
 END = "zz.end"
+MARK = "a.mark"
+"""A subject of the subscriptions themselves: it waits in line with their messages."""
 
 
 class Stage(ExitStack):
@@ -48,18 +50,27 @@ def payloads(messages):
     return [message.payload for message in messages]
 
 
-def taken_until(is_all, sub):
-    """Take messages until they are all, and what may come behind them."""
+def taken_until(is_all, sub, pub):
+    """Take messages until they are all, and what may come behind them: what comes before a mark does."""
     taken = []
-    until(lambda: taken.extend(rest_of(sub, 0.02)) or is_all(taken))
-    return taken + rest_of(sub)
+    until(lambda: taken.extend(here(sub, 0.02)) or is_all(taken))
+    return taken + up_to_mark(pub, sub)
 
 
-def rest_of(sub, silence=0.2):
-    """Take messages until none has come for a while: none that is on its way, on a machine that is busy."""
+def up_to_mark(pub, sub):
+    """Publish a mark, one message more, and take what comes before it: all that was published."""
+    pub.publish(MARK)
+    pub.flush()
     taken = []
-    try:
+    while (message := sub.receive(timeout=DEADLINE)).subject != MARK:
+        taken.append(message)
+    return taken
+
+
+def here(sub, timeout=0.0):
+    """Take the messages that are here, and those of which each comes soon after the one before it."""
+    taken = []
+    with suppress(oz.Timeout):
         while True:
-            taken.append(sub.receive(timeout=silence))
-    except oz.Timeout:
-        return taken
+            taken.append(sub.receive(timeout=timeout))
+    return taken
