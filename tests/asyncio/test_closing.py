@@ -10,6 +10,7 @@ import zmq.asyncio
 import oz.asyncio
 from oz.protocol.subscriber import streams
 from oz.transport.publisher import closing as publisher_closing
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
 
@@ -47,7 +48,7 @@ def heard(sub):
         sub.wait_ready(timeout=0)
     except oz.Timeout:
         return []
-    return sub._engine.declarer.streams._alive()
+    return engine_of(sub).declarer.streams._alive()
 
 
 async def met(sub, **options):
@@ -126,7 +127,7 @@ def test_nobody_is_told_anything_after_the_goodbye(sub, other, farewell):
 
     async def main():
         pub = await met(sub)
-        pub._engine.records.beats_at = 0.0
+        engine_of(pub).records.beats_at = 0.0
         closing = pub.close()
         while len(heard(sub)) == 2:
             await asyncio.sleep(0.002)

@@ -12,6 +12,7 @@ import zmq.asyncio
 import oz
 import oz.asyncio
 from oz.transport.subscriber.declarations import Declarer
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
 SILENCE = 1.2
@@ -92,7 +93,7 @@ async def handler(sub):
     got = []
     with suppress(oz.ClosedError):
         one = sub.subscribe("a.*", handler=lambda message: (got.append(message.payload), sub.close()))
-        if sub._engine.declarer.streams is not None:
+        if engine_of(sub).declarer.streams is not None:
             await sub.wait_ready(DEADLINE)
         assert one.active
         await sub.run()
@@ -200,7 +201,7 @@ def test_what_is_due_is_done_while_a_task_waits(run, monkeypatch):
             sub.subscribe("a.*")
             waiting = asyncio.create_task(way(sub))
             await asyncio.sleep(0)
-            declarer = sub._engine.declarer
+            declarer = engine_of(sub).declarer
             before = done.count(declarer)
             while done.count(declarer) < before + 2:
                 await asyncio.sleep(0.01)

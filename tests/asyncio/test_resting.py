@@ -8,6 +8,7 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
+from support.inside import engine_of
 from support.waiting import DEADLINE
 
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -15,7 +16,7 @@ LOOPBACK = "tcp://127.0.0.1:*"
 
 async def rests(pub):
     async with asyncio.timeout(DEADLINE):
-        while pub._engine._timer is not None:
+        while engine_of(pub)._timer is not None:
             await asyncio.sleep(0.01)
 
 
@@ -28,7 +29,7 @@ def test_a_subscriber_is_answered_by_a_publisher_that_rests():
                     sub.subscribe("a")
                     await sub.wait_ready(timeout=DEADLINE)
                     # Its streams are told where they stand.
-                    assert pub._engine._timer is not None
+                    assert engine_of(pub)._timer is not None
                 await pub.close(0)
 
     asyncio.run(main())
@@ -46,11 +47,11 @@ def test_who_uses_the_socket_in_a_burst_has_the_loop_look_again():
                 await rests(pub)
                 # It looks itself, as it was quiet.
                 await pub.publish("a", b"")
-                assert pub._engine._timer is None
+                assert engine_of(pub)._timer is None
                 # As if it had looked a moment ago.
-                pub._engine.sender.listened_at = float("inf")
+                engine_of(pub).sender.listened_at = float("inf")
                 await pub.publish("a", b"")
-                assert pub._engine._timer is not None
+                assert engine_of(pub)._timer is not None
                 await rests(pub)
                 await pub.close(0)
 
@@ -59,8 +60,8 @@ def test_who_uses_the_socket_in_a_burst_has_the_loop_look_again():
 
 def counted(pub, name):
     """Return what grows by one whenever a method of the engine is called."""
-    method, calls = getattr(pub._engine, name), []
-    setattr(pub._engine, name, lambda *given: (calls.append(1), method(*given))[1])
+    method, calls = getattr(engine_of(pub), name), []
+    setattr(engine_of(pub), name, lambda *given: (calls.append(1), method(*given))[1])
     return calls
 
 
@@ -126,7 +127,7 @@ def test_uvloop_may_be_about_to_look_when_the_socket_is_used():
 
     async def main():
         async with oz.asyncio.Publisher(LOOPBACK) as pub:
-            pub._engine._come_back(0.0)
-            pub._engine._stay_watchful()
+            engine_of(pub)._come_back(0.0)
+            engine_of(pub)._stay_watchful()
 
     uvloop.run(main())

@@ -10,6 +10,7 @@ import pytest
 
 import oz as library
 from oz.cli.on_bus import BusSubscriber
+from support.inside import engine_of
 from support.node_commands import DEADLINE, on_bus
 from support.waiting import until
 
@@ -56,7 +57,7 @@ def test_the_last_values_come_first_to_whoever_asks(node, oz_start, oz_run, dire
 def test_the_output_is_that_of_sockets(node, oz_start, directory, options, line):
     subscriber = oz_start("sub", *on_bus(directory, "a", *options, "--count", "1"))
     node.wait_for_peers(1, timeout=DEADLINE)
-    until(lambda: node._engine.sockets.main.engine.interest("a"), DEADLINE)
+    until(lambda: engine_of(node).sockets.main.engine.interest("a"), DEADLINE)
     node.publish("a", "b c", headers={"user": "änn"})
     assert subscriber.end().lines == [line]
 
@@ -76,7 +77,7 @@ VALUES = ["text", "a\nb", b"\xff", {"bid": 1.5, "raw": b"x"}, [1, None], 7]
 )
 def test_values_are_shown_as_text_or_json(node, oz_start, directory, options, shown):
     subscriber = oz_start("sub", *on_bus(directory, "a", *options, "--count", str(len(VALUES))))
-    until(lambda: node._engine.sockets.main.engine.interest("a"), DEADLINE)
+    until(lambda: engine_of(node).sockets.main.engine.interest("a"), DEADLINE)
     for value in VALUES:
         node.publish("a", value)
     assert subscriber.end().lines == [f"a {one}" for one in shown]
@@ -84,7 +85,7 @@ def test_values_are_shown_as_text_or_json(node, oz_start, directory, options, sh
 
 def test_json_output_keeps_values(node, oz_start, directory):
     subscriber = oz_start("sub", *on_bus(directory, "a", "--json", "--count", str(len(VALUES))))
-    until(lambda: node._engine.sockets.main.engine.interest("a"), DEADLINE)
+    until(lambda: engine_of(node).sockets.main.engine.interest("a"), DEADLINE)
     for value in VALUES:
         node.publish("a", value)
     assert [json.loads(line) for line in subscriber.end().lines] == [

@@ -12,6 +12,7 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread
 
 
@@ -183,14 +184,14 @@ def test_text_with_a_wildcard_that_is_no_pattern_is_warned_of():
         setting("market data.")
         setting("market.")
         setting("market.*")
-        assert [one.patterns[0].dialect for one in sub._engine.declarer.standing()] == [
+        assert [one.patterns[0].dialect for one in engine_of(sub).declarer.standing()] == [
             "zmq",
             "zmq",
             "zmq",
             "nats",
         ]
         sub.setsockopt_string(zmq.UNSUBSCRIBE, "market data.*")
-        assert len(sub._engine.declarer.standing()) == 3
+        assert len(engine_of(sub).declarer.standing()) == 3
 
 
 # CONFLATE, which keeps one message of all
@@ -202,7 +203,7 @@ def test_conflate_and_a_pattern_are_refused_in_either_order(pattern):
         sub.setsockopt(zmq.CONFLATE, 1)
         with pytest.raises(ValueError, match="overflow='conflate'"):
             sub.subscribe(pattern)
-        assert sub._engine.declarer.standing() == []
+        assert engine_of(sub).declarer.standing() == []
         sub.conflate = 0
         sub.subscribe(pattern)
         with pytest.raises(ValueError, match="overflow='conflate'"):

@@ -15,6 +15,7 @@ import zmq.asyncio
 
 import oz
 import oz.asyncio
+from support.inside import engine_of
 
 
 def payloads_of(one):
@@ -67,7 +68,7 @@ def batches(sub, take, patience):
 def run(sub, take, patience):
     while True:
         sub.run(patience)
-        if sub.closed or sub._engine.is_drained:
+        if sub.closed or engine_of(sub).is_drained:
             return
 
 
@@ -143,7 +144,7 @@ async def batches_awaited(sub, take, patience):
 async def run_awaited(sub, take, patience):
     while True:
         await sub.run(patience)
-        if sub.closed or sub._engine.is_drained:
+        if sub.closed or engine_of(sub).is_drained:
             return
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import oz
 from oz.services.gateway import Gateway
+from support.inside import engine_of
 from support.ports import lasting_udp_port
 from support.waiting import DEADLINE, Thread, until
 
@@ -107,12 +108,12 @@ class Bridge(ExitStack):
 
         The next record of the publisher says whether it began when somebody listened: then they are lost.
         """
-        senders = getattr(listener.socket._engine.receiver, "senders", None)
+        senders = getattr(engine_of(listener.socket).receiver, "senders", None)
         if senders is not None:
             self.until(lambda: listener.take() or all(one.first is None for one in senders.values()))
             return
-        said = publisher._engine.records.beats_at
-        self.until(lambda: publisher._engine.records.beats_at > said)
+        said = engine_of(publisher).records.beats_at
+        self.until(lambda: engine_of(publisher).records.beats_at > said)
         # The gateway hears the record before the first of these, and reports losses before the second.
         for _ in range(2):
             self.until(is_heard)

@@ -11,6 +11,7 @@ import zmq
 
 import oz
 import oz.asyncio
+from support.inside import engine_of
 from support.ports import lasting_udp_port
 from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE, until
@@ -46,7 +47,7 @@ def joined(subscriber, count):
     def is_heard():
         with pytest.raises(oz.Timeout):
             subscriber.receive(timeout=0)
-        return len(subscriber._engine.receiver.senders) >= count
+        return len(engine_of(subscriber).receiver.senders) >= count
 
     until(is_heard)
 
@@ -164,7 +165,7 @@ def test_asyncio_sockets_do_the_same(endpoint):
             oz.asyncio.Publisher(endpoint, multicast=FAST) as publisher,
         ):
             subscriber.subscribe("md.>")
-            while not subscriber._engine.receiver.senders:
+            while not engine_of(subscriber).receiver.senders:
                 with pytest.raises(oz.Timeout):
                     await subscriber.receive(timeout=0.01)
             for number in range(500):
@@ -233,12 +234,12 @@ def test_a_number_that_never_came_is_reported(endpoint):
         subscriber.subscribe("md.>")
         joined(subscriber, 1)
         publisher.publish("md.x", b"before")
-        publisher._engine.dispatch._sequence += 3
+        engine_of(publisher).dispatch._sequence += 3
         publisher.publish("md.x", b"behind")
         before, behind = (subscriber.receive(timeout=DEADLINE) for _ in range(2))
         assert (before.gap, behind.gap) == (0, 3)
         assert [(gap.origin, gap.sequence, gap.count) for gap in gaps] == [(before.origin, 1, 3)]
-        publisher._engine.dispatch._sequence += 2
+        engine_of(publisher).dispatch._sequence += 2
         until(lambda: receive_nothing(subscriber) and len(gaps) == 2)
         assert subscriber.stats.lost == 5
         publisher.close(0)
@@ -257,12 +258,12 @@ def test_silence_reconnects_and_is_said_and_counted(endpoint):
     ):
         subscriber.subscribe("md.>")
         joined(subscriber, 1)
-        publisher._engine.dispatch.to, to = "", publisher._engine.dispatch.to
+        engine_of(publisher).dispatch.to, to = "", engine_of(publisher).dispatch.to
         until(lambda: says("silent") and subscriber.stats.reconnects)
         assert advisories[-1].endpoint == subscriber.endpoint
-        publisher._engine.dispatch.to = to
+        engine_of(publisher).dispatch.to = to
         # It has slept since it had nothing to say.
-        publisher._engine._ticker.wake()
+        engine_of(publisher)._ticker.wake()
         until(lambda: says("heard"))
         publisher.publish("md.x", b"after")
         assert payloads(subscriber, 1) == [b"after"]

@@ -10,6 +10,7 @@ import pytest
 import oz
 import oz.asyncio
 from support import waiting
+from support.inside import engine_of, shell_of
 from support.waiting import DEADLINE
 
 Node = oz.asyncio.Node
@@ -80,7 +81,7 @@ def test_request_many_and_late_replies(place):
             assert got == [0, 1]
             await until(lambda: a.stats.late_replies == 1)
             assert [one.payload async for one in a.request_many("svc", timeout=LONG_ENOUGH)] == [0, 1, 2]
-            assert not len(a._engine.requests)
+            assert not len(engine_of(a).requests)
 
     run(main)
 
@@ -122,11 +123,11 @@ def test_a_request_that_is_cancelled_waits_no_more(place):
         async with Node("a", directory=place) as node:
             node.subscribe("svc", handler=lambda message: None)
             asking = asyncio.create_task(node.request("svc", timeout=None))
-            await until(lambda: len(node._engine.requests) == 1)
+            await until(lambda: len(engine_of(node).requests) == 1)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
-            assert len(node._engine.requests) == 0
+            assert len(engine_of(node).requests) == 0
 
     run(main)
 
@@ -136,11 +137,11 @@ def test_a_request_without_a_timeout_ends_when_its_node_closes(place):
         async with Node("a", directory=place) as node:
             node.subscribe("svc", handler=lambda message: None)
             asking = asyncio.create_task(node.request("svc", timeout=None))
-            await until(lambda: len(node._engine.requests) == 1)
+            await until(lambda: len(engine_of(node).requests) == 1)
             await node.close(drain=False)
             with pytest.raises(oz.ClosedError):
                 await asyncio.wait_for(asking, DEADLINE)
-            assert not len(node._engine.requests)
+            assert not len(engine_of(node).requests)
 
     run(main)
 
@@ -259,7 +260,7 @@ def test_a_node_whose_tasks_are_cancelled_closes_in_time(place):
         async with Node("a", directory=place) as node:
             node.subscribe("a", handler=lambda message: None)
             await node.wait_ready(DEADLINE)
-            assert node._shell.tasks
+            assert shell_of(node).tasks
             for task in asyncio.all_tasks():
                 if task.get_name().startswith("oz"):
                     task.cancel()
@@ -314,9 +315,9 @@ def test_another_loop_closes_a_node_whose_own_has_ended(place, is_closed):
     node = loop.run_until_complete(start(place))
     if is_closed:
         # As `asyncio.run` ends.
-        for task in node._shell.tasks:
+        for task in shell_of(node).tasks:
             task.cancel()
-        loop.run_until_complete(asyncio.gather(*node._shell.tasks, return_exceptions=True))
+        loop.run_until_complete(asyncio.gather(*shell_of(node).tasks, return_exceptions=True))
         loop.close()
 
     async def main():
@@ -330,7 +331,7 @@ def test_another_loop_closes_a_node_whose_own_has_ended(place, is_closed):
 
     asyncio.run(main())
     if not is_closed:
-        loop.run_until_complete(asyncio.gather(*node._shell.tasks, return_exceptions=True))
+        loop.run_until_complete(asyncio.gather(*shell_of(node).tasks, return_exceptions=True))
         loop.close()
 
 

@@ -11,6 +11,7 @@ import zmq
 
 import oz
 from oz.protocol.publisher.batches import Batches
+from support.inside import engine_of, shell_of
 from support.scripts import finished, started
 from support.waiting import DEADLINE, Thread, until
 
@@ -78,7 +79,7 @@ def test_what_a_peer_had_sent_when_it_closed_arrives_or_is_reported(make, met, c
     far.subscribe("_OZ.ADVISORY.WARN.GAP", handler=gaps)
     met(near, far)
     begun, go = threading.Event(), threading.Event()
-    standing = Thread(lambda: far._shell.call(lambda: (begun.set(), go.wait(DEADLINE))))
+    standing = Thread(lambda: shell_of(far).call(lambda: (begun.set(), go.wait(DEADLINE))))
     try:
         assert begun.wait(DEADLINE)
         for number in range(count):
@@ -106,7 +107,7 @@ def test_a_peer_that_is_killed_may_have_sent_more_and_that_is_reported_once(make
     got.wait(3)
     victim.kill()
     until(lambda: gaps)
-    until(lambda: not node._engine.links.connections._draining)
+    until(lambda: not engine_of(node).links.connections._draining)
     assert [(gap.about, gap.count) for gap in gaps] == [("victim", None)]
 
 
@@ -119,7 +120,7 @@ def test_a_peer_that_closes_in_order_leaves_no_doubt(make, met, collected):
     met(node, other)
     other.publish("a", 1)
     other.close()
-    until(lambda: not node.peers and not node._engine.links.connections._draining)
+    until(lambda: not node.peers and not engine_of(node).links.connections._draining)
     got.wait(2)
     assert gaps == []
 

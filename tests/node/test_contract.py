@@ -10,6 +10,7 @@ import pytest
 
 import oz
 import oz.asyncio
+from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
 KINDS = [oz.Node, oz.asyncio.Node]
@@ -72,7 +73,7 @@ def test_no_responders_once_somebody_has_unsubscribed(pair):
     ends = serve(answers, "svc.*")
     assert asks.request("svc.a", 1, timeout=DEADLINE).payload == 1
     ends.unsubscribe()
-    until(lambda: not asks._engine.sockets.main.engine.interest("svc.a"))
+    until(lambda: not engine_of(asks).sockets.main.engine.interest("svc.a"))
     with pytest.raises(oz.NoResponders):
         asks.request("svc.a", timeout=DEADLINE)
     # What others ask for still stands.
@@ -102,7 +103,7 @@ def test_answers_that_nobody_looks_at_leave_nothing(pair):
     for number in range(20):
         asks.request_many("svc", number)
     gc.collect()
-    assert not len(asks._engine.requests)
+    assert not len(engine_of(asks).requests)
 
 
 @pytest.mark.parametrize(("limit", "error"), [(0, ValueError), (-1, ValueError), ("2", TypeError)])

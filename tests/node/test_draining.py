@@ -8,6 +8,7 @@ import pytest
 
 import oz
 import oz.asyncio
+from support.inside import engine_of
 from support.traffic import Traffic
 from support.waiting import DEADLINE, until
 
@@ -223,7 +224,7 @@ def test_what_ended_subscriptions_handled_is_counted_to_the_last(make, collected
     # Three of the one, and of the other that which was being handled.
     until(lambda: node.stats.handled == 4)
     assert sorted(got) == ["counted"] * 3 + ["undone"]
-    until(lambda: not node._engine.subscriptions.ended)
+    until(lambda: not engine_of(node).subscriptions.ended)
     assert node.stats.handled == 4
 
 

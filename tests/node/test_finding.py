@@ -8,6 +8,7 @@ import zmq
 
 import oz
 from oz.transport.node import opening
+from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
 
@@ -225,9 +226,9 @@ def test_a_node_holds_as_much_for_its_peers_as_a_socket_with_a_context_of_its_ow
     """Answers to what one loop asks at once are that many lone frames."""
     node, other = make("node", bind="tcp://127.0.0.1:*"), make("other", high_water_mark=10)
     assert {
-        one.engine.get(zmq.SNDHWM) for one in (node._engine.sockets.local, node._engine.sockets.network)
+        one.engine.get(zmq.SNDHWM) for one in (engine_of(node).sockets.local, engine_of(node).sockets.network)
     } == {100_000}
-    assert other._engine.sockets.local.engine.get(zmq.SNDHWM) == 10
+    assert engine_of(other).sockets.local.engine.get(zmq.SNDHWM) == 10
 
 
 def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_end(make, met, collected):
@@ -237,9 +238,9 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
     second.subscribe("a", handler=got)
     met(first, second)
     os.unlink(first.announcement.local_endpoint.removeprefix("ipc://"))
-    looked_at = second._engine.links.connections._scan_at
-    until(lambda: second._engine.links.connections._scan_at >= looked_at + 1.5)
-    assert first.announcement.local_endpoint in second._engine.sockets.sub.endpoints
+    looked_at = engine_of(second).links.connections._scan_at
+    until(lambda: engine_of(second).links.connections._scan_at >= looked_at + 1.5)
+    assert first.announcement.local_endpoint in engine_of(second).sockets.sub.endpoints
     first.publish("a", 1)
     got.wait(1)
 
@@ -247,7 +248,7 @@ def test_a_peer_whose_socket_went_from_the_directory_is_listened_to_until_its_en
 def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, place, monkeypatch):
     hub = make("hub", bind=f"ipc://{place}.hub")
     refused = []
-    publish = hub._engine.sockets.main.engine.sender.publish
+    publish = engine_of(hub).sockets.main.engine.sender.publish
 
     class Full:
         """The outlet of a publisher with `on_full="raise"`, one of whose peers is full for a while."""
@@ -261,8 +262,8 @@ def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, pl
                 return (object(), payload, None)
             return publish(socket, subject, payload, *rest)
 
-    sender = hub._engine.sockets.main.engine.sender
-    monkeypatch.setattr(hub._engine.sockets.main.engine, "sender", Full())
+    sender = engine_of(hub).sockets.main.engine.sender
+    monkeypatch.setattr(engine_of(hub).sockets.main.engine, "sender", Full())
     nodes = [make(name, peers=[hub.endpoint]) for name in "ab"]
     until(lambda: [names(node) for node in nodes] == [["b", "hub"], ["a", "hub"]])
     assert len(refused) == 4

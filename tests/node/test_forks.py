@@ -7,6 +7,7 @@ import traceback
 import pytest
 
 import oz
+from support.inside import engine_of
 from support.waiting import DEADLINE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
@@ -113,7 +114,7 @@ def test_with_in_the_child_closes_nothing_of_the_parent(make, collected):
         def child():
             with node:
                 pass
-            del node._engine.sockets.context
+            del engine_of(node).sockets.context
 
         in_child(child)
         node.publish("a", 1)

@@ -7,6 +7,7 @@ import time
 import network
 import pytest
 
+from support.inside import engine_of
 from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE, until
 
@@ -34,8 +35,8 @@ def test_a_dead_port_that_a_name_server_told_of_is_not_redialled(make, spawn, na
     victim = spawn("dies", nameserver=nameserver.endpoint, bind=f"tcp://127.0.0.1:{port}")
     node.wait_for_peers("dies", timeout=DEADLINE)
     victim.kill()
-    until(lambda: not node.peers and not node._engine.links.membership.known)
-    until(lambda: not node._engine.links.connections._draining)
+    until(lambda: not node.peers and not engine_of(node).links.membership.known)
+    until(lambda: not engine_of(node).links.connections._draining)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))
@@ -51,7 +52,7 @@ def test_a_node_that_left_is_not_redialled(make, nameserver, free_port):
     node.wait_for_peers("other", timeout=DEADLINE)
     assert other.announcement.endpoints == (f"tcp://127.0.0.1:{port}",)
     other.close()
-    until(lambda: not node.peers and not node._engine.links.connections._draining)
+    until(lambda: not node.peers and not engine_of(node).links.connections._draining)
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))

@@ -8,6 +8,7 @@ import pytest
 import oz
 import oz.asyncio
 from oz.transport.node import node as engine
+from support.inside import engine_of, shell_of
 from support.waiting import DEADLINE, Thread, until
 
 MANY = 200
@@ -18,17 +19,17 @@ class Held:
 
     def __init__(self, node):
         self._node = node
-        self._ask = node._engine.sockets.sub.engine.declarer.ask
+        self._ask = engine_of(node).sockets.sub.engine.declarer.ask
         self._wishes = []
-        node._engine.sockets.sub.engine.declarer.ask = self._wishes.append
+        engine_of(node).sockets.sub.engine.declarer.ask = self._wishes.append
 
     def dropped(self):
         def send():
-            del self._node._engine.sockets.sub.engine.declarer.ask
+            del engine_of(self._node).sockets.sub.engine.declarer.ask
             for changes in self._wishes:
                 self._ask(changes)
 
-        self._node._shell.call(send)
+        shell_of(self._node).call(send)
 
 
 def give_up_soon(node):
@@ -38,7 +39,7 @@ def give_up_soon(node):
 
 def knows(node, *subjects):
     return [
-        subject for subject in subjects if node._engine.sockets.main.engine.sender.routes.count(subject)
+        subject for subject in subjects if engine_of(node).sockets.main.engine.sender.routes.count(subject)
     ] == list(subjects)
 
 
@@ -104,9 +105,9 @@ def test_many_subscriptions_of_a_moment_before_are_known_to_a_node_that_is_ready
         # In one turn of the other node, which so has no time to tell the rest.
         for subject in subjects:
             asks.subscribe(subject)
-        assert asks._engine.sockets.sub.streams.is_collecting
+        assert engine_of(asks).sockets.sub.streams.is_collecting
 
-    asks._shell.call(subscribe)
+    shell_of(asks).call(subscribe)
     node.wait_ready(DEADLINE)
     assert knows(node, *subjects)
 
@@ -116,7 +117,7 @@ def test_a_question_and_an_answer_that_find_no_room_are_said_again(make, met, mo
     met(node, asks)
     refused = []
     for one in (node, asks):
-        publish = one._engine._inquiries._publish
+        publish = engine_of(one)._inquiries._publish
 
         def is_full(subject, value, publish=publish):
             if len([kind for kind in refused if kind is type(value)]) < 2:
@@ -124,7 +125,7 @@ def test_a_question_and_an_answer_that_find_no_room_are_said_again(make, met, mo
                 return False
             return publish(subject, value)
 
-        monkeypatch.setattr(one._engine._inquiries, "_publish", is_full, raising=True)
+        monkeypatch.setattr(engine_of(one)._inquiries, "_publish", is_full, raising=True)
     asks.subscribe("a")
     node.wait_ready(DEADLINE)
     assert knows(node, "a")
@@ -190,7 +191,7 @@ def test_a_node_hears_at_once_all_of_many_that_it_has_subscribed_to(make):
     node = make("node")
     made = []
     # In one turn of its I/O side, which gathers what comes behind the first few.
-    node._shell.call(lambda: made.extend(node.subscribe(f"a.{number}") for number in range(MANY)))
+    shell_of(node).call(lambda: made.extend(node.subscribe(f"a.{number}") for number in range(MANY)))
     for number, got in enumerate(made):
         node.publish(f"a.{number}", number)
         assert got.receive(DEADLINE).payload == number

@@ -9,6 +9,7 @@ import pytest
 import oz
 import oz.asyncio
 from oz.transport.node.replies import Replies
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
 LONG_ENOUGH = 5.0
@@ -97,11 +98,11 @@ def test_a_request_without_a_timeout_ends_when_its_node_closes(pair):
     asks, answers = pair
     serve(answers, "svc", lambda message: None)
     asking = Thread(lambda: asks.request("svc", timeout=None))
-    until(lambda: len(asks._engine.requests) == 1)
+    until(lambda: len(engine_of(asks).requests) == 1)
     asks.close(drain=False)
     with pytest.raises(oz.ClosedError):
         asking.outcome()
-    assert not len(asks._engine.requests)
+    assert not len(engine_of(asks).requests)
 
 
 def test_request_many_ends_with_the_count(make, met):
@@ -137,7 +138,7 @@ def test_replies_of_iteration_that_was_left_are_late(pair):
         assert reply.payload == 0
         break
     until(lambda: asks.stats.late_replies == 4)
-    assert not len(asks._engine.requests)
+    assert not len(engine_of(asks).requests)
 
 
 def test_one_of_a_group_answers(make, met):
@@ -195,7 +196,7 @@ def test_a_handler_that_raises_answers_with_its_error_at_once(pair):
     serve(answers, "odd", answer_what_cannot_be_encoded)
     with pytest.raises(oz.ReplyError, match="TypeError"):
         asks.request("odd", timeout=None)
-    assert (answers.stats.failed, asks.stats.late_replies, len(asks._engine.requests)) == (2, 0, 0)
+    assert (answers.stats.failed, asks.stats.late_replies, len(engine_of(asks).requests)) == (2, 0, 0)
 
 
 def test_a_handler_that_had_answered_or_was_not_asked_tells_nobody_that_it_raised(pair):
@@ -249,17 +250,19 @@ def test_a_node_of_an_older_oz_is_sent_no_error(pair, monkeypatch):
     monkeypatch.setattr(Replies, "_send", lambda _, *message: sent.append(message))
     handled = serve(answers, "bad", refuse)
     with oz.Subscriber(
-        answers._engine.sockets.local.engine.attachments.endpoints[-1], filtering="publisher", codec="msgpack"
+        engine_of(answers).sockets.local.engine.attachments.endpoints[-1],
+        filtering="publisher",
+        codec="msgpack",
     ) as old:
         uuid = bytes(15) + b"\2"
         old.subscribe(f"_INBOX.{uuid.hex()}.*")
         old.wait_ready(DEADLINE)
         assert not [
-            *answers._engine.sockets.local.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1")
+            *engine_of(answers).sockets.local.send_request("bad", 1, None, None, f"_INBOX.{uuid.hex()}.1")
         ]
         # It is counted before it is told.
         until(lambda: answers.stats.failed == 1 and handled.queue.is_idle)
-    assert (sent, len(answers._engine.replies._parked)) == ([], 0)
+    assert (sent, len(engine_of(answers).replies._parked)) == ([], 0)
 
 
 def test_a_value_that_is_returned_is_warned_of_once_for_each_subscription(pair, caplog):
@@ -290,7 +293,7 @@ def test_a_thousand_requests_of_many_threads_each_get_their_own_answer(pair):
     assert all(all(thread.outcome(DEADLINE * 2)) for thread in threads)
     assert asks.stats.requests == 1000
     assert asks.stats.late_replies == 0
-    assert len(asks._engine.requests) == 0
+    assert len(engine_of(asks).requests) == 0
 
 
 def test_a_thousand_requests_at_once_of_one_loop_each_get_their_own_answer(place):
@@ -313,7 +316,7 @@ def test_a_thousand_requests_at_once_of_one_loop_each_get_their_own_answer(place
             replies = await asyncio.gather(*asking)
             assert [reply.payload for reply in replies] == list(range(1000))
             assert order == list(range(1000))
-            assert len(asks._engine.requests) == 0
+            assert len(engine_of(asks).requests) == 0
 
     asyncio.run(main())
 

@@ -9,6 +9,7 @@ import pytest
 
 import oz
 from oz.transport.node import opening
+from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
 ADVISORIES = "_OZ.ADVISORY.>"
@@ -241,7 +242,7 @@ def test_a_gap_is_told_of(make, spawn, met, advised):
     seen = advised(node)
     node.subscribe("a", handler=print)
     met(node, other)
-    other._engine.sockets.main.engine.report_loss(7)
+    engine_of(other).sockets.main.engine.report_loss(7)
     advisory = only(seen, "gap")
     assert (advisory.about, advisory.count, advisory.origin) == ("other", 7, advisory.origin)
     assert node.stats.lost == 7

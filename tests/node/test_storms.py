@@ -10,6 +10,7 @@ from zmq.utils.monitor import recv_monitor_message
 
 import oz
 from oz.services.nameserver import NameServer
+from support.inside import engine_of, shell_of
 from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
 
@@ -30,8 +31,8 @@ class Calls:
     """Counts the attempts to connect that a node's subscriber makes."""
 
     def __init__(self, node):
-        self.socket = node._shell.call(
-            lambda: node._engine.sockets.sub.socket.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED)
+        self.socket = shell_of(node).call(
+            lambda: engine_of(node).sockets.sub.socket.get_monitor_socket(zmq.EVENT_CONNECT_RETRIED)
         )
 
     def take(self):
@@ -65,7 +66,9 @@ def test_nobody_is_redialled_for_ever_when_thirty_peers_vanish_at_once(short_dir
                 process.kill()
             until(lambda: [one.name for one in node.peers] == ["other"], 60)
             # Those whose end nobody has told of yet are tried again once or twice, and no more after that.
-            until(lambda: len(node._shell.call(lambda: list(node._engine.sockets.sub.endpoints))) <= 4, 60)
+            until(
+                lambda: len(shell_of(node).call(lambda: list(engine_of(node).sockets.sub.endpoints))) <= 4, 60
+            )
             calls.take()
             used, began = time.process_time(), time.monotonic()
             got = other.subscribe("b")
@@ -76,4 +79,4 @@ def test_nobody_is_redialled_for_ever_when_thirty_peers_vanish_at_once(short_dir
             assert calls.take() == 0
             assert time.process_time() - used < 0.5 * (time.monotonic() - began)
         finally:
-            node._shell.call(node._engine.sockets.sub.socket.disable_monitor)
+            shell_of(node).call(engine_of(node).sockets.sub.socket.disable_monitor)

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 
 import oz
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
 
@@ -52,7 +53,7 @@ def test_every_public_method_is_safe_from_eight_threads(pair):
         thread.outcome(DEADLINE * 2)
     assert counts == [25] * 8
     assert one.stats.lost == two.stats.lost == 0
-    assert not one._engine.subscriptions.standing
+    assert not engine_of(one).subscriptions.standing
 
 
 def test_messages_of_many_threads_all_arrive_each_threads_in_order(pair, collected):
@@ -193,7 +194,7 @@ def test_a_subscription_ends_after_so_many_messages(make, collected):
     assert all_of_them.wait(10)
     assert got.wait(3) == [0, 1, 2]
     assert [message.payload for message in mailbox] == [0, 1]
-    assert len(node._engine.subscriptions.standing) == 1
+    assert len(engine_of(node).subscriptions.standing) == 1
 
 
 def test_unsubscribing_lets_what_waits_go(make, collected):
@@ -265,7 +266,7 @@ def test_what_makes_no_sense_is_refused(make, options, error):
     node = make("node")
     with pytest.raises(error):
         node.subscribe("a", **{"handler": print, **options})
-    assert not node._engine.subscriptions.standing
+    assert not engine_of(node).subscriptions.standing
 
 
 def test_an_async_handler_is_refused(make):

@@ -8,6 +8,7 @@ import warnings
 import pytest
 
 import oz.asyncio
+from support.inside import engine_of
 from support.routed import Stage, finish, here
 from support.scripts import run, started
 from support.waiting import DEADLINE, Thread, until
@@ -41,13 +42,13 @@ def batches(messages):
 
 def left_alone(pub):
     """Stop the thread that would send what waits; whatever is received from now on did not wait."""
-    pub._engine._ticker.stop()
+    engine_of(pub)._ticker.stop()
 
 
 def quiet(pub):
     """Wait until a message counts as one that comes alone."""
     pub.flush()
-    until(lambda: time.monotonic() - pub._engine.sender.accumulator._sent_at > 0.01)
+    until(lambda: time.monotonic() - engine_of(pub).sender.accumulator._sent_at > 0.01)
 
 
 @pytest.mark.parametrize("options", [{}, {"last_value": True}, {"codec": "msgpack"}], ids=str)

@@ -8,6 +8,7 @@ import pytest
 import zmq
 
 import oz.asyncio
+from support.inside import engine_of, receive_path_of
 from support.routed import Stage, finish, here
 from support.traffic import Traffic
 from support.waiting import DEADLINE, until
@@ -139,9 +140,9 @@ def test_draining_ends_in_time_and_says_so_when_a_publisher_does_not_answer(stag
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 3)
     first = sub.receive(timeout=DEADLINE)
-    until(lambda: sub._receive_path.unpack(sub) or sub.stats.received == 3)
+    until(lambda: receive_path_of(sub).unpack(sub) or sub.stats.received == 3)
     # Nobody takes its subscriptions in any more, nor answers them.
-    with pub._engine.guard:
+    with engine_of(pub).guard:
         assert not subscription.drain(timeout=0.2)
     assert not subscription.active
     assert numbers([first, *here(sub)]) == [0, 1, 2]

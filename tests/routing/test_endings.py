@@ -6,6 +6,7 @@ import pytest
 import zmq
 
 import oz.asyncio
+from support.inside import engine_of
 from support.routed import Stage, finish, payloads
 from support.waiting import DEADLINE, Thread, until
 
@@ -162,7 +163,7 @@ def test_a_member_of_a_group_hands_over_when_its_count_is_full(stage):
     other, rest = stage.member(pub, group="g")
     publish(pub, 20)
     finish([pub], limited, other)
-    until(lambda: sum(bool(one.delivery.group) for one in pub._engine.router.streams.values()) == 1)
+    until(lambda: sum(bool(one.delivery.group) for one in engine_of(pub).router.streams.values()) == 1)
     publish(pub, 20, first=20)
     finish([pub], limited, other)
     assert len(some) == 5

@@ -11,6 +11,7 @@ import pytest
 import zmq
 
 import oz.asyncio
+from support.inside import engine_of
 from support.routed import END, Stage, finish, here, mark, payloads
 from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
@@ -170,7 +171,9 @@ def test_the_senior_member_gets_all_until_it_leaves(stage):
 
 
 def _members(pub):
-    return sum(bool(one.delivery.group) and bool(one.patterns) for one in pub._engine.router.streams.values())
+    return sum(
+        bool(one.delivery.group) and bool(one.patterns) for one in engine_of(pub).router.streams.values()
+    )
 
 
 def test_the_senior_members_policy_counts(stage):
@@ -289,7 +292,9 @@ def test_members_behind_a_proxy_share_too(stage, proxy):
         sub.subscribe(END)
     for pub in pubs:
         until(
-            lambda pub=pub: _members(pub) == 3 and pub._engine.router.count(END.encode(), END.encode()) == 4
+            lambda pub=pub: (
+                _members(pub) == 3 and engine_of(pub).router.count(END.encode(), END.encode()) == 4
+            )
         )
     publish(pubs[0], 150)
     publish(pubs[1], 150, first=150)

@@ -7,6 +7,7 @@ import zmq
 
 import oz.asyncio
 from oz.protocol.publisher import last_value_cache
+from support.inside import engine_of
 from support.ports import lasting_endpoint
 from support.routed import Stage, finish, here, mark, taken_until
 from support.sizes import size
@@ -193,14 +194,16 @@ def test_after_a_reconnect_nothing_comes_twice(stage, pub):
     pub.unbind(endpoint)
     until(
         lambda: (
-            not pub._engine.router.streams
-            or all(one.vanished_at for one in pub._engine.router.streams.values())
+            not engine_of(pub).router.streams
+            or all(one.vanished_at for one in engine_of(pub).router.streams.values())
         )
     )
     publish(pub, 3)
     pub.bind(endpoint)
-    until(lambda: not any(one.vanished_at for one in pub._engine.router.streams.values()) or sub.poll(10))
-    until(lambda: here(sub) == [] and not any(one.vanished_at for one in pub._engine.router.streams.values()))
+    until(lambda: not any(one.vanished_at for one in engine_of(pub).router.streams.values()) or sub.poll(10))
+    until(
+        lambda: here(sub) == [] and not any(one.vanished_at for one in engine_of(pub).router.streams.values())
+    )
     pub.publish("a.1", b"99")
     assert pairs([sub.receive(timeout=DEADLINE)]) == [("a.1", 99)]
     assert sub.stats.lost == 3
@@ -268,7 +271,7 @@ def test_last_values_that_find_no_room_hold_nobody_up(tight, overflow):
     pub, sub = tight
     publish(pub, 3_000, subjects=3_000)
     sub.subscribe("a.*", last_value=True, overflow=overflow)
-    until(lambda: pub._engine.dispatch.full)
+    until(lambda: engine_of(pub).dispatch.full)
     for number in range(100):
         pub.publish("a.5", b"%d" % number)
     subjects = {f"a.{number}" for number in range(3_000)}
@@ -289,12 +292,12 @@ def test_one_that_asks_while_others_are_held_back_takes_nothing_from_them(tight)
     sub.subscribe("a.*", overflow="drop_oldest", max_pending=50, handler=old.append)
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 200, subjects=10)
-    assert pub._engine.dispatch.full
+    assert engine_of(pub).dispatch.full
     sub.subscribe("a.*", overflow="drop_oldest", max_pending=50, handler=new.append, last_value=True)
     until(
         lambda: (
-            len(pub._engine.router.to_serve)
-            or any(len(one.chunks) == 2 for one in pub._engine.router.streams.values())
+            len(engine_of(pub).router.to_serve)
+            or any(len(one.chunks) == 2 for one in engine_of(pub).router.streams.values())
         )
     )
 

@@ -7,6 +7,7 @@ import pytest
 
 import oz
 from oz.protocol.publisher import lifetimes
+from support.inside import engine_of
 from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, Thread, until
 
@@ -142,7 +143,7 @@ def test_a_connection_cut_under_traffic_loses_nothing_silently(through, ledger):
         flows()
     ledger.settle(sub, traffic.end())
     assert sub.stats.lost >= 3 * 500
-    assert len(pub._engine.router.streams) == 1
+    assert len(engine_of(pub).router.streams) == 1
 
 
 def test_what_was_published_while_nobody_was_connected_is_a_gap_at_once_after_the_return(through, ledger):
@@ -167,7 +168,7 @@ def test_a_subscriber_that_returns_after_the_time_of_grace_is_told_of_an_unknown
     publish(pub, 0, 10)
     ledger.settle(sub, 10)
     between.cut()
-    until(lambda: not pub._engine.router.streams)
+    until(lambda: not engine_of(pub).router.streams)
     until(lambda: publish(pub, 10, 1) and pub.stats.unwanted)
     between.restore()
     until(lambda: ledger.take(sub) or ledger.gaps)
@@ -199,7 +200,7 @@ def test_a_subscriber_that_says_goodbye_is_forgotten_at_once(through, shared, mo
     monkeypatch.setattr(lifetimes, "GRACE", 3_600.0)
     pub, _, sub = through(sub={"shared": shared})
     sub.close()
-    until(lambda: not pub._engine.router.streams)
+    until(lambda: not engine_of(pub).router.streams)
     publish(pub, 0, 5)
     assert pub.stats.unwanted == 5
 
@@ -215,7 +216,7 @@ def test_a_subscriber_that_was_cut_off_is_kept(through):
 @pytest.mark.parametrize("shared", [False, True])
 def test_two_connections_to_one_publisher_deliver_nothing_twice(relay, ledger, shared):
     with oz.Publisher(["tcp://127.0.0.1:*", f"ipc://@oz-test-{uuid.uuid4()}"]) as pub:
-        tcp, ipc = pub._engine.attachments.endpoints
+        tcp, ipc = engine_of(pub).attachments.endpoints
         between = relay(tcp)
         with oz.Subscriber(
             [between.endpoint, ipc], filtering="publisher", on_gap=ledger.note, shared=shared

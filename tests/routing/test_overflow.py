@@ -7,6 +7,7 @@ import pytest
 import zmq
 
 import oz.asyncio
+from support.inside import engine_of
 from support.routed import Stage, finish, here, mark, taken_until
 from support.waiting import DEADLINE, Thread, until
 
@@ -126,7 +127,7 @@ def test_an_error_means_that_nobody_got_it_and_nothing_comes_twice(tight):
             sent.append(number)
         if number % 50 == 49:
             until(have_all)
-            until(lambda: not pub._engine.dispatch.is_blocked)
+            until(lambda: not engine_of(pub).dispatch.is_blocked)
         while plain.poll(0):
             plain.recv_multipart()
     plain.close(0)
@@ -170,7 +171,7 @@ def test_a_blocked_publisher_makes_everybody_wait_whom_it_filters_for(tight):
     with pytest.raises(oz.WouldBlock, match=r"'b\.x' was not sent to anybody"):
         pub.publish("b.x")
     pub.publish("nobody.asked", b"")
-    until(lambda: here(stalled) == [] and not pub._engine.dispatch.is_blocked)
+    until(lambda: here(stalled) == [] and not engine_of(pub).dispatch.is_blocked)
     # The refused one does not come.
     pub.publish("b.x", b"1")
     assert other.receive(timeout=DEADLINE).payload == b"1"
@@ -194,7 +195,7 @@ def test_blocked_threads_go_on_when_there_is_room_and_lose_nothing(tight, max_ba
     pub, slow, quick = tight("a.*", "a.*", on_full="block", max_batch=max_batch)
     threads = [Thread(lambda at=at: fill(pub, f"a.{at}")) for at in range(3)]
     quick_one = Thread(lambda: [quick.receive(timeout=DEADLINE) for _ in range(3_000)])
-    until(lambda: pub._engine.dispatch.is_blocked)
+    until(lambda: engine_of(pub).dispatch.is_blocked)
     got = [slow.receive(timeout=DEADLINE) for _ in range(3_000)]
     for thread in threads:
         assert thread.outcome() == 1_000
@@ -208,7 +209,7 @@ def test_blocked_threads_go_on_when_there_is_room_and_lose_nothing(tight, max_ba
 def test_a_stalled_subscriber_that_goes_away_lets_the_publisher_go_on(tight):
     pub, stalled, other = tight("a.*", "b.*", on_full="block")
     filling = Thread(lambda: fill(pub))
-    until(lambda: pub._engine.dispatch.is_blocked)
+    until(lambda: engine_of(pub).dispatch.is_blocked)
     stalled.close()
     assert filling.outcome() == 1_000
     pub.publish("b.x", b"1")
@@ -218,7 +219,7 @@ def test_a_stalled_subscriber_that_goes_away_lets_the_publisher_go_on(tight):
 def test_whoever_joins_while_the_publisher_is_blocked_gets_the_message_that_waited(tight, stage):
     pub, stalled = tight("a.*", on_full="block")
     filling = Thread(lambda: fill(pub))
-    until(lambda: pub._engine.dispatch.is_blocked)
+    until(lambda: engine_of(pub).dispatch.is_blocked)
     joins = stage.sub(pub, context=pub.context)
     joins.subscribe("a.*")
     joins.wait_ready(timeout=DEADLINE)
@@ -246,7 +247,7 @@ def test_a_full_member_of_a_group_blocks_only_when_all_are_full(tight, stage):
         return len(got[0] + got[1]) >= sent
 
     until(have_all)
-    until(lambda: not pub._engine.dispatch.is_blocked)
+    until(lambda: not engine_of(pub).dispatch.is_blocked)
     finish([pub], *subs)
     assert all(len(one) >= 2 for one in got)
     assert sorted(numbers(got[0] + got[1])) == list(range(sent))
@@ -292,7 +293,7 @@ def test_asyncio_counts_and_blocks_alike(tight):
                 range(sent)
             )
             # From here on to wait is right, however busy the machine is.
-            pub._engine._full_timeout = DEADLINE
+            engine_of(pub)._full_timeout = DEADLINE
             more = asyncio.ensure_future(pub.publish_many(("a.b", b"%d" % n) for n in range(sent, 500)))
             got = [int((await sub.receive(timeout=DEADLINE)).payload) for _ in range(sent, 500)]
             assert await more == 500 - sent

@@ -7,6 +7,7 @@ import pytest
 import zmq
 
 import oz
+from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
 
@@ -45,7 +46,7 @@ def read_until(sock, last):
 def is_learned(pub, *prefixes):
     """Whether plain subscriptions have reached the publisher."""
     pub.interest("x")
-    return all(pub._engine.router.plain.has(prefix) for prefix in prefixes)
+    return all(engine_of(pub).router.plain.has(prefix) for prefix in prefixes)
 
 
 def test_plain_subscribers_get_plain_messages_only(plain):
@@ -63,7 +64,7 @@ def test_plain_subscribers_get_plain_messages_only(plain):
         by_prefix.subscribe(["n.*", "end"])
         everything.subscribe("")
         until(lambda: is_learned(pub, b"", b"n.", b"end"))
-        until(lambda: pub._engine.router.plain.count(b"n.1") == 4)
+        until(lambda: engine_of(pub).router.plain.count(b"n.1") == 4)
         wanted = []
         for number in range(2_000):
             subject = f"n.{number}" if number % 2 else f"other.{number}"
@@ -118,9 +119,9 @@ def test_a_plain_subscriber_that_leaves_takes_nothing_from_others(plain):
         until(lambda: is_learned(pub, b""))
         for prefixes in ([b""], [b"", b"a"], [b"a"], [b"a", b"b"]):
             goes = plain(pub.endpoint, *prefixes)
-            until(lambda: pub._engine.router.plain.count(b"a") > 1)
+            until(lambda: engine_of(pub).router.plain.count(b"a") > 1)
             goes.close(0)
-            until(lambda: pub.interest("a") and pub._engine.router.plain.count(b"a") == 1)
+            until(lambda: pub.interest("a") and engine_of(pub).router.plain.count(b"a") == 1)
             pub.publish("a", b"")
             pub.publish("b", b"")
             pub.publish("end", b"")
@@ -143,7 +144,7 @@ def test_a_publisher_whose_subscriber_vanishes_serves_the_others(plain, relay):
         for sub in subs:
             assert sub.receive(timeout=DEADLINE).payload == b"0"
         between.cut()
-        until(lambda: len(pub._engine.router.lifetimes._vanished) == 4)
+        until(lambda: len(engine_of(pub).router.lifetimes._vanished) == 4)
         for number in range(1, 1_000):
             pub.publish(f"n.{number}", b"%d" % number)
         numbers = [b"%d" % number for number in range(1_000)]
@@ -202,9 +203,9 @@ def test_a_reader_of_a_shared_pattern_that_was_cut_off_learns_what_it_missed(rel
             for one in (other, sub):
                 one.subscribe("n.*")
                 one.wait_ready(timeout=DEADLINE)
-            streams = len(pub._engine.router.streams)
+            streams = len(engine_of(pub).router.streams)
             between.cut()
-            until(lambda: len(pub._engine.router.lifetimes._vanished) == 1)
+            until(lambda: len(engine_of(pub).router.lifetimes._vanished) == 1)
             for number in range(100):
                 pub.publish("n.1", b"%012d" % number)
             assert [other.receive(timeout=DEADLINE).gap for _ in range(100)] == [0] * 100
@@ -213,4 +214,4 @@ def test_a_reader_of_a_shared_pattern_that_was_cut_off_learns_what_it_missed(rel
             assert [gap.count for gap in ledger.gaps] == [100]
             pub.publish("n.1", b"%012d" % 100)
             ledger.settle(sub, 101)
-            assert len(pub._engine.router.streams) == streams
+            assert len(engine_of(pub).router.streams) == streams

@@ -5,6 +5,7 @@ import pytest
 import oz
 from oz.protocol.publisher import lifetimes
 from oz.protocol.subscriber import declarations
+from support.inside import engine_of
 from support.sizes import size
 from support.waiting import DEADLINE, until
 
@@ -85,8 +86,8 @@ def test_a_subscriber_of_whom_nothing_reached_a_late_publisher_is_found(proxy, o
     for sub in subs:
         sub.wait_ready(timeout=LONG)
     late = opened(oz.Publisher, connect=proxy.publishers)
-    until(lambda: len(late._engine.router.streams) > 0)
-    until(lambda: list(receive_all(subs)) or len(late._engine.router.streams) == len(subs), LONG)
+    until(lambda: len(engine_of(late).router.streams) > 0)
+    until(lambda: list(receive_all(subs)) or len(engine_of(late).router.streams) == len(subs), LONG)
     for sub in subs:
         sub.wait_ready(timeout=LONG)
     for number in range(3_000):

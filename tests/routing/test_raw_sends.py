@@ -8,6 +8,7 @@ import zmq
 import oz
 from oz.transport.backend import PYZMQ
 from oz.transport.frames import send_frames
+from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
 
@@ -61,15 +62,15 @@ def test_a_full_plain_subscriber_holds_up_no_raw_send_when_a_routed_one_comes():
         stalled.subscribe(b"a")
         stalled.connect("inproc://full")
         pub.wait_for_subscribers(timeout=DEADLINE)
-        pub._engine._ticker.stop()
+        engine_of(pub)._ticker.stop()
         # Full to the brim: one who has been passed over already is not waited for anyway.
-        pub._engine.dispatch._sink.make_lossless()
-        until(lambda: is_full(pub._engine.socket))
+        engine_of(pub).dispatch._sink.make_lossless()
+        until(lambda: is_full(engine_of(pub).socket))
         with oz.Subscriber("inproc://full", context=context, filtering="publisher") as sub:
             sub.subscribe("b")
-            until(lambda: pub._engine.getsockopt(zmq.EVENTS) & zmq.POLLIN)
+            until(lambda: engine_of(pub).getsockopt(zmq.EVENTS) & zmq.POLLIN)
             pub.send_multipart([b"a", b"x"], zmq.NOBLOCK)
-            assert pub._engine.router.streams
+            assert engine_of(pub).router.streams
             pub.close(0)
 
 

@@ -8,6 +8,7 @@ import zmq
 import oz
 import oz.asyncio
 from oz.protocol.publisher.records import Records
+from support.inside import engine_of
 from support.ports import lasting_endpoint
 from support.sizes import SOAK, size
 from support.waiting import DEADLINE, Thread, until
@@ -237,7 +238,7 @@ def test_unsubscribing_leaves_nothing_to_wait_for():
             subscription = sub.subscribe(["n.*", "*.n"])
             check_at_once(pub, sub, number)
             subscription.unsubscribe()
-        until(lambda: pub.interest("n.1") or not pub._engine.router.streams)
+        until(lambda: pub.interest("n.1") or not engine_of(pub).router.streams)
 
 
 def test_nothing_is_lost_between_asyncio_sockets():

@@ -6,6 +6,7 @@ import pytest
 import zmq
 
 import oz.asyncio
+from support.inside import engine_of, receive_path_of
 from support.routed import Stage, here, taken_until
 from support.waiting import DEADLINE, Thread, until
 
@@ -85,7 +86,7 @@ def test_latest_gives_the_newest_of_each_subject_in_the_end_and_never_blocks(slo
 def test_latest_that_is_kept_here_counts_what_it_dropped(tight):
     pub, sub = tight(high_water_mark=100_000, overflow="conflate")
     publish(pub)
-    until(lambda: sub._receive_path.unpack(sub) or sub.stats.received == SENT)
+    until(lambda: receive_path_of(sub).unpack(sub) or sub.stats.received == SENT)
     assert numbers(here(sub)) == list(range(SENT - SUBJECTS, SENT))
     assert (sub.stats.received, sub.stats.delivered, sub.stats.dropped) == (SENT, SUBJECTS, SENT - SUBJECTS)
 
@@ -189,7 +190,7 @@ def test_an_unsubscribed_one_gives_nothing_of_what_it_kept(tight):
     pub, sub = tight(high_water_mark=1_000, overflow="drop_oldest")
     publish(pub, 10)
     assert int(sub.receive(timeout=DEADLINE).payload) == 0
-    sub.unsubscribe(sub._engine.declarer.streams.buffered[0].table.find((oz.compile("a.*"),)))
+    sub.unsubscribe(engine_of(sub).declarer.streams.buffered[0].table.find((oz.compile("a.*"),)))
     sub.subscribe("a.*")
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 1)
@@ -221,7 +222,7 @@ def test_asyncio_keeps_the_same(stage, overflow, first):
             await sub.wait_ready(timeout=DEADLINE)
             publish(pub)
             while sub.stats.received < SENT:
-                sub._receive_path.unpack(sub)
+                receive_path_of(sub).unpack(sub)
                 await asyncio.sleep(0.001)
             count = 10 if overflow == "conflate" else 50
             got = [await sub.receive(timeout=DEADLINE) for _ in range(count)]
@@ -237,13 +238,13 @@ def test_asyncio_keeps_the_same(stage, overflow, first):
 def test_a_goodbye_is_not_answered_before_what_is_held_has_gone(tight, overflow):
     pub, sub = tight(overflow=overflow)
     publish(pub, 200)
-    with pub._engine.guard:
-        sub._engine.declarer.begin_drain()
-        (stream,) = pub._engine.router.streams.values()
-        until(lambda: sub._receive_path.unpack(sub) or pub._engine.listen() or stream.is_closing)
+    with engine_of(pub).guard:
+        engine_of(sub).declarer.begin_drain()
+        (stream,) = engine_of(pub).router.streams.values()
+        until(lambda: receive_path_of(sub).unpack(sub) or engine_of(pub).listen() or stream.is_closing)
         for _ in range(20):
-            sub._receive_path.unpack(sub)
-            pub._engine.listen()
+            receive_path_of(sub).unpack(sub)
+            engine_of(pub).listen()
         assert stream.send_buffer
-        assert not sub._engine.declarer.has_left()
-    until(lambda: sub._receive_path.unpack(sub) or sub._engine.declarer.has_left())
+        assert not engine_of(sub).declarer.has_left()
+    until(lambda: receive_path_of(sub).unpack(sub) or engine_of(sub).declarer.has_left())

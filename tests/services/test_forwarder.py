@@ -5,6 +5,7 @@ import pytest
 import oz
 from oz.errors import ConfigurationError
 from oz.services.forwarder import Forwarder
+from support.inside import engine_of, shell_of
 from support.joined import Buses, payloads, up_to, wait_for_interest, wants
 from support.waiting import DEADLINE, until
 
@@ -150,7 +151,7 @@ def test_several_replies_cross(joined, buses):
     until(lambda: forwarder.legs[1].ledger.interests.get((oz.compile("who"), "")) == 3)
     wait_for_interest(near, "who")
     near.subscribe("who", handler=lambda message: message.reply(b"near"))
-    until(lambda: near._engine.sockets.main.engine.sender.routes.count("who") == 2)
+    until(lambda: engine_of(near).sockets.main.engine.sender.routes.count("who") == 2)
     replies = near.request_many("who", timeout=DEADLINE, limit=4)
     assert {reply.payload for reply in replies} == {b"one", b"two", b"far", b"near"}
 
@@ -231,12 +232,12 @@ def test_losses_on_one_bus_are_told_on_the_other(joined):
     near.publish("a.b", b"one")
     assert payloads(wanted, 1) == [b"one"]
     # What is lost on its way to the forwarder.
-    near._engine.sockets.main.engine.report_loss(7)
+    engine_of(near).sockets.main.engine.report_loss(7)
     assert gaps.receive(DEADLINE).payload.count == 7
     near.publish("a.b", b"two")
     assert payloads(wanted, 1) == [b"two"]
     # Every stream has told where it stands by then, before what follows on it.
-    near._engine.sockets.main.engine.report_loss(0)
+    engine_of(near).sockets.main.engine.report_loss(0)
     near.publish("a.b", b"three")
     assert payloads(wanted, 1) == [b"three"]
     assert forwarder.stats.lost == 7
@@ -250,10 +251,10 @@ def test_who_was_cut_off_is_told_that_something_may_be_missing(joined):
     near.publish("a.b", b"one")
     assert payloads(wanted, 1) == [b"one"]
     endpoint = forwarder.legs[1].engine.sockets.announcement.local_endpoint
-    far._shell.call(lambda: far._engine.sockets.sub.socket.disconnect(endpoint))
+    shell_of(far).call(lambda: engine_of(far).sockets.sub.socket.disconnect(endpoint))
     wait_for_interest(near, "a.b", gone=True)
     near.publish("a.b", b"missed")
-    far._shell.call(lambda: far._engine.sockets.sub.socket.connect(endpoint))
+    shell_of(far).call(lambda: engine_of(far).sockets.sub.socket.connect(endpoint))
     wait_for_interest(near, "a.b")
     assert gaps.receive(DEADLINE).payload.count is None
     near.publish("a.b", b"two")

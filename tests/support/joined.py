@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import oz
 from oz.services.forwarder import Forwarder
+from support.inside import engine_of
 from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
 
@@ -70,7 +71,7 @@ PLAIN = _Plain()
 
 def wants(node, subject):
     """Tell whether somebody has asked a node for a subject."""
-    return node._engine.sockets.main.engine.interest(subject)
+    return engine_of(node).sockets.main.engine.interest(subject)
 
 
 def wait_for_interest(node, *subjects, gone=False):

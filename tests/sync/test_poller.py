@@ -5,6 +5,7 @@ import pytest
 import zmq
 
 import oz
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
 
@@ -169,7 +170,7 @@ def test_a_poll_ends_when_another_thread_closes_one_of_several_sockets(pair, pol
     with pytest.raises(zmq.ZMQError) as refused:
         polled.outcome()
     assert refused.value.errno == zmq.ENOTSOCK
-    assert not pub._engine._closings
+    assert not engine_of(pub)._closings
 
 
 def test_a_publisher_can_be_written_to_and_never_read(pair, poller):

@@ -11,6 +11,7 @@ from oz.protocol.publisher.records import HEARTBEAT
 from oz.protocol.publisher.router import Router
 from oz.sync.ticker import Ticker
 from oz.transport.publisher.attending import Attendant
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -24,12 +25,12 @@ def pub():
 
 
 def ticker_of(pub) -> Ticker:
-    return pub._engine._ticker
+    return engine_of(pub)._ticker
 
 
 def test_an_idle_publisher_sleeps_for_as_long_as_nobody_subscribes(pub):
     until(lambda: ticker_of(pub).is_dormant)
-    assert pub._engine.rest_for(None) is None
+    assert engine_of(pub).rest_for(None) is None
 
 
 def test_a_subscriber_is_answered_by_a_publisher_that_sleeps(pub):
@@ -37,10 +38,10 @@ def test_a_subscriber_is_answered_by_a_publisher_that_sleeps(pub):
     with oz.Subscriber(pub.endpoint, context=pub.context, filtering="publisher") as sub:
         sub.subscribe("a")
         sub.wait_ready(timeout=DEADLINE)
-        assert isinstance(pub._engine.router, Router)
+        assert isinstance(engine_of(pub).router, Router)
         # From now on until the next record of where its stream stands.
         until(lambda: ticker_of(pub).is_dormant)
-        rest = pub._engine.rest_for(None)
+        rest = engine_of(pub).rest_for(None)
         assert rest is not None
         assert 0 <= rest <= HEARTBEAT
 
@@ -48,7 +49,7 @@ def test_a_subscriber_is_answered_by_a_publisher_that_sleeps(pub):
 @pytest.mark.parametrize(
     "use",
     [
-        lambda pub: pub._engine.get(zmq.EVENTS),
+        lambda pub: engine_of(pub).get(zmq.EVENTS),
         lambda pub: pub.unbind(pub.endpoint),
         lambda pub: pub.bind(LOOPBACK),
         lambda pub: pub.report_loss(1),
@@ -88,7 +89,7 @@ def test_a_sender_looks_before_and_after_a_message_that_comes_alone(listens, sen
     with oz.Publisher(LOOPBACK) as pub, oz.Subscriber(pub.endpoint) as sub:
         sub.subscribe("a")
         pub.wait_for_subscribers(timeout=DEADLINE)
-        ticker, sender = ticker_of(pub), pub._engine.sender
+        ticker, sender = ticker_of(pub), engine_of(pub).sender
         until(lambda: ticker.is_dormant)
         sender.listened_at, before = 0.0, ticker._used_at
         listens.clear()
@@ -103,7 +104,7 @@ def test_a_sender_in_a_burst_has_the_thread_look_once(listens, send):
     with oz.Publisher(LOOPBACK) as pub, oz.Subscriber(pub.endpoint) as sub:
         sub.subscribe("a")
         pub.wait_for_subscribers(timeout=DEADLINE)
-        ticker, sender = ticker_of(pub), pub._engine.sender
+        ticker, sender = ticker_of(pub), engine_of(pub).sender
         until(lambda: ticker.is_dormant)
         # As if it had looked a moment ago.
         sender.listened_at, sender.is_unheard, before = float("inf"), False, ticker._used_at
@@ -131,7 +132,7 @@ def test_waiting_for_subscribers_ends_when_another_thread_takes_in_the_subscript
     waiting.wait_until_stuck()
     with oz.Subscriber(pub.endpoint, context=pub.context) as sub:
         sub.subscribe("a")
-        pub._engine.listen()
+        engine_of(pub).listen()
         waiting.outcome()
 
 
@@ -179,6 +180,6 @@ def test_a_publisher_without_room_tries_again_only_when_there_may_be_some(filter
 
 def counted(pub, name):
     """Return what grows by one whenever a method of the engine is called."""
-    method, calls = getattr(pub._engine, name), []
-    setattr(pub._engine, name, lambda *given: (calls.append(1), method(*given))[1])
+    method, calls = getattr(engine_of(pub), name), []
+    setattr(engine_of(pub), name, lambda *given: (calls.append(1), method(*given))[1])
     return calls

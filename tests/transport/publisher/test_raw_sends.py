@@ -9,6 +9,7 @@ import zmq
 import zmq.asyncio
 
 import oz
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
@@ -38,8 +39,8 @@ def heard(context):
 def test_a_heartbeat_does_not_come_between_the_frames_of_a_message(heard):
     pub, subs = heard
     pub.send(b"a", zmq.SNDMORE)
-    pub._engine.records.beats_at = 0.0
-    pub._engine.attend()
+    engine_of(pub).records.beats_at = 0.0
+    engine_of(pub).attend()
     pub.publish("b", b"2")
     pub.send(b"1")
     for sub in subs:
@@ -167,8 +168,8 @@ def test_asyncio_sends_frames_of_every_kind_and_whole_messages():
                 sub.subscribe(">")
                 await sub.wait_ready(timeout=DEADLINE)
                 assert await pub.send(b"a", zmq.SNDMORE) is None
-                pub._engine.records.beats_at = 0.0
-                pub._engine.attend()
+                engine_of(pub).records.beats_at = 0.0
+                engine_of(pub).attend()
                 await pub.publish("b", b"2")
                 assert await pub.send(b"1") is None
                 large = b"l" * zmq.COPY_THRESHOLD

@@ -7,6 +7,7 @@ import zmq
 import oz
 from oz.transport.backend import PYZMQ
 from support.backends import call_instead
+from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
 
@@ -26,12 +27,12 @@ def test_a_publisher_reads_all_subscriptions_before_a_connection_can_end(monkeyp
     call_instead(monkeypatch, get=recorded("get", calls), recv=recorded("recv", calls))
     with zmq.Context() as context, oz.Publisher("inproc://x", context=context) as pub:
         # Meanwhile its thread waits.
-        with pub._engine.guard, context.socket(zmq.SUB) as sub:
+        with engine_of(pub).guard, context.socket(zmq.SUB) as sub:
             for number in range(20):
                 sub.subscribe(b"%d" % number)
             sub.connect("inproc://x")
             calls.clear()
-            pub._engine.listen()
+            engine_of(pub).listen()
             seen = list(calls)
             assert pub.interest("19")
         # Asking for events in between would end connections whose subscriptions are not read yet.

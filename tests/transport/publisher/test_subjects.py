@@ -3,6 +3,7 @@
 import pytest
 
 import oz
+from support.inside import engine_of
 
 OWNER = "_INBOX." + "ab" * 16
 
@@ -14,7 +15,7 @@ def publisher():
 
 
 def routes_of(publisher):
-    return publisher._engine.sender.routes
+    return engine_of(publisher).sender.routes
 
 
 def test_answers_drive_no_other_subjects_out_of_memory(publisher):

@@ -8,6 +8,7 @@ import zmq
 
 import oz
 from oz.transport.subscriber.declarations import LOOK_EVERY, Declarer
+from support.inside import engine_of
 from support.waiting import DEADLINE, Thread
 
 
@@ -57,7 +58,7 @@ def test_an_idle_subscriber_looks_only_when_something_is_due(looks):
             began = time.monotonic()
             wait(sub)
             assert time.monotonic() - began >= 1.19
-            return looks.count(sub._engine.declarer)
+            return looks.count(engine_of(sub).declarer)
 
     waits = (receive, receive_as_pyzmq_does, poll, ozs_poller, wait_ready)
     threads = [Thread(lambda wait=wait: idle(wait)) for wait in waits]
@@ -78,7 +79,7 @@ def test_a_wait_within_libzmq_ends_when_something_is_due(monkeypatch):
 
     with oz.Subscriber("tcp://127.0.0.1:1", filtering="publisher") as sub:
         sub.subscribe("a.*")
-        monkeypatch.setattr(sub._engine.declarer, "ask", asked)
+        monkeypatch.setattr(engine_of(sub).declarer, "ask", asked)
         began = time.monotonic()
         # It greets in the middle of the wait: nothing comes, and no time was given.
         with pytest.raises(Greeted):
@@ -90,13 +91,13 @@ def test_a_wait_within_libzmq_ends_when_something_is_due(monkeypatch):
 def test_a_subscriber_by_prefix_has_nothing_due():
     with oz.Subscriber("tcp://127.0.0.1:1") as sub:
         sub.subscribe("a.*")
-        assert sub._engine.declarer.next_deadline() is None
-        assert sub._engine.declarer.seconds_left() == inf
+        assert engine_of(sub).declarer.next_deadline() is None
+        assert engine_of(sub).declarer.seconds_left() == inf
 
 
 def test_what_is_read_or_subscribed_to_has_a_look_come_soon():
     with oz.Subscriber("tcp://127.0.0.1:1", filtering="publisher") as sub:
-        declarer, now = sub._engine.declarer, time.monotonic()
+        declarer, now = engine_of(sub).declarer, time.monotonic()
         sub.subscribe("a.*")
         declarer.look(now)
         declarer.look(now + LOOK_EVERY)

@@ -6,6 +6,7 @@ import pytest
 
 import oz
 from oz.transport.subscriber.draining import drain, drain_one, wait_ready
+from support.inside import engine_of
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def sub():
 
 
 def test_readiness_is_waited_for_until_the_time_is_over(sub):
-    steps = wait_ready(sub._engine, sub._attachments, 0.05)
+    steps = wait_ready(engine_of(sub), sub._attachments, 0.05)
     assert next(steps) == 0.0
     assert 0 < next(steps) <= 0.05
     time.sleep(0.06)
@@ -26,13 +27,13 @@ def test_readiness_is_waited_for_until_the_time_is_over(sub):
 
 def test_readiness_of_a_publisher_that_does_not_filter_is_refused():
     with oz.Subscriber("tcp://127.0.0.1:1") as plain, pytest.raises(ValueError, match="only publishers that"):
-        next(wait_ready(plain._engine, plain._attachments, None))
+        next(wait_ready(engine_of(plain), plain._attachments, None))
 
 
 def test_draining_has_nothing_to_wait_for_where_nobody_is(sub):
     # Nobody is there who might have sent something, nor is anything here.
-    assert list(drain(sub._engine, 5.0)) == []
-    assert sub._engine.is_drained
+    assert list(drain(engine_of(sub), 5.0)) == []
+    assert engine_of(sub).is_drained
 
 
 def test_what_is_here_for_a_subscription_is_given_to_whoever_runs_the_steps():
@@ -48,7 +49,7 @@ def test_what_is_here_for_a_subscription_is_given_to_whoever_runs_the_steps():
         pub.flush()
         sub.poll(30_000)
         seen = []
-        for step in drain_one(sub._engine, one, 30.0):
+        for step in drain_one(engine_of(sub), one, 30.0):
             if isinstance(step, float):
                 sub.poll(round(1000 * step))
             else:

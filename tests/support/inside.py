@@ -1,0 +1,20 @@
+"""What is inside a socket or a node: the one place where tests take what no user is given.
+
+The machines behind an engine have public attributes, which tests look at. How to get at an engine is
+private: what is behind a socket may change, and then these functions do.
+"""
+
+
+def engine_of(socket):
+    """Give the engine of a publisher, a subscriber or a node."""
+    return socket._engine
+
+
+def shell_of(node):
+    """Give what an engine of a node stands in: a thread of its own, or an event loop."""
+    return node._shell
+
+
+def receive_path_of(subscriber):
+    """Give what turns frames into messages; it unpacks what has come, without giving it to anybody."""
+    return subscriber._receive_path
