@@ -117,6 +117,8 @@ OWN = {
     "Publisher": {"check_owner", "shadow"},
     "PatternIndex": {"find"},
     "Archived": {"count"},
+    # What it does otherwise than asyncio's own.
+    "VirtualLoop": {"call_soon", "run_in_executor", "shutdown_default_executor"},
     "Pattern": {
         "flags",
         "named_lists",

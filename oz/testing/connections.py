@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-from oz.testing.network import Listener, Network, Timer
+from oz.testing.clock import Timer
+from oz.testing.network import Listener, Network
 from oz.testing.pipes import End, Message, join
 
 

@@ -1,19 +1,17 @@
-"""The virtual network: a clock that jumps, who listens where, and what goes wrong.
+"""The virtual network: who listens where, and what goes wrong.
 
-Nothing here waits: time passes when somebody asks for it. What ZeroMQ and a real network leave open, such as
-how many messages fit on the way, follows from the seed.
+Nothing here waits: its clock jumps when somebody asks it to. What ZeroMQ and a real network leave open, such
+as how many messages fit on the way, follows from the seed.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
 from itertools import count
 from random import Random
 from typing import Protocol
 
-LONGEST_WAIT = 3600.0
-"""Virtual seconds after which a wait without an end is taken for one that never ends."""
+from oz.testing.clock import Timer, VirtualClock
 
 
 class NetworkLink(Protocol):
@@ -37,20 +35,6 @@ class Listener(Protocol):
     host: str
 
 
-class Timer:
-    """Something that is to happen; it can be called off."""
-
-    __slots__ = ("action",)
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        """Keep what is to be done."""
-        self.action: Callable[[], None] | None = action
-
-    def cancel(self) -> None:
-        """Call it off."""
-        self.action = None
-
-
 class Network:
     """A network with a clock of its own, on which everything follows from a seed.
 
@@ -58,7 +42,7 @@ class Network:
     throttled. A host that is one process can be killed.
 
     Attributes:
-        now: seconds of virtual time since the network was made.
+        clock: the time on it.
         random: where all choices come from.
         latency: seconds that a message is on its way at least.
         jitter: seconds that it may take longer.
@@ -71,8 +55,9 @@ class Network:
         latency: float = 0.0005,
         jitter: float = 0.0005,
         capacity: tuple[int, int] = (1, 64),
+        clock: VirtualClock | None = None,
     ) -> None:
-        """Begin at time 0 without a host.
+        """Begin without a host.
 
         Args:
             seed: what every choice follows from.
@@ -80,14 +65,13 @@ class Network:
             jitter: seconds that it may take longer; 0 or more.
             capacity: how many messages are on their way in one direction of a connection at most; each
                 connection has a number between these two, at least 1.
+            clock: the time on it; by default one of its own, which begins at 0.
         """
-        self.now = 0.0
+        self.clock = VirtualClock() if clock is None else clock
         self.random = Random(seed)
         self.latency = latency
         self.jitter = jitter
         self._capacity = capacity
-        self._events: list[tuple[float, int, Timer]] = []
-        self._order = count()
         self._listeners: dict[tuple[str, str], Listener] = {}
         self._links: dict[NetworkLink, None] = {}
         self._cut: set[frozenset[str]] = set()
@@ -98,56 +82,26 @@ class Network:
 
     # time ------------------------------------------------------------------------------------------------
 
+    @property
+    def now(self) -> float:
+        """Seconds of virtual time since its clock was made."""
+        return self.clock.now
+
     def call_at(self, when: float, action: Callable[[], None]) -> Timer:
         """Call something at a time, or now if that is past."""
-        timer = Timer(action)
-        heapq.heappush(self._events, (max(when, self.now), next(self._order), timer))
-        return timer
+        return self.clock.call_at(when, action)
 
     def call_soon(self, action: Callable[[], None]) -> Timer:
         """Call something in a moment, as an I/O thread does it."""
-        return self.call_at(self.now + self.random.random() * self.jitter, action)
-
-    def next_event(self) -> float | None:
-        """Return when something happens next, or None."""
-        while self._events and self._events[0][2].action is None:
-            heapq.heappop(self._events)
-        return self._events[0][0] if self._events else None
-
-    def advance(self) -> bool:
-        """Let the next thing happen; tell whether there was one."""
-        when = self.next_event()
-        if when is None:
-            return False
-        _, _, timer = heapq.heappop(self._events)
-        self.now = max(self.now, when)
-        action, timer.action = timer.action, None
-        if action is not None:
-            action()
-        return True
+        return self.clock.call_at(self.clock.now + self.random.random() * self.jitter, action)
 
     def run_until(self, when: float) -> None:
         """Let everything happen up to a time, which is the time then."""
-        while (soonest := self.next_event()) is not None and soonest <= when:
-            self.advance()
-        self.now = max(self.now, when)
+        self.clock.run_until(when)
 
     def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Let time pass until something is so; tell whether it is.
-
-        Args:
-            condition: what is waited for.
-            deadline: the time to give up; by default after `LONGEST_WAIT`, or when nothing is left to happen.
-        """
-        ends = self.now + LONGEST_WAIT if deadline is None else deadline
-        while not condition():
-            when = self.next_event()
-            if when is None or when > ends:
-                if deadline is not None:
-                    self.now = max(self.now, deadline)
-                return condition()
-            self.advance()
-        return True
+        """Let time pass until something is so; tell whether it is. See `VirtualClock.wait`."""
+        return self.clock.wait(condition, deadline)
 
     # what is where ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,87 @@
+"""The virtual clock: it stands still while something happens, and jumps to what happens next."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+
+LONGEST_WAIT = 3600.0
+"""Virtual seconds after which a wait without an end is taken for one that never ends."""
+
+
+class Timer:
+    """Something that is to happen; it can be called off."""
+
+    __slots__ = ("action",)
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        """Keep what is to be done."""
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Call it off."""
+        self.action = None
+
+
+class VirtualClock:
+    """A time, and what is to happen at later ones; what is at the same time happens in the order it came in.
+
+    Attributes:
+        now: seconds since the clock was made.
+    """
+
+    __slots__ = ("_events", "_order", "now")
+
+    def __init__(self) -> None:
+        """Begin at time 0, with nothing to happen."""
+        self.now = 0.0
+        self._events: list[tuple[float, int, Timer]] = []
+        self._order = count()
+
+    def call_at(self, when: float, action: Callable[[], None]) -> Timer:
+        """Call something at a time, or now if that is past."""
+        timer = Timer(action)
+        heapq.heappush(self._events, (max(when, self.now), next(self._order), timer))
+        return timer
+
+    def next_event(self) -> float | None:
+        """Return when something happens next, or None."""
+        while self._events and self._events[0][2].action is None:
+            heapq.heappop(self._events)
+        return self._events[0][0] if self._events else None
+
+    def advance(self) -> bool:
+        """Let the next thing happen; tell whether there was one."""
+        when = self.next_event()
+        if when is None:
+            return False
+        _, _, timer = heapq.heappop(self._events)
+        self.now = max(self.now, when)
+        action, timer.action = timer.action, None
+        if action is not None:
+            action()
+        return True
+
+    def run_until(self, when: float) -> None:
+        """Let everything happen up to a time, which is the time then."""
+        while (soonest := self.next_event()) is not None and soonest <= when:
+            self.advance()
+        self.now = max(self.now, when)
+
+    def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
+        """Let time pass until something is so; tell whether it is.
+
+        Args:
+            condition: what is waited for.
+            deadline: the time to give up; by default after `LONGEST_WAIT`, or when nothing is left to happen.
+        """
+        ends = self.now + LONGEST_WAIT if deadline is None else deadline
+        while not condition():
+            when = self.next_event()
+            if when is None or when > ends:
+                if deadline is not None:
+                    self.now = max(self.now, deadline)
+                return condition()
+            self.advance()
+        return True

@@ -1,0 +1,195 @@
+"""The event loop on a virtual clock: where a loop would wait, the clock jumps to what happens next."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from math import inf
+from typing import Any, TypeVar, TypeVarTuple
+
+from oz.errors import OzError
+from oz.testing.clock import VirtualClock
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_PATIENCE = 5.0
+"""Real seconds for a thread or a real socket to wake a loop that has nothing else to wait for."""
+
+_SHOWN = 5
+"""Tasks that an error names at most."""
+
+_IDLE = ("asyncio_", "ThreadPoolExecutor-")
+"""How threads are called that only wait for work of the loop's own."""
+
+
+class Deadlock(OzError):
+    """Nothing is left to happen: what the tasks of a virtual loop wait for never comes."""
+
+
+class VirtualSelector(selectors.BaseSelector):
+    """A selector that lets virtual time pass. Real descriptors are looked at, and waited for by no clock.
+
+    Attributes:
+        clock: the time.
+        is_woken: something was given to the loop to do.
+        work: pieces of work that threads do for the loop, for which the clock stands.
+        explain: says what the tasks of the loop wait for.
+    """
+
+    def __init__(self, clock: VirtualClock) -> None:
+        """Begin without descriptors.
+
+        Args:
+            clock: the time.
+        """
+        self.clock = clock
+        self.is_woken = False
+        self.work = 0
+        self.explain: Callable[[], str] = str
+        self._real = selectors.DefaultSelector()
+
+    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """Watch a real descriptor."""
+        return self._real.register(fileobj, events, data)
+
+    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
+        """Watch it no more."""
+        return self._real.unregister(fileobj)
+
+    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
+        """Watch it for something else."""
+        return self._real.modify(fileobj, events, data)
+
+    def get_key(self, fileobj: Any) -> selectors.SelectorKey:
+        """Return how a descriptor is watched."""
+        return self._real.get_key(fileobj)
+
+    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
+        """Return all that is watched."""
+        return self._real.get_map()
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._real.close()
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """Let time pass until something happens.
+
+        Args:
+            timeout: virtual seconds until the loop has something to do anyway; None for never.
+
+        Raises:
+            Deadlock: nothing will happen.
+        """
+        self.is_woken = False
+        found = self._real.select(0)
+        clock = self.clock
+        ends = inf if timeout is None else clock.now + max(0.0, timeout)
+        if found or self._let_happen(clock.now):
+            return found
+        if self.work and ends > clock.now:
+            # What a thread gives back comes at this time; only what takes it longer in truth is ahead of it.
+            found = self._real.select(timeout)
+            if found:
+                return found
+        if not self._let_happen(ends):
+            if ends < inf:
+                clock.now = max(clock.now, ends)
+            elif not self.is_woken:
+                found = self._wait_for_others()
+        return found
+
+    def _let_happen(self, ends: float) -> bool:
+        """Let things happen until the loop has something to do, or a time has come; tell which."""
+        clock = self.clock
+        while not self.is_woken and (when := clock.next_event()) is not None and when <= ends:
+            clock.advance()
+        return self.is_woken
+
+    def _wait_for_others(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Wait in truth for what no clock knows of."""
+        # The loop itself has one, by which threads wake it.
+        has_others = len(self._real.get_map()) > 1 or any(
+            one is not threading.current_thread() and not one.name.startswith(_IDLE)
+            for one in threading.enumerate()
+        )
+        found = self._real.select(_PATIENCE) if has_others else []
+        if not found:
+            raise Deadlock(
+                f"nothing is left to happen at {self.clock.now:g} s: no timer is set and no message is on "
+                f"its way, but {self.explain()}. Give what waits a timeout, or see who should wake it"
+            )
+        return found
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop on a virtual clock, for `asyncio.Runner(loop_factory=oz.testing.VirtualLoop)`.
+
+    `asyncio.sleep(3600)` returns at once, an hour later by `time()`; so do timeouts. While
+    `asyncio.to_thread` or `run_in_executor` has a thread work the clock stands, unless that takes longer in
+    truth than whatever comes next. It waits for no other thread, process or real socket: time jumps on.
+
+    Attributes:
+        clock: the time.
+    """
+
+    def __init__(self, clock: VirtualClock | None = None) -> None:
+        """Make a loop.
+
+        Args:
+            clock: by default one of its own, which begins at 0.
+        """
+        self.clock = clock = VirtualClock() if clock is None else clock
+        self._waiting = selector = VirtualSelector(clock)
+        super().__init__(selector)
+        selector.explain = self._explain
+
+    def time(self) -> float:
+        """Return the seconds since the clock was made."""
+        return self.clock.now
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """Call something in the next turn of the loop."""
+        self._waiting.is_woken = True
+        return super().call_soon(callback, *args, context=context)
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """Have a thread do something, for which the clock stands."""
+        future = super().run_in_executor(executor, func, *args)
+        self._waiting.work += 1
+        future.add_done_callback(self._has_worked)
+        return future
+
+    async def shutdown_default_executor(self, *args: Any) -> None:
+        """Wait in truth for the threads of the executor to end."""
+        self._waiting.work += 1
+        try:
+            await super().shutdown_default_executor(*args)
+        finally:
+            self._waiting.work -= 1
+
+    def _has_worked(self, _: asyncio.Future[Any]) -> None:
+        self._waiting.work -= 1
+
+    def _explain(self) -> str:
+        """Say which tasks wait, and where."""
+        tasks = sorted(asyncio.all_tasks(self), key=lambda task: task.get_name())
+        texts = [_where(task) for task in tasks[:_SHOWN]]
+        if len(tasks) > _SHOWN:
+            texts.append(f"and {len(tasks) - _SHOWN} more wait")
+        return "; ".join(texts) or "the loop waits for a future that is no task"
+
+
+def _where(task: asyncio.Task[Any]) -> str:
+    """Say where a task waits."""
+    text = f"{task.get_name()} waits"
+    for frame in task.get_stack(limit=1):
+        code = frame.f_code
+        text += f" in {code.co_name} (line {frame.f_lineno} of {code.co_filename})"
+    return text

@@ -1,0 +1,105 @@
+"""The event loop on a virtual clock."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import oz.testing
+
+
+def run(main):
+    with asyncio.Runner(loop_factory=oz.testing.VirtualLoop) as runner:
+        return runner.run(main())
+
+
+def now():
+    return asyncio.get_running_loop().time()
+
+
+def test_sleep_takes_virtual_time_only():
+    async def main():
+        await asyncio.gather(asyncio.sleep(3600), asyncio.sleep(86_400), asyncio.sleep(0.25))
+        return now()
+
+    assert run(main) == 86_400
+
+
+def test_timeout_jumps():
+    async def main():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60):
+                await asyncio.Event().wait()
+        return now()
+
+    assert run(main) == 60
+
+
+def test_timers_fire_in_order_of_their_times():
+    async def main():
+        order = []
+        for delay in (3, 1, 2, 1):
+            asyncio.get_running_loop().call_later(delay, lambda delay=delay: order.append((delay, now())))
+        await asyncio.sleep(4)
+        return order
+
+    assert run(main) == [(1, 1), (1, 1), (2, 2), (3, 3)]
+
+
+def test_clock_stands_while_a_thread_works():
+    async def main():
+        async with asyncio.timeout(60):
+            done = await asyncio.to_thread(lambda: time.sleep(0.05) or "done")
+        return done, now()
+
+    assert run(main) == ("done", 0)
+
+
+def test_thread_of_the_executor_can_have_the_loop_sleep():
+    async def main():
+        loop = asyncio.get_running_loop()
+
+        def work():
+            return asyncio.run_coroutine_threadsafe(asyncio.sleep(0.05, "slept"), loop).result(30)
+
+        return await asyncio.to_thread(work), now()
+
+    assert run(main) == ("slept", 0.05)
+
+
+def test_thread_of_its_own_can_wake_a_loop_that_has_nothing_else_to_do():
+    async def main():
+        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        thread = threading.Thread(target=lambda: loop.call_soon_threadsafe(done.set))
+        thread.start()
+        await done.wait()
+        thread.join()
+
+    run(main)
+
+
+def test_deadlock_is_an_error_that_names_who_waits():
+    async def waits_for_ever():
+        await asyncio.Event().wait()
+
+    async def main():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(waits_for_ever(), name="the forgotten one")
+
+    with pytest.raises(oz.testing.Deadlock, match="the forgotten one waits in waits_for_ever"):
+        run(main)
+
+
+def test_loop_goes_on_after_a_deadlock():
+    async def wait():
+        await asyncio.Event().wait()
+
+    async def main():
+        await asyncio.sleep(1)
+        return now()
+
+    with asyncio.Runner(loop_factory=oz.testing.VirtualLoop) as runner:
+        with pytest.raises(oz.testing.Deadlock):
+            runner.run(wait())
+        assert runner.run(main()) == 1
