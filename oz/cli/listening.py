@@ -1,4 +1,4 @@
-"""The waiting of commands that print what comes: for that, for signals, and for the end of their reader."""
+"""The waiting of commands: for what comes, for the signal that ends them, and for the end of their reader."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from math import ceil, inf
 from typing import Any
 
 import zmq
 
+from oz.cli.signals import ended_by_signals
 from oz.sync.waiting import Bell
+from oz.system import POLLIN, make_poll
 
 _LONGEST = 1e6
 """Seconds of one wait at most."""
@@ -66,6 +68,32 @@ def listening() -> Iterator[Listening]:
     """Make a `Listening` for a `with` block in the main thread."""
     with closing(Bell()) as bell, bell.rung_by_signals():
         yield Listening(bell)
+
+
+@contextmanager
+def await_signal() -> Iterator[Callable[[], None]]:
+    """Take the first SIGINT or SIGTERM for the end of a command; gives what waits for it.
+
+    For a `with` block in the main thread. No lock or queue will do: the system may give the signal to another
+    thread, or right before the wait begins, and neither ends the wait of this one.
+    """
+    has_come = False
+
+    def note() -> None:
+        nonlocal has_come
+        has_come = True
+
+    with closing(Bell()) as bell, ended_by_signals(note):
+        poll = make_poll()
+        poll.register(bell, POLLIN)
+
+        def wait() -> None:
+            with bell.rung_by_signals():
+                while not has_come:
+                    poll.poll()
+                    bell.hear()
+
+        yield wait
 
 
 def _pipe_of_stdout() -> int | None:

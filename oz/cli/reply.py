@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import ceil
-from queue import SimpleQueue
 from typing import Any
 
 import click
@@ -20,10 +19,10 @@ import click
 import oz
 from oz.cli.exits import say
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
+from oz.cli.listening import await_signal
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
 from oz.cli.output import printable
 from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
-from oz.cli.signals import ended_by_signals
 from oz.system import POLLIN, make_poll
 
 MOST_OUTPUT = 64 << 20
@@ -240,16 +239,15 @@ def reply(
     answer: Answer = _Ran(command, payloads) if text_of_command is not None else _echoed
     if text is not None:
         answer = _always(payloads.read(text.encode(errors="surrogateescape")))
-    stops: SimpleQueue[None] = SimpleQueue()
     service = _Service(ctx, answer)
     # One thread more than may wait for commands.
     options: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec, "threads": concurrency + 1}
-    with joined(ctx, joining, **options) as node, ended_by_signals(lambda: stops.put(None)):
+    with joined(ctx, joining, **options) as node, await_signal() as wait_for_end:
         service.node = node
         node.subscribe(patterns, handler=service.handle, group=group, concurrency=concurrency)
         say_ready(ctx, node)
         try:
-            stops.get()
+            wait_for_end()
             node.close()
         finally:
             command.end()

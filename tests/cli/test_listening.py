@@ -1,15 +1,17 @@
 """A command that prints what comes waits for that, for signals and for the end of its reader."""
 
 import os
+import signal
 import sys
+import threading
 from contextlib import contextmanager
 from math import inf
 
 import pytest
 import zmq
 
-from oz.cli.listening import listening
-from support.waiting import Thread, until
+from oz.cli.listening import await_signal, listening
+from support.waiting import Thread, until, wait_until_stuck
 
 
 @contextmanager
@@ -49,3 +51,34 @@ def test_it_returns_when_the_time_is_over_and_a_file_has_no_reader(tmp_path, mon
         monkeypatch.setattr(sys, "stdout", out)
         with listening() as waiting:
             until(lambda: waiting.wait(0.0) is None)
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="a signal goes to no thread")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_another_thread_gets_ends_the_wait_for_one(number):
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with await_signal() as wait:
+            main = threading.main_thread()
+            sending = Thread(lambda: _signal_itself_when_stuck(main, number))
+            wait()
+            sending.outcome()
+    finally:
+        for one, action in before.items():
+            signal.signal(one, action)
+
+
+def _signal_itself_when_stuck(thread, number):
+    wait_until_stuck(thread)
+    signal.pthread_kill(threading.get_ident(), number)
+
+
+def test_a_signal_before_the_wait_for_one_ends_it():
+    before = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with await_signal() as wait:
+            signal.raise_signal(signal.SIGTERM)
+            wait()
+    finally:
+        for one, action in before.items():
+            signal.signal(one, action)

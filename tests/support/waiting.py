@@ -38,24 +38,7 @@ class Thread(threading.Thread):
 
     def wait_until_stuck(self):
         """Wait until it stays at one place in its code, and sleeps there."""
-        seen = [None] * 20
-
-        def stays():
-            # A busy machine leaves a thread that could go on at one place for long too.
-            if self._sleeps():
-                frame = sys._current_frames().get(self.ident)
-                seen[:] = [*seen[1:], frame and (frame.f_code, frame.f_lasti)]
-            return seen[0] is not None and len(set(seen)) == 1
-
-        until(stays)
-
-    def _sleeps(self):
-        """Tell whether it waits for something else than a processor; True where that cannot be seen."""
-        try:
-            with open(f"/proc/self/task/{self.native_id}/stat") as stat:
-                return stat.read().rpartition(")")[2].split()[0] == "S"
-        except OSError:
-            return sys.platform != "linux"
+        wait_until_stuck(self)
 
     def outcome(self, timeout=DEADLINE):
         self.join(timeout)
@@ -63,3 +46,26 @@ class Thread(threading.Thread):
         if self._error is not None:
             raise self._error
         return self._result
+
+
+def wait_until_stuck(thread):
+    """Wait until a thread stays at one place in its code, and sleeps there."""
+    seen = [None] * 20
+
+    def stays():
+        # A busy machine leaves a thread that could go on at one place for long too.
+        if _sleeps(thread):
+            frame = sys._current_frames().get(thread.ident)
+            seen[:] = [*seen[1:], frame and (frame.f_code, frame.f_lasti)]
+        return seen[0] is not None and len(set(seen)) == 1
+
+    until(stays)
+
+
+def _sleeps(thread):
+    """Tell whether it waits for something else than a processor; True where that cannot be seen."""
+    try:
+        with open(f"/proc/self/task/{thread.native_id}/stat") as stat:
+            return stat.read().rpartition(")")[2].split()[0] == "S"
+    except OSError:
+        return sys.platform != "linux"
