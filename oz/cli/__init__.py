@@ -1,28 +1,9 @@
-"""The command `oz`: one file a command; `main` is the group that they belong to."""
+"""The command `oz`: one file a command, loaded when it is asked for; `main` is the group of them."""
 
 import click
 
-from oz.cli.bench import bench
-from oz.cli.config import config
-from oz.cli.demo import demo
-from oz.cli.doctor import doctor
-from oz.cli.exits import EXIT_CODES, TidyGroup
-from oz.cli.explain import explain
-from oz.cli.forwarder import forwarder
-from oz.cli.gateway import gateway
-from oz.cli.journal import journal
-from oz.cli.match import match
-from oz.cli.multicast import multicast
-from oz.cli.nameserver import nameserver
-from oz.cli.peers import peers
-from oz.cli.pub import pub
-from oz.cli.record import record
-from oz.cli.replay import replay
-from oz.cli.reply import reply
-from oz.cli.request import request
-from oz.cli.spark import spark
-from oz.cli.sub import sub
-from oz.cli.translate import translate
+from oz.cli.exits import EXIT_CODES
+from oz.cli.groups import TidyGroup
 from oz.version import VERSION
 
 _HELP = """Wildcard subjects for ZeroMQ, without a broker.
@@ -36,6 +17,29 @@ Try it, in two terminals:
   oz pub time.new.east 12:00
 """
 
+_COMMANDS = (
+    "demo",
+    "bench",
+    "pub",
+    "sub",
+    "explain",
+    "match",
+    "translate",
+    "record",
+    "replay",
+    "journal",
+    "spark",
+    "doctor",
+    "config",
+    "multicast",
+    "gateway",
+    "nameserver",
+    "peers",
+    "request",
+    "reply",
+    "forwarder",
+)
+
 
 def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
     if not asked:
@@ -44,7 +48,14 @@ def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> 
     ctx.exit()
 
 
-@click.group(cls=TidyGroup, help=_HELP, epilog=EXIT_CODES, context_settings={"max_content_width": 110})
+@click.group(
+    cls=TidyGroup,
+    package=__name__,
+    names=_COMMANDS,
+    help=_HELP,
+    epilog=EXIT_CODES,
+    context_settings={"max_content_width": 110},
+)
 @click.option(
     "--version",
     is_flag=True,
@@ -56,29 +67,5 @@ def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> 
 def main() -> None:
     """Run a command; the text of `oz --help` is `_HELP`."""
 
-
-for _command in (
-    demo,
-    bench,
-    pub,
-    sub,
-    explain,
-    match,
-    translate,
-    record,
-    replay,
-    journal,
-    spark,
-    doctor,
-    config,
-    multicast,
-    gateway,
-    nameserver,
-    peers,
-    request,
-    reply,
-    forwarder,
-):
-    main.add_command(_command)
 
 __all__ = ["main"]

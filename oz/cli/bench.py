@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from oz.cli.exits import FAILED, INTERRUPTED, say
+from oz.cli.exits import FAILED, INTERRUPTED
 from oz.cli.options import Number, Whole, one_endpoint_option
-from oz.cli.output import console, is_terminal, plain_table, write_json, write_line
+from oz.cli.output import console, is_terminal, plain_table, say, write_json, write_line
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from oz.cli.measuring.plan import BenchPlan, Result

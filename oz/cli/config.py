@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from oz.cli.exits import FAILED, describe, say
-from oz.cli.output import plain_table, printable, write_json, write_line
+from oz.cli.exits import FAILED, describe
+from oz.cli.output import plain_table, printable, say, write_json, write_line
 from oz.configuration import ConfigurationSurvey, Setting, survey
 
 _HELP = """Show what a node that is started here goes by.

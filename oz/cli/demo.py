@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oz.cli.exits import FAILED, say
-from oz.cli.output import console, is_terminal, plain_table, write_json, write_line
+from oz.cli.exits import FAILED
+from oz.cli.output import console, is_terminal, plain_table, say, write_json, write_line
 
 if TYPE_CHECKING:  # loaded when the command runs: the others need none of it
     from oz.demo.run import PatternResult, Progress

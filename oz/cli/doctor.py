@@ -9,8 +9,8 @@ from itertools import groupby
 
 import click
 
-from oz.cli.exits import FAILED, say
-from oz.cli.output import printable, styled, write_json, write_line
+from oz.cli.exits import FAILED
+from oz.cli.output import printable, say, styled, write_json, write_line
 from oz.doctor import Check, Examination, examine
 
 _HELP = """Show what this installation can do, and the exact line that adds what is missing.

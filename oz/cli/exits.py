@@ -1,4 +1,4 @@
-"""The end of a command: its exit codes, and one line instead of a traceback."""
+"""The end of a command: its exit codes, what went wrong in one line, and the standard streams."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import errno
 import io
 import os
 import sys
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, TextIO
 
 import click
@@ -16,7 +14,7 @@ import zmq
 
 import oz
 from oz.cli.options import DEFAULT_ENDPOINT
-from oz.cli.signals import interruptible
+from oz.cli.output import say
 
 _DESCRIPTORS = (0, 1, 2)
 
@@ -131,69 +129,6 @@ _NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT)
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.ENODEV)
 
 
-class TidyGroup(click.Group):
-    """A group whose commands end with an exit code and at most one line on stderr."""
-
-    def main(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
-    ) -> Any:
-        """Run the program, and end it; what is wrong with stdin, stdout or stderr is one line too."""
-        extra["prog_name"] = prog_name
-        if not extra.get("standalone_mode", True):
-            return super().main(args, **extra)
-        stand_in()
-        code = self._ended(args, extra | {"standalone_mode": False})
-        if not settle() and code == 0:
-            code = FAILED
-        sys.exit(code)
-
-    def _ended(self, args: Sequence[str] | None, extra: dict[str, Any]) -> int:
-        """Run the program; give the exit code."""
-        try:
-            code = super().main(args, **extra)
-        except click.ClickException as error:
-            with suppress(OSError):  # stderr is full: nobody can be told
-                error.show()
-            return error.exit_code
-        except click.Abort:
-            return INTERRUPTED
-        except OSError as error:
-            with suppress(OSError):
-                click.echo(f"oz: {describe(error)}", err=True)
-            return FAILED
-        return code if isinstance(code, int) else 0
-
-    def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Read the arguments; `--help` and `--version` are answered here, and a pipe may have no reader."""
-        try:
-            return super().make_context(*args, **extra)
-        except BrokenPipeError:
-            forget(sys.stdout)
-            raise click.exceptions.Exit(0) from None
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; Ctrl-C, a reader that went away and known errors end it quietly."""
-        try:
-            with interruptible(), _warnings_in_one_line(ctx):
-                return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(INTERRUPTED)
-        except BrokenPipeError:
-            forget(sys.stdout)
-            ctx.exit(0)
-        except (oz.OzError, zmq.ZMQError, OSError) as error:
-            say(ctx, describe(error))
-            ctx.exit(exit_code(error))
-
-
-def say(ctx: click.Context, line: str) -> None:
-    """Print one line on stderr, after the name of the command; where that is full nobody can be told."""
-    # Only the group knows here which command runs; the command itself knows its own whole path.
-    name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
-    with suppress(OSError):
-        click.echo(f"{name}: {line}", err=True)
-
-
 def close_when_sent(ctx: click.Context, publisher: oz.Publisher) -> None:
     """Wait until subscribers have fetched what was published, as long as it takes.
 
@@ -234,14 +169,3 @@ def describe(error: Exception) -> str:
     if code in _NOT_AN_ENDPOINT:
         return f"{text}: write an endpoint as {DEFAULT_ENDPOINT} or ipc:///tmp/feed"
     return " ".join(text.split())
-
-
-@contextmanager
-def _warnings_in_one_line(ctx: click.Context) -> Iterator[None]:
-    def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        say(ctx, f"warning: {message}")
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("always", oz.SubjectWarning)
-        warnings.showwarning = show
-        yield

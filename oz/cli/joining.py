@@ -11,9 +11,7 @@ import click
 from click.core import ParameterSource
 
 import oz
-from oz.cli.exits import say
-from oz.cli.log_lines import log_in_lines
-from oz.cli.output import printable
+from oz.cli.output import log_in_lines, printable, say
 from oz.cli.signals import ended_by_sigterm
 from oz.configuration import Configuration, resolve
 

@@ -6,9 +6,8 @@ import logging
 
 import click
 
-from oz.cli.exits import say
-from oz.cli.log_lines import log_in_lines
 from oz.cli.options import endpoints_option
+from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
 
 DEFAULT_NAMESERVER = "tcp://127.0.0.1:5756"

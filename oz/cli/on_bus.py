@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import click
 
 import oz
-from oz.cli.exits import FAILED, say, unsent
+from oz.cli.exits import FAILED, unsent
 from oz.cli.joining import joined, say_ready
 from oz.cli.listening import Listening
-from oz.cli.output import printable
+from oz.cli.output import printable, say
 from oz.cli.payloads import PayloadForm
 
 _DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds

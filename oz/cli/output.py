@@ -1,16 +1,21 @@
-"""The output of commands: lines that pipe well, and a console for people."""
+"""The output of commands: lines that pipe well, a console for people, and what is said on stderr."""
 
 from __future__ import annotations
 
 import base64
 import json
+import logging
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import click
+
+import oz
 
 if TYPE_CHECKING:  # rich takes longer to import than most commands to run
     from rich.console import Console
@@ -87,3 +92,48 @@ def plain_table(rows: Iterable[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
     return "\n".join(lines)
+
+
+def say(ctx: click.Context, line: str) -> None:
+    """Print one line on stderr, after the name of the command; where that is full nobody can be told."""
+    # Only the group knows here which command runs; the command itself knows its own whole path.
+    name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
+    with suppress(OSError):
+        click.echo(f"{name}: {line}", err=True)
+
+
+class _Lines(logging.Handler):
+    def __init__(self, ctx: click.Context, lead: str, level: int) -> None:
+        super().__init__(level)
+        self._ctx, self._lead = ctx, lead
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(self._ctx, f"{self._lead}{printable(record.getMessage())}")
+
+
+@contextmanager
+def log_in_lines(ctx: click.Context, lead: str = "", level: int = logging.WARNING) -> Iterator[None]:
+    """Say what is of `level` or worse on stderr, behind `lead`, for as long as it lasts."""
+    handler, logger = _Lines(ctx, lead, level), logging.getLogger("oz")
+    before = logger.level
+    if not logger.isEnabledFor(level):
+        logger.setLevel(level)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+
+
+@contextmanager
+def warnings_in_lines(ctx: click.Context) -> Iterator[None]:
+    """Say what Python warns of on stderr, in one line each, for as long as it lasts."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        say(ctx, f"warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", oz.SubjectWarning)
+        warnings.showwarning = show
+        yield

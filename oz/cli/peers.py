@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 import oz
-from oz.cli.exits import NOBODY, say
+from oz.cli.exits import NOBODY
 from oz.cli.joining import configured, joined, joining_options, say_ready
 from oz.cli.listening import listening
 from oz.cli.options import Number
-from oz.cli.output import plain_table, printable, write_json, write_line
+from oz.cli.output import plain_table, printable, say, write_json, write_line
 from oz.wire.announcement import Announcement
 
 _HELP = """Show the nodes of the bus: what each is called, its host and process, its age, and where

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 
 import oz
-from oz.cli.exits import NOBODY, USAGE, close_when_sent, describe, exit_code, say
+from oz.cli.exits import NOBODY, USAGE, close_when_sent, describe, exit_code
 from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus
 from oz.cli.on_bus import BusPublisher, bus_publisher
 from oz.cli.options import (
@@ -26,7 +26,7 @@ from oz.cli.options import (
     ready_line,
     socket_refused,
 )
-from oz.cli.output import printable
+from oz.cli.output import printable, say
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
 from oz.transport.multicast.endpoint import is_multicast
 

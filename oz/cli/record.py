@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.exits import say
-from oz.cli.log_lines import log_in_lines
 from oz.cli.options import DEFAULT_ENDPOINT, Number, dialect_option, endpoint_options, parse_all, ready_line
+from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
 
 if TYPE_CHECKING:  # needs pyarrow, an extra

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.exits import INTERRUPTED, NOBODY, close_when_sent, say
+from oz.cli.exits import INTERRUPTED, NOBODY, close_when_sent
 from oz.cli.journal_export import bound
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
@@ -27,7 +27,7 @@ from oz.cli.options import (
     ready_line,
     socket_refused,
 )
-from oz.cli.output import console
+from oz.cli.output import console, say
 from oz.transport.multicast.endpoint import is_multicast
 
 if TYPE_CHECKING:  # needs pyarrow, an extra

@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 import oz
-from oz.cli.exits import NOBODY, TIMED_OUT, describe, say
+from oz.cli.exits import NOBODY, TIMED_OUT, describe
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.on_bus import BusPublisher
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
-from oz.cli.output import printable, write_line
+from oz.cli.output import printable, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
 
 _FROM_STDIN = "-"

@@ -14,11 +14,10 @@ from typing import Any
 import click
 
 import oz
-from oz.cli.exits import TIMED_OUT, say
+from oz.cli.exits import TIMED_OUT
 from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus, is_ready, joined
 from oz.cli.joining import ready_line as node_ready_line
 from oz.cli.listening import Listening, listening
-from oz.cli.log_lines import log_in_lines
 from oz.cli.on_bus import BusSubscriber, Shown
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
@@ -34,7 +33,7 @@ from oz.cli.options import (
     routed_options,
     socket_refused,
 )
-from oz.cli.output import json_field, printable, write_line
+from oz.cli.output import json_field, log_in_lines, printable, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 
 READY_SECONDS = 1.0

@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from oz.cli.leg_options import parse_leg, read_legs
+from oz.cli.forwarder import parse_leg, read_legs
 
 
 def test_a_legs_is_keys_and_values():
@@ -45,7 +45,7 @@ def test_sides_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "has no legs"),
+        ("", r"has no legs: write a table \[\[forwarder\.leg\]\] for each bus"),
         ("forwarder = 1", "has no legs"),
         ("[forwarder]\nleg = [1]", "has no legs"),
         ("[[forwarder.leg]]\ncolour = 1", "nothing that a leg has"),

@@ -129,8 +129,9 @@ def test_a_stream_that_is_closed_or_full_is_said_in_one_line(line, code, said):
 
 def commands(command=main, *path):
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
-            yield from commands(inner, *path, name)
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from commands(command.get_command(context, name), *path, name)
     else:
         yield path, command
 
@@ -203,3 +204,15 @@ def test_the_name_of_a_file_that_is_not_utf8_is_shown(tmp_path):
     )
     assert ran.returncode == 0, ran
     assert "j\\udcff" in ran.stdout
+
+
+def test_a_command_loads_no_other():
+    program = """
+import sys
+from oz.cli import main
+
+main(["match", "a", "a"], standalone_mode=False)
+print("oz.cli.match" in sys.modules, "oz.cli.bench" in sys.modules)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert ran.stdout.splitlines() == ["a", "True False"], ran.stderr

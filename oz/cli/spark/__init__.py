@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import click
+
+from oz.cli.groups import LazyGroup
 
 _HELP = """Look at recorded traffic with Spark, archive it, and publish it again.
 
@@ -23,20 +23,12 @@ Examples:
 _COMMANDS = ("archive", "report", "explain", "replay")
 
 
-class _LazyGroup(click.Group):
-    """A group that imports a command's module when somebody asks for the command."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-
-@click.group(cls=_LazyGroup, help=_HELP, short_help="Archive, report on and replay journals, with Spark.")
+@click.group(
+    cls=LazyGroup,
+    package=__name__,
+    names=_COMMANDS,
+    help=_HELP,
+    short_help="Archive, report on and replay journals, with Spark.",
+)
 def spark() -> None:
     """Hold the commands; the text of the help is `_HELP`."""

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from oz.cli.exits import say
 from oz.cli.options import Whole
-from oz.cli.output import console, plain_table, write_json, write_line
+from oz.cli.output import console, plain_table, say, write_json, write_line
 from oz.cli.spark.engine import engine, engine_options
 
 if TYPE_CHECKING:  # needs PySpark, an extra

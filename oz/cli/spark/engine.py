@@ -12,8 +12,7 @@ if TYPE_CHECKING:  # an extra
     from pyspark.sql import SparkSession
 import sys
 
-from oz.cli.exits import say
-from oz.cli.output import console
+from oz.cli.output import console, say
 
 DEFAULT_MASTER = "local[2]"
 """Where a job runs when it is not told: on two cores of this machine."""

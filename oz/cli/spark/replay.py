@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.exits import say
 from oz.cli.journal_export import bound
 from oz.cli.options import DEFAULT_ENDPOINT, Number, Whole, dialect_option, endpoint_options
-from oz.cli.output import console, printable
+from oz.cli.output import console, printable, say
 from oz.cli.spark.engine import engine, engine_options
 
 if TYPE_CHECKING:  # needs PySpark, an extra

@@ -1,0 +1,100 @@
+"""Groups of commands: how a command is found, and how it ends."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from typing import Any
+
+import click
+import zmq
+
+import oz
+from oz.cli.exits import FAILED, INTERRUPTED, describe, exit_code, forget, settle, stand_in
+from oz.cli.output import say, warnings_in_lines
+from oz.cli.signals import interruptible
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when somebody asks for the command."""
+
+    def __init__(self, *args: Any, package: str, names: Sequence[str], **extra: Any) -> None:
+        """Know the names of the commands only.
+
+        Args:
+            args: as for `click.Group`.
+            package: where their modules are; a command's has its name.
+            names: of the commands, in the order of `--help`.
+            extra: as for `click.Group`.
+        """
+        super().__init__(*args, **extra)
+        self._package, self._names = package, tuple(names)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the commands."""
+        return list(self._names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, or None when there is none of that name."""
+        if cmd_name not in self._names:
+            return None
+        command = getattr(import_module(f"{self._package}.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+class TidyGroup(LazyGroup):
+    """A group whose commands end with an exit code and at most one line on stderr."""
+
+    def main(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any
+    ) -> Any:
+        """Run the program, and end it; what is wrong with stdin, stdout or stderr is one line too."""
+        extra["prog_name"] = prog_name
+        if not extra.get("standalone_mode", True):
+            return super().main(args, **extra)
+        stand_in()
+        code = self._ended(args, extra | {"standalone_mode": False})
+        if not settle() and code == 0:
+            code = FAILED
+        sys.exit(code)
+
+    def _ended(self, args: Sequence[str] | None, extra: dict[str, Any]) -> int:
+        """Run the program; give the exit code."""
+        try:
+            code = super().main(args, **extra)
+        except click.ClickException as error:
+            with suppress(OSError):  # stderr is full: nobody can be told
+                error.show()
+            return error.exit_code
+        except click.Abort:
+            return INTERRUPTED
+        except OSError as error:
+            with suppress(OSError):
+                click.echo(f"oz: {describe(error)}", err=True)
+            return FAILED
+        return code if isinstance(code, int) else 0
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the arguments; `--help` and `--version` are answered here, and a pipe may have no reader."""
+        try:
+            return super().make_context(*args, **extra)
+        except BrokenPipeError:
+            forget(sys.stdout)
+            raise click.exceptions.Exit(0) from None
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C, a reader that went away and known errors end it quietly."""
+        try:
+            with interruptible(), warnings_in_lines(ctx):
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            forget(sys.stdout)
+            ctx.exit(0)
+        except (oz.OzError, zmq.ZMQError, OSError) as error:
+            say(ctx, describe(error))
+            ctx.exit(exit_code(error))
