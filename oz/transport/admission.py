@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oz.errors import PatternError, ProtocolError, SubjectError, SubjectWarning
-from oz.protocol.publisher.interest import UNREACHABLE
+from oz.protocol.prefix_counts import UNREACHABLE
 from oz.subjects import dialects
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.subjects.pattern import Pattern, compile

@@ -7,8 +7,8 @@ import pytest
 
 import oz
 from oz.protocol.publisher.batches import Batches
+from oz.protocol.publisher.interest import ROUTED
 from oz.protocol.publisher.lifetimes import GRACE
-from oz.protocol.publisher.recipients import ROUTED
 from oz.protocol.publisher.records import HEARTBEAT, Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.send_buffer import SEND_BUFFERS, ConflatingSendBuffer

@@ -3,7 +3,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.protocol.prefix_counts import PeerInterest, PrefixCounter
+from oz.protocol.prefix_counts import PlainInterest, PrefixCounter
 
 prefixes = st.lists(st.sampled_from([b"", b"a", b"a.", b"a.b", b"b", b"\xff"]), max_size=3)
 steps = st.lists(st.tuples(st.booleans(), prefixes), max_size=30)
@@ -45,7 +45,7 @@ def test_many_wishes_are_counted_for_a_short_subject():
 
 
 def test_subscription_frames_are_learned_and_others_passed_over():
-    interest = PeerInterest()
+    interest = PlainInterest()
     for frame in (b"\x01a.", b"\x01a.", b"\x01", b"\x02a.", b"", b"hello"):
         interest.learn(frame)
     assert interest.count(b"a.b") == 3

@@ -7,7 +7,7 @@ import pytest
 from markdown_blocks import ROOT, blocks
 
 from oz.protocol.declared import DIALECT_NUMBERS
-from oz.protocol.publisher.interest import ALL_PLAIN
+from oz.protocol.prefix_counts import ALL_PLAIN
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from support.wire_vectors import rows

@@ -14,9 +14,9 @@ import msgpack
 
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.plan import usable_kbps
+from oz.protocol.prefix_counts import NOTHING, Keys
 from oz.protocol.publisher.batching import STEP
-from oz.protocol.publisher.interest import NOTHING, Keys
-from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import OutStream
@@ -52,22 +52,19 @@ class MulticastRouter(Router):
         stream: the one there is, which stands for all who listen.
     """
 
-    __slots__ = ("_recipients", "stream")
+    __slots__ = ("stream",)
 
     def __init__(self, origin: bytes, stats: PublisherStats) -> None:
         """Start; see `Router`."""
         super().__init__(origin, stats)
         self.stream = OutStream(b"", b"", DeliveryOptions(), origin, 0)
         self.streams[b""] = self.stream
-        self._recipients = Recipients(is_plain=False, streams=(self.stream,), choices=())
+        recipients = Recipients(is_plain=False, streams=(self.stream,), choices=())
+        self.find = lambda subject, plain: recipients
 
     def learn(self, frame: bytes, now: float) -> Keys:
         """Take in a subscription frame: none comes."""
         return NOTHING
-
-    def find(self, subject: bytes, plain: bytes) -> Recipients:
-        """Return the recipients of a subject: all there are."""
-        return self._recipients
 
     def count(self, subject: bytes | None, plain: bytes | None, known: Recipients | None = None) -> NoReturn:
         """Refuse to count.

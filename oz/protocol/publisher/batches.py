@@ -7,7 +7,7 @@ from typing import Any
 
 from oz.protocol.publisher.batching import Batch, sticky_key
 from oz.protocol.publisher.batching import split as split_accumulated
-from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.send_buffer import SEND_BUFFERS, Passing, send_buffer_of
 from oz.protocol.publisher.sink import Clock, Sink

@@ -7,7 +7,7 @@ from itertools import chain
 from typing import Any
 
 from oz.message import BARE, Extras
-from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.stream import OutStream
 from oz.wire.batch import array_header, pack_array, strip_header
 from oz.wire.extras import encode_extras, sticky_bytes

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.stream import OutStream
 
 

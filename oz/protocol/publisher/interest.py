@@ -1,75 +1,86 @@
-"""The interest of all subscribers of one publisher: their patterns and plain prefixes.
-
-Keys are subscriptions too, and what is sent on them begins with the key. So a plain subscription to what a
-key begins with, which is the empty one or a zero byte, is replaced by all that may begin a subject.
-"""
+"""The interest of all subscribers of one publisher, and the recipients that each subject has by it."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
+from typing import Any, Protocol
 
-from oz.protocol.prefix_counts import PeerInterest
-from oz.protocol.publisher.groups import Group
-from oz.protocol.publisher.recipients import Recipients, RecipientSets
+from oz.protocol.prefix_counts import PlainInterest
+from oz.protocol.publisher.groups import Choice, Group
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
-from oz.wire.keys import OWN, Declared
+from oz.wire.keys import Declared
 
 _log = logging.getLogger("oz.publisher")
 
 MOST_REPORTED = 1_000
 """Patterns that are reported by name when they run out of time; the counter tells of the rest."""
 
-
-ALL_PLAIN = tuple(bytes((first,)) for first in range(1, 256)) + tuple(
-    bytes((0, second)) for second in range(256) if second != OWN[1]
-)
-"""What stands for the empty subscription: all that may begin a subject, but not what begins a key."""
-
-_ALL_PLAIN = frozenset(ALL_PLAIN)
-
-_ZERO = b"\x00"
-_PLAIN_ZERO = tuple(one for one in ALL_PLAIN if one[:1] == _ZERO)
-"""What stands for the subscription to a zero byte, which would let the keys through too."""
-
-UNREACHABLE = (b"", b"\x00")
-"""The subjects that no key in `ALL_PLAIN` begins."""
+NOBODY, PLAIN, ROUTED = 0, 1, 2
 
 
-class Keys(NamedTuple):
-    """The keys to set in ZeroMQ for the connection that a key came from."""
+class Recipients:
+    """The recipients of messages. Subjects with the same recipients share one object, so that batches fill.
 
-    wanted: tuple[bytes, ...] = ()
-    dropped: tuple[bytes, ...] = ()
+    Attributes:
+        kind: `NOBODY`, or of `PLAIN` and `ROUTED` those that apply, added.
+        streams: the streams that each message goes out on.
+        choices: for each queue group, the members of which one gets it.
+        is_simple: whether a message goes out as it is on every stream: no groups, no `overflow`.
+    """
+
+    __slots__ = ("choices", "is_simple", "kind", "streams")
+
+    def __init__(
+        self, *, is_plain: bool, streams: tuple[OutStream, ...], choices: tuple[Choice, ...]
+    ) -> None:
+        """Put together who wants it."""
+        self.kind = PLAIN * is_plain | ROUTED * bool(streams or choices)
+        self.streams = streams
+        self.choices = choices
+        self.is_simple = not choices and all(one.delivery.overflow is None for one in streams)
 
 
-NOTHING = Keys()
+class RecipientSets:
+    """All recipients in use; forgotten whenever an interest comes or goes."""
 
+    __slots__ = ("_known",)
 
-class PlainInterest(PeerInterest):
-    """The plain subscriptions that a publisher has learned of."""
+    def __init__(self) -> None:
+        """Start with none."""
+        self._known: dict[Any, Recipients] = {}
 
-    __slots__ = ()
+    def clear(self) -> None:
+        """Forget all. Messages that wait may have been given one already: it is marked as outdated."""
+        for recipients in self._known.values():
+            for choice in recipients.choices:
+                choice.is_outdated = True
+        self._known.clear()
 
-    def keys(self, key: bytes, *, comes: bool) -> Keys:
-        """Say what a subscription that was learned just now means for ZeroMQ.
+    def find(self, found: Iterable[OutStream], groups: dict[str, Group], *, is_plain: bool) -> Recipients:
+        """Return the recipients made of some streams.
 
-        What stands for the empty one may be asked for by itself too, and over which connections is not
-        known. So it is rather kept too long: a subscriber passes over what it did not ask for.
+        Args:
+            found: the streams with a pattern that matches.
+            groups: the queue groups by name.
+            is_plain: whether a plain subscription matches.
         """
-        stands_for = (key,) if key not in UNREACHABLE else _PLAIN_ZERO if key else ALL_PLAIN
-        if comes:
-            return Keys(wanted=stands_for)
-        kept = {one for one in stands_for if self.has(one)}
-        if self.has(b""):
-            kept |= _ALL_PLAIN
-        if self.has(_ZERO):
-            kept.update(_PLAIN_ZERO)
-        return Keys(dropped=tuple(one for one in stands_for if one not in kept))
+        members = frozenset(found)
+        recipients = self._known.get((members, is_plain))
+        if recipients is None:
+            streams, grouped = [], dict[str, list[OutStream]]()
+            for stream in sorted(members, key=lambda one: one.joined):
+                if stream.delivery.group:
+                    grouped.setdefault(stream.delivery.group, []).append(stream)
+                else:
+                    streams.append(stream)
+            choices = tuple(Choice(groups[name], several) for name, several in grouped.items())
+            recipients = Recipients(is_plain=is_plain, streams=tuple(streams), choices=choices)
+            self._known[members, is_plain] = recipients
+        return recipients
 
 
 class InterestWatcher(Protocol):
@@ -108,6 +119,7 @@ class InterestTable:
     __slots__ = (
         "_groups",
         "_index",
+        "_prefixes",
         "_recipient_sets",
         "_reported",
         "has_changed",
@@ -122,6 +134,7 @@ class InterestTable:
         self.stats = stats
         self.watcher = watcher
         self.plain = PlainInterest()
+        self._prefixes = self.plain.counts
         self.has_changed = False
         self.pattern_count = 0
         self._recipient_sets = RecipientSets()
@@ -188,7 +201,8 @@ class InterestTable:
             streams = found.values
             for pattern in found.timed_out:
                 self._report_timeout(pattern, subject)
-        return self._recipient_sets.find(streams, self._groups, is_plain=self.plain.matches(plain))
+        is_plain = bool(self._prefixes) and self.plain.matches(plain)
+        return self._recipient_sets.find(streams, self._groups, is_plain=is_plain)
 
     def _report_timeout(self, pattern: Pattern, subject: bytes) -> None:
         self.stats.timed_out += 1

@@ -7,13 +7,13 @@ what they ask for lasts is in `lifetimes`, and who wants a subject in `interest`
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restore
-from oz.protocol.publisher.interest import NOTHING, InterestTable, InterestWatcher, Keys
+from oz.protocol.prefix_counts import NOTHING, Keys
+from oz.protocol.publisher.interest import InterestTable, InterestWatcher, Recipients
 from oz.protocol.publisher.lifetimes import Lifetimes
-from oz.protocol.publisher.recipients import Recipients
 from oz.protocol.publisher.stream import NAME_SIZE, AcceptedChunk, OutStream
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index.patterns import PatternIndex
@@ -35,6 +35,7 @@ class Router:
 
     Attributes:
         interest: who wants what.
+        find: works out who wants a subject; that of `interest`.
         lifetimes: how long.
         streams: those of subscribers that have this publisher filter, by key; those of `lifetimes`.
         plain: the interests of plain subscriptions; those of `interest`.
@@ -44,8 +45,8 @@ class Router:
     """
 
     __slots__ = (
-        "_moment", "_reports_malformed", "interest", "lifetimes", "plain", "stats", "streams", "to_answer",
-        "to_serve",
+        "_moment", "_reports_malformed", "find", "interest", "lifetimes", "plain", "stats", "streams",
+        "to_answer", "to_serve",
     )  # fmt: skip
 
     def __init__(
@@ -67,6 +68,7 @@ class Router:
         self.stats = stats
         self.interest = InterestTable(stats, PatternIndex(cache_size=0) if index is None else index, watcher)
         self.lifetimes = Lifetimes(origin, self.interest)
+        self.find: Callable[[bytes, bytes], Recipients] = self.interest.find
         self.plain = self.interest.plain
         self.streams = self.lifetimes.streams
         self.to_answer = self.lifetimes.to_answer
@@ -81,10 +83,6 @@ class Router:
         interest = self.interest
         has_changed, interest.has_changed = interest.has_changed, False
         return has_changed
-
-    def find(self, subject: bytes, plain: bytes) -> Recipients:
-        """Work out who wants a subject; see `InterestTable.find`."""
-        return self.interest.find(subject, plain)
 
     def counted(self) -> Iterable[OutStream]:
         """Return the streams on which an application's messages go out: not those that show presence."""

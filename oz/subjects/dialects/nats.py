@@ -5,6 +5,8 @@ Source: NATS documentation, "Subject-Based Messaging"; nats-server's own answers
 
 from __future__ import annotations
 
+import re
+
 from oz.errors import PatternError, SubjectError
 from oz.subjects.dialects.base import Token
 from oz.subjects.dialects.tokens import TokenDialect
@@ -13,6 +15,9 @@ from oz.subjects.dialects.tokens import TokenDialect
 # server takes a form feed nevertheless (2.15.1, plain and pedantic); see docs/subjects.md. A vertical tab is
 # an ordinary character to it.
 WHITE_SPACE = frozenset(" \t\n\r\f")
+
+_is_ordinary = re.compile(r"(?:[^ \t\n\r\f.*>]++\.)*+[^ \t\n\r\f.*>]++").fullmatch
+"""Whether nothing needs a closer look: no white space, no wildcard even as part of a token, none empty."""
 
 
 class Nats(TokenDialect):
@@ -34,6 +39,8 @@ class Nats(TokenDialect):
     def check_subject(self, subject: str | bytes) -> None:
         """Refuse white space, empty tokens and wildcard tokens."""
         assert isinstance(subject, str)
+        if _is_ordinary(subject):
+            return
         for position, char in enumerate(subject):
             if char in WHITE_SPACE:
                 raise SubjectError(self.name, subject, position, "white space is not allowed")

@@ -9,13 +9,80 @@ and patterns that have none, are in a trie.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 from oz.subjects.dialects.base import Stem, Token, Wild
-from oz.subjects.index import leaves
-from oz.subjects.index.leaves import Entry, Leaf
+from oz.subjects.pattern import Pattern
+
+# What is kept where a pattern ends, in as little memory as it takes: most patterns have one value, and often
+# that is the pattern itself.
+Entry = Pattern | tuple[Pattern, Hashable]
+"""A pattern whose value is itself, or a pattern and its value."""
+
+Leaf = Entry | dict[Entry, Any]
+"""The only entry, or the values by their entries."""
+
+
+def entry_of(pattern: Pattern, value: Hashable) -> Entry:
+    """Make the entry of a pattern and its value; None stands for the pattern itself."""
+    return pattern if value is None else (pattern, value)
+
+
+def value_of(entry: Entry) -> Any:
+    """Return the value of an entry."""
+    return entry[1] if type(entry) is tuple else entry
+
+
+def put(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
+    """Add an entry to the leaf under a key; tell whether it is new."""
+    leaf: Leaf | None = container.get(key)
+    if leaf is None:
+        container[key] = entry
+        return True
+    if type(leaf) is dict:
+        if entry in leaf:
+            return False
+        leaf[entry] = value_of(entry)
+        return True
+    if leaf == entry:
+        return False
+    assert not isinstance(leaf, dict)
+    container[key] = {leaf: value_of(leaf), entry: value_of(entry)}
+    return True
+
+
+def holds(leaf: Leaf | None, entry: Entry) -> bool:
+    """Tell whether an entry is in a leaf."""
+    return entry in leaf if type(leaf) is dict else leaf == entry
+
+
+def take(container: dict[Any, Any], key: Any, entry: Entry) -> bool:
+    """Take an entry out of the leaf under a key, and an empty leaf out of its dict; tell if it was there."""
+    leaf: Leaf | None = container.get(key)
+    if leaf is None or not holds(leaf, entry):
+        return False
+    if type(leaf) is dict and len(leaf) > 1:
+        del leaf[entry]
+        if len(leaf) == 1:
+            container[key] = next(iter(leaf))
+    else:
+        del container[key]
+    return True
+
+
+def values_of(leaves: Iterable[Leaf]) -> tuple[Any, ...]:
+    """Return the values of all entries in some leaves."""
+    values: list[Any] = []
+    for leaf in leaves:
+        kind = type(leaf)
+        if kind is dict:
+            values.extend(leaf.values())  # type: ignore[union-attr]
+        else:
+            values.append(leaf[1] if kind is tuple else leaf)  # type: ignore[index]
+    return tuple(values)
+
 
 # A node is one dict. Its literal children are keyed by their word (bytes), the rest by these numbers.
 _HERE = 0
@@ -48,17 +115,17 @@ class WordTrie:
     def add(self, words: tuple[Token, ...], entry: Entry) -> bool:
         """Add an entry to the leaf of a pattern; tell whether it is new."""
         container, key = self._path(words, make=True)[-1]
-        return leaves.put(container, key, entry)
+        return put(container, key, entry)
 
     def holds(self, words: tuple[Token, ...], entry: Entry) -> bool:
         """Tell whether an entry is there."""
         container, key = self._path(words)[-1]
-        return leaves.holds(container.get(key), entry)
+        return holds(container.get(key), entry)
 
     def discard(self, words: tuple[Token, ...], entry: Entry) -> bool:
         """Take an entry out, and the nodes that only led to it; tell whether it was there."""
         *above, (container, key) = self._path(words)
-        if not leaves.take(container, key, entry):
+        if not take(container, key, entry):
             return False
         for container, key in reversed(above):
             if container[key]:
@@ -201,14 +268,14 @@ class WordTable:
                 return self._trie.add(words, entry)
             self._shapes[shape] = {}
             self._plan_anew()
-        return leaves.put(self._shapes[shape], _getter(shape.places)(words), entry)
+        return put(self._shapes[shape], _getter(shape.places)(words), entry)
 
     def discard(self, words: tuple[Token, ...], entry: Entry) -> bool:
         """Take an entry out; tell whether it was there."""
         shape = shape_of(words)
         if shape is not None and shape in self._shapes:
             table = self._shapes[shape]
-            if leaves.take(table, _getter(shape.places)(words), entry):
+            if take(table, _getter(shape.places)(words), entry):
                 if not table:
                     del self._shapes[shape]
                     self._plan_anew()

@@ -13,8 +13,8 @@ from oz.protocol.bridge.bridge import Ledger
 from oz.protocol.node.presence import Presence
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.publisher.batching import rich
+from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.last_value_cache import NodeLastValueCache
-from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats

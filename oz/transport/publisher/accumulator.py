@@ -14,7 +14,7 @@ import zmq
 
 from oz.protocol.publisher.batching import STEP, Rich
 from oz.protocol.publisher.dispatch import Dispatch
-from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.sink import Clock
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard

@@ -9,8 +9,8 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError
+from oz.protocol.prefix_counts import UNREACHABLE
 from oz.protocol.publisher.dispatch import Dispatch
-from oz.protocol.publisher.interest import UNREACHABLE
 from oz.protocol.publisher.router import Router
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard

@@ -14,8 +14,8 @@ import zmq
 from oz.message import Extras
 from oz.protocol.publisher.batching import rich
 from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.recipients import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oz.protocol.node.reserved_subjects import INBOX
-from oz.protocol.publisher.recipients import NOBODY, PLAIN, ROUTED, Recipients
+from oz.protocol.publisher.interest import NOBODY, PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.router import Router
 from oz.transport.guard import Guard
 

@@ -2,7 +2,7 @@ import pytest
 
 from oz.message import Extras
 from oz.protocol.publisher.batching import rich, split, sticky_key
-from oz.protocol.publisher.recipients import Recipients
+from oz.protocol.publisher.interest import Recipients
 from oz.wire.batch import parse_body
 from oz.wire.keys import DeliveryOptions
 

@@ -4,10 +4,10 @@ from hypothesis import strategies as st
 
 import oz
 from oz.protocol.declared import declare
+from oz.protocol.prefix_counts import ALL_PLAIN
 from oz.protocol.publisher import lifetimes
 from oz.protocol.publisher import router as routing
 from oz.protocol.publisher.batching import split
-from oz.protocol.publisher.interest import ALL_PLAIN
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
