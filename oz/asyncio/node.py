@@ -120,6 +120,17 @@ class Node:
         for publisher in self._engine.sockets.publishers:
             await publisher.engine.flush()
 
+    def interest(self, subject: str | bytes) -> bool:
+        """Tell whether any node has asked for what a subject begins with; see `oz.Node.interest`."""
+        return self._publisher_for(subject).interest(subject)
+
+    async def wait_for_subscribers(
+        self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
+    ) -> None:
+        """Wait until subscriptions have arrived; see `oz.Node.wait_for_subscribers`."""
+        publisher: Any = self._publisher_for(subject)
+        await publisher.engine.wait_for_subscribers(n, subject, timeout)
+
     # asking ----------------------------------------------------------------------------------------------
 
     async def request(

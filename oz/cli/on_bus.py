@@ -33,12 +33,11 @@ class BusPublisher:
 
     def interest(self, subject: bytes) -> bool:
         """Tell whether anybody on the bus has a subscription for it."""
-        return bool(self._node._publisher_for(subject).engine.interest(subject))
+        return self._node.interest(subject)
 
     def wait_for_subscribers(self, n: int, *, subject: bytes, timeout: float) -> None:
         """Wait for subscriptions; see `oz.Publisher`."""
-        publisher: Any = self._node._publisher_for(subject)
-        publisher.engine.wait_for_subscribers(n, subject=subject, timeout=timeout)
+        self._node.wait_for_subscribers(n, subject, timeout)
 
 
 @contextmanager

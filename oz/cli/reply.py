@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -9,8 +10,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from math import ceil
 from typing import Any
 
@@ -241,8 +242,7 @@ def reply(
     service = _Service(ctx, answer)
     # One thread more than may wait for commands.
     options: dict[str, Any] = {"dialect": dialect, "codec": payloads.codec, "threads": concurrency + 1}
-    with joined(ctx, joining, **options) as node, await_signal() as wait_for_end:
-        service.node = node
+    with joined(ctx, joining, **options) as node, _said_once(), await_signal() as wait_for_end:
         node.subscribe(patterns, handler=service.handle, group=group, concurrency=concurrency)
         say_ready(ctx, node)
         try:
@@ -253,12 +253,26 @@ def reply(
     service.say_what_was_done()
 
 
+@contextmanager
+def _said_once() -> Iterator[None]:
+    """Keep the log of the node from saying again why there was no answer."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], (CommandFailed, BadPayload)))
+
+    logger = logging.getLogger("oz.node")
+    logger.addFilter(is_news)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_news)
+
+
 class _Service:
     """Answers, and counts; its threads are the node's."""
 
     def __init__(self, ctx: click.Context, answer: Answer) -> None:
         self._ctx, self._answer = ctx, answer
-        self.node: oz.Node | None = None
         self._guard = threading.Lock()
         self._answered = self._failed = self._passed = 0
 
@@ -272,10 +286,9 @@ class _Service:
         except (CommandFailed, BadPayload) as error:
             self._count(failed=1)
             say(self._ctx, f"{printable(message.subject)}: {printable(str(error))}")
-            assert self.node is not None
-            self.node._engine.replies.answer_failure(message, error)
-        else:
-            self._count(answered=1)
+            # The node tells the requester, and whoever watches the bus.
+            raise
+        self._count(answered=1)
 
     def say_what_was_done(self) -> None:
         """Say it in one line."""

@@ -15,7 +15,6 @@ import click
 import oz
 from oz.cli.exits import NOBODY, TIMED_OUT, describe
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
-from oz.cli.on_bus import BusPublisher
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
 from oz.cli.output import printable, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
@@ -87,7 +86,7 @@ def request(
     with joined(ctx, joining, dialect=dialect, codec=payloads.codec, echo=False) as node:
         say_ready(ctx, node)
         if wait:
-            _await_responder(node, payloads, subject, wait)
+            _await_responder(node, subject, wait)
         try:
             began = time.monotonic()
             answers = node.request_many(
@@ -108,10 +107,9 @@ def _written(payload: str) -> bytes:
     return payload.encode(errors="surrogateescape")
 
 
-def _await_responder(node: oz.Node, payloads: PayloadForm, subject: str, seconds: float) -> None:
+def _await_responder(node: oz.Node, subject: str, seconds: float) -> None:
     with suppress(oz.Timeout):
-        waiting = BusPublisher(node, payloads)
-        waiting.wait_for_subscribers(1, subject=subject.encode(errors="surrogateescape"), timeout=seconds)
+        node.wait_for_subscribers(1, subject.encode(errors="surrogateescape"), seconds)
 
 
 def _print(answers: Iterator[oz.Message], show: Callable[[oz.Message], None]) -> None:

@@ -157,6 +157,36 @@ class Node:
         for publisher in self._engine.sockets.publishers:
             publisher.engine.flush()
 
+    def interest(self, subject: str | bytes) -> bool:
+        """Tell whether any node has asked for what a subject begins with; see `oz.Publisher.interest`.
+
+        Args:
+            subject: a valid subject of the dialect.
+
+        Raises:
+            SubjectError: it is not, or is one of oz's own.
+            ClosedError: the node is closed.
+        """
+        return self._publisher_for(subject).interest(subject)
+
+    def wait_for_subscribers(
+        self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
+    ) -> None:
+        """Wait until subscriptions have arrived; see `oz.Publisher.wait_for_subscribers`.
+
+        Args:
+            n: how many nodes to wait for. Where this one hears itself, it is one of them.
+            subject: count only those that let this subject through.
+            timeout: seconds; None waits for ever, 0 only looks.
+
+        Raises:
+            Timeout: there were fewer in that time.
+            SubjectError: the dialect does not allow the subject, or it is one of oz's own.
+            ClosedError: the node is closed.
+        """
+        publisher: Any = self._publisher_for(subject)
+        publisher.engine.wait_for_subscribers(n, subject, timeout)
+
     # asking ----------------------------------------------------------------------------------------------
 
     def request(

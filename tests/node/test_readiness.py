@@ -230,3 +230,37 @@ def test_a_node_without_echo_does_not_hear_itself(make):
     until(lambda: node.stats.unwanted)
     with pytest.raises(oz.Timeout):
         got.receive(0)
+
+
+def test_a_node_tells_who_has_subscribed_and_waits_for_so_many(make, met):
+    node, other = make("node"), make("other")
+    met(node, other)
+    assert not node.interest("a.b")
+    waiting = Thread(lambda: node.wait_for_subscribers(2, "a.b", timeout=DEADLINE))
+    waiting.wait_until_stuck()
+    other.subscribe("a.*")
+    other.subscribe("a.>")
+    node.wait_for_subscribers(1, "a.b", timeout=DEADLINE)
+    with pytest.raises(oz.Timeout, match=r"1 of 2 subscriptions for 'a\.b'"):
+        node.wait_for_subscribers(2, "a.b", timeout=0)
+    node.subscribe("a.b")
+    waiting.outcome()
+    assert node.interest("a.b")
+    assert not node.interest("b")
+    with pytest.raises(oz.SubjectError):
+        node.interest("a..b")
+
+
+def test_a_node_for_asyncio_tells_who_has_subscribed(place):
+    async def main():
+        async with (
+            oz.asyncio.Node("node", directory=place, echo=False) as node,
+            oz.asyncio.Node("other", directory=place) as other,
+        ):
+            waiting = asyncio.ensure_future(node.wait_for_subscribers(1, "a.b", timeout=DEADLINE))
+            other.subscribe("a.*")
+            await waiting
+            assert node.interest("a.b")
+            assert not node.interest("b")
+
+    asyncio.run(asyncio.wait_for(main(), 2 * DEADLINE))

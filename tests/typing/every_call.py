@@ -83,6 +83,10 @@ def nodes(node: oz.Node) -> None:
     )
     node.wait_for_peers(wanted=["one", "two"], timeout=1.0)
     node.wait_ready(timeout=1.0)
+    node.wait_for_subscribers(n=1, subject="a.b", timeout=1.0)
+    node.wait_for_subscribers(1, b"a.b", None)
+    assert_type(node.interest("a.b"), bool)
+    assert_type(node.interest(subject=b"a.b"), bool)
     with oz.Node(
         name="desk",
         bus="lan",

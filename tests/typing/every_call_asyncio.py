@@ -59,6 +59,10 @@ async def nodes(node: oz.asyncio.Node) -> None:
     )
     await node.wait_for_peers(wanted=["one", "two"], timeout=1.0)
     await node.wait_ready(timeout=1.0)
+    await node.wait_for_subscribers(n=1, subject="a.b", timeout=1.0)
+    await node.wait_for_subscribers(1, b"a.b", None)
+    assert_type(node.interest("a.b"), bool)
+    assert_type(node.interest(subject=b"a.b"), bool)
     async with oz.asyncio.Node(
         name="desk",
         bus="lan",
