@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import oz
-from oz.doctor import examination
+from oz import doctor
 from oz.version import VERSION, check_package, warn_of_other
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def test_files_of_the_other_package_beside_ours_are_warned_of(tmp_path):
 
 def test_the_doctor_finds_the_other_package(monkeypatch):
     monkeypatch.setattr(metadata, "version", lambda name: {"oz": "1.2.0", "ozmq": VERSION}[name])
-    found = examination._oz()
+    found = doctor._oz()
     assert (found.state, found.value) == ("broken", VERSION)
     assert found.add.endswith("-m pip uninstall -y oz ozmq, and then install ozmq again")
 

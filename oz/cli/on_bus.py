@@ -11,9 +11,9 @@ import click
 import oz
 from oz.cli.exits import FAILED, unsent
 from oz.cli.joining import joined, say_ready
-from oz.cli.listening import Listening
 from oz.cli.output import printable, say
 from oz.cli.payloads import PayloadForm
+from oz.cli.waiting import Waiting
 
 _DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
 
@@ -97,7 +97,7 @@ class BusSubscriber:
         self._subscription = self.node.subscribe(patterns, **options)
 
     @contextmanager
-    def heard_by(self, waiting: Listening) -> Iterator[None]:
+    def heard_by(self, waiting: Waiting) -> Iterator[None]:
         """Ring for each message, in a `with` block."""
         with self._subscription.queue.news.rings(waiting.bell.ring):
             yield

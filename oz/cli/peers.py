@@ -14,9 +14,9 @@ import click
 import oz
 from oz.cli.exits import NOBODY
 from oz.cli.joining import configured, joined, joining_options, say_ready
-from oz.cli.listening import listening
 from oz.cli.options import Number
 from oz.cli.output import plain_table, printable, say, write_json, write_line
+from oz.cli.waiting import listening
 from oz.wire.announcement import Announcement
 
 _HELP = """Show the nodes of the bus: what each is called, its host and process, its age, and where

@@ -17,7 +17,6 @@ import oz
 from oz.cli.exits import TIMED_OUT
 from oz.cli.joining import bus_options, dialect_on_bus, is_on_bus, is_ready, joined
 from oz.cli.joining import ready_line as node_ready_line
-from oz.cli.listening import Listening, listening
 from oz.cli.on_bus import BusSubscriber, Shown
 from oz.cli.options import (
     DEFAULT_ENDPOINT,
@@ -35,6 +34,7 @@ from oz.cli.options import (
 )
 from oz.cli.output import json_field, log_in_lines, printable, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
+from oz.cli.waiting import Waiting, listening
 
 READY_SECONDS = 1.0
 """How long publishers may take to answer before that is said."""
@@ -199,7 +199,7 @@ class _Ready:
             who = "no publisher has" if endpoints == 1 else "not every publisher has"
             say(self._ctx, f"{who} answered yet; waiting")
 
-    def heard_by(self, waiting: Listening) -> AbstractContextManager[None]:
+    def heard_by(self, waiting: Waiting) -> AbstractContextManager[None]:
         """End a wait when something has come, in a `with` block."""
         if isinstance(self.subscriber, BusSubscriber):
             return self.subscriber.heard_by(waiting)
@@ -228,7 +228,7 @@ class _Ready:
 
 def _print_messages(
     ready: _Ready,
-    waiting: Listening,
+    waiting: Waiting,
     count: int | None,
     timeout: float,
     form: Callable[[oz.Message | Shown], str],
@@ -240,7 +240,7 @@ def _print_messages(
             return
 
 
-def _receive(ready: _Ready, waiting: Listening, timeout: float) -> oz.Message | Shown:
+def _receive(ready: _Ready, waiting: Waiting, timeout: float) -> oz.Message | Shown:
     deadline = time.monotonic() + timeout
     while True:
         is_over = time.monotonic() >= deadline

@@ -1,4 +1,4 @@
-"""The examination: every finding, and whether they do for what is needed.
+"""The findings of `oz doctor`: abilities of this installation, gaps, and the line that closes each.
 
 Looks at Python and the packages that oz needs or can use, at pyzmq and libzmq, at the Java that Spark runs
 on, and at the limits that this system sets.

@@ -8,8 +8,8 @@ from importlib import metadata
 import pytest
 import zmq
 
-from oz.doctor import examination, examine
-from oz.doctor.examination import Check, Examination, java, limits, zeromq
+from oz import doctor
+from oz.doctor import Check, Examination, examine, java, limits, zeromq
 from oz.transport import capabilities
 
 
@@ -57,7 +57,7 @@ def test_an_extra_is_added_with_the_versions_that_oz_asks_for(monkeypatch):
             'x; extra == "y"',
         ],
     )
-    found = by_name(examination.extras())["pyspark"]
+    found = by_name(doctor.extras())["pyspark"]
     assert found.state == "no"
     assert found.add.endswith("-m pip install 'pyspark<5,>=4.3' 'numpy>=1.26'")
 
@@ -65,8 +65,8 @@ def test_an_extra_is_added_with_the_versions_that_oz_asks_for(monkeypatch):
 def test_in_a_checkout_an_extra_is_added_by_its_name(monkeypatch):
     monkeypatch.setattr(metadata, "version", lambda name: missing(name))
     monkeypatch.setattr(metadata, "requires", lambda name: missing(name))
-    assert by_name(examination.extras())["pyarrow"].add.endswith(" '.[journal]'")
-    assert by_name(examination.requirements())["msgpack"].state == "broken"
+    assert by_name(doctor.extras())["pyarrow"].add.endswith(" '.[journal]'")
+    assert by_name(doctor.requirements())["msgpack"].state == "broken"
 
 
 def missing(name):
@@ -107,7 +107,7 @@ def test_few_open_files_are_low_and_the_line_stays_within_what_the_system_allows
 
 def test_small_buffers_are_low(monkeypatch, tmp_path):
     (tmp_path / "rmem_max").write_text("212992\n", "ascii")
-    monkeypatch.setattr("oz.doctor.examination._CORE", tmp_path)
+    monkeypatch.setattr("oz.doctor._CORE", tmp_path)
     found = by_name(limits())
     assert found["receive-buffer"].state == "low"
     assert found["receive-buffer"].add == "sudo sysctl -w net.core.rmem_max=4194304"

@@ -10,7 +10,7 @@ from math import inf
 import pytest
 import zmq
 
-from oz.cli.listening import await_signal, listening
+from oz.cli.waiting import await_signal, listening
 from support.waiting import Thread, until, wait_until_stuck
 
 

@@ -22,7 +22,7 @@ _LONGEST = 1e6
 """Seconds of one wait at most."""
 
 
-class Listening:
+class Waiting:
     """Waits on behalf of a command that prints what comes, until something has come.
 
     A signal ends the wait too, and so does the end of whoever reads stdout, where that is a pipe: `oz sub … |
@@ -64,10 +64,10 @@ class Listening:
 
 
 @contextmanager
-def listening() -> Iterator[Listening]:
-    """Make a `Listening` for a `with` block in the main thread."""
+def listening() -> Iterator[Waiting]:
+    """Make a `Waiting` for a `with` block in the main thread."""
     with closing(Bell()) as bell, bell.rung_by_signals():
-        yield Listening(bell)
+        yield Waiting(bell)
 
 
 @contextmanager
