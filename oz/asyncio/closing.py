@@ -6,6 +6,9 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import suppress
+from typing import Any
+
+import zmq
 
 _running: set[asyncio.Future[None]] = set()
 
@@ -87,6 +90,19 @@ async def in_thread(work: Callable[[], None]) -> None:
     await future
     # It has nothing more to do than to end.
     thread.join()
+
+
+def end_in_loop(context: Any, seconds: float) -> Coroutine[object, object, None] | None:
+    """Return what ends a context without a thread; None where it takes one, or no loop runs.
+
+    Args:
+        context: its sockets are closed. Those of a model of ZeroMQ have an `end` to await.
+        seconds: after which it waits for nothing more.
+    """
+    if isinstance(context, zmq.Context) or asyncio._get_running_loop() is None:
+        return None
+    ending: Coroutine[object, object, None] = context.end(seconds)
+    return ending
 
 
 def is_cancelled() -> bool:

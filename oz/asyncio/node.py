@@ -11,7 +11,7 @@ from oz.asyncio.waiting import Handler
 from oz.message import Extras, Message
 from oz.protocol.node.subscription import NodeStats
 from oz.subjects.pattern import Patterns
-from oz.transport.node.opening import OnPeer, node_settings
+from oz.transport.node.opening import NodeSettings, OnPeer, node_settings
 from oz.transport.node.subscriptions import Wanted
 from oz.transport.option_checks import Overflow, Policy, check_count
 from oz.transport.publisher.options import OnFull
@@ -64,10 +64,13 @@ class Node:
         self.configuration = settings.configuration
         self.bus = settings.configuration.bus
         self.name = settings.name
-        self.uuid = settings.uuid
-        self._shell = LoopNode(settings)
+        self._shell = self._make_shell(settings)
         self._engine = self._shell.engine
+        self.uuid = self._engine.settings.uuid
         self._publisher_for = self._engine.publisher_for
+
+    def _make_shell(self, settings: NodeSettings) -> LoopNode:
+        return LoopNode(settings)
 
     async def start(self) -> Self:
         """Join the bus; `async with` does it. A second call does nothing.

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import in_thread
+from oz.asyncio.closing import end_in_loop, in_thread
 from oz.asyncio.handlers import TaskPool
 from oz.asyncio.publisher_engine import LoopPublisher
 from oz.asyncio.requesting import TaskRequester
@@ -73,10 +73,15 @@ class _Done:
         yield
 
 
+PYZMQ_KINDS = SocketKinds(zmq.asyncio.Context, LoopPublisher)
+"""Sockets of pyzmq."""
+
+
 class LoopNode:
     """The tasks of one node: those that receive and attend, and a pool for its handlers.
 
     Attributes:
+        kinds: of its sockets.
         engine: the node without them.
         pool: calls handlers.
         requester: asks, and waits for answers.
@@ -85,14 +90,15 @@ class LoopNode:
 
     subscription = NodeSubscription
     received = ReceivedSubscription
-    kinds = SocketKinds(zmq.asyncio.Context, LoopPublisher)
 
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: NodeSettings, kinds: SocketKinds = PYZMQ_KINDS) -> None:
         """Prepare; `start` joins the bus.
 
         Args:
             settings: of the node.
+            kinds: of its sockets.
         """
+        self.kinds = kinds
         self.engine = NodeEngine(settings, self)
         self.requester = TaskRequester(self.engine.client, self.wait, self.check_loop, self.engine.monotonic)
         self.tasks: list[asyncio.Task[None]] = []
@@ -302,7 +308,12 @@ class LoopNode:
         publisher: Any
         for publisher in sockets.publishers:
             await publisher.engine.close(timeout=max(0.0, ends - self.engine.monotonic()))
-        await in_thread(lambda: sockets.end_context(max(0.0, ends - closed_at), closed_at))
+        seconds = max(0.0, ends - closed_at)
+        if (ending := end_in_loop(sockets.context, seconds)) is not None:
+            sockets.leave_directory()
+            await ending
+        else:
+            await in_thread(lambda: sockets.end_context(seconds, closed_at))
 
 
 async def finish(steps: Steps[T]) -> T:

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, Protocol
 
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing
+from oz.asyncio.closing import Closing, end_in_loop
 from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Extras
@@ -37,6 +37,16 @@ def _look_after(find: weakref.ref[LoopPublisher], loop: asyncio.AbstractEventLoo
         one.look_after()
 
 
+class LoopFront(Protocol):
+    """The socket of an engine as a loop sees it."""
+
+    def _watch(self) -> None:
+        """Have the loop that runs tell the engine of news."""
+
+    def _hide(self) -> None:
+        """End what waits on it, and have the loop watch it no more; to be called before its engine closes."""
+
+
 class LoopSocket(zmq.asyncio.Socket):
     """The socket of an engine as a loop sees it: pyzmq's own shadow of it, which tells the engine of news."""
 
@@ -54,6 +64,10 @@ class LoopSocket(zmq.asyncio.Socket):
         # A shadow of a handle would have a context of its own.
         self.context = engine.context
         engine.shown_by(self)
+
+    def _watch(self) -> None:
+        """Have the loop that runs tell the engine of news."""
+        self._get_loop()  # type: ignore[operator]
 
     def _init_io_state(self, io_loop: Any = None) -> None:
         super()._init_io_state(io_loop)  # type: ignore[no-untyped-call]
@@ -89,13 +103,23 @@ class LoopPublisher(PublisherEngine):
         loop: the loop, if there was one so far.
     """
 
-    def __init__(self, options: PublisherOptions, role: Role | None = None) -> None:
+    def __init__(
+        self,
+        options: PublisherOptions,
+        role: Role | None = None,
+        *,
+        context_class: Callable[[], zmq.Context[Any]] = zmq.asyncio.Context,
+        front_class: Callable[[LoopPublisher], LoopFront] = LoopSocket,
+    ) -> None:
         """Make one that is neither bound nor connected; see `attach`.
 
         Args:
             options: as `oz.Publisher` is given them.
             role: what the publisher knows beyond others, if it does.
+            context_class: makes a context of its own.
+            front_class: makes what a loop sees of its socket, where nothing else shows it.
         """
+        self._front_class = front_class
         self.loop: asyncio.AbstractEventLoop | None = None
         self._flushing: asyncio.Handle | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -103,10 +127,10 @@ class LoopPublisher(PublisherEngine):
         self._timer_at = 0.0
         self._used_at = -inf
         self._news = TaskNews()
-        self._own_front: LoopSocket | None = None
-        self._shown_by: weakref.ref[LoopSocket] | None = None
+        self._own_front: LoopFront | None = None
+        self._shown_by: weakref.ref[LoopFront] | None = None
         shell = Shell(
-            context_class=zmq.asyncio.Context,
+            context_class=context_class,
             expect_more=self._expect_more,
             attached=self._attached_anew,
             in_use=self._stay_watchful,
@@ -119,14 +143,14 @@ class LoopPublisher(PublisherEngine):
         self.sender.flags = _NOBLOCK
 
     @property
-    def front(self) -> LoopSocket:
+    def front(self) -> LoopFront:
         """The socket as a loop sees it."""
         found = self._shown_by() if self._shown_by is not None else None
         if found is None:
-            found = self._own_front = LoopSocket(self)
+            found = self._own_front = self._front_class(self)
         return found
 
-    def shown_by(self, front: LoopSocket) -> None:
+    def shown_by(self, front: LoopFront) -> None:
         """Have a loop see the socket by another one, which is not kept."""
         self._shown_by = weakref.ref(front)
 
@@ -135,7 +159,7 @@ class LoopPublisher(PublisherEngine):
         if self.loop is not loop:
             self.loop = loop
             self._flushing = self._timer = None
-            self.front._get_loop()  # type: ignore[operator]
+            self.front._watch()
             loop.call_soon(_look_after, weakref.ref(self), loop)
 
     def look_after(self) -> None:
@@ -182,7 +206,8 @@ class LoopPublisher(PublisherEngine):
 
     def _deliver(self, frames: Sequence[Any], flags: int, tracker: Any) -> Any:
         # Whoever asks for a tracker gets one from it.
-        return zmq.asyncio.Socket.send_multipart(self.front, list(frames), flags, copy=tracker is None)
+        front: Any = self.front
+        return zmq.asyncio.Socket.send_multipart(front, list(frames), flags, copy=tracker is None)
 
     def _as_result(self, tracker: Any) -> Any:
         done: asyncio.Future[Any] = asyncio.Future()
@@ -289,5 +314,7 @@ class LoopPublisher(PublisherEngine):
         if not is_own:
             return Closing()
         seconds, given_up = max(0.0, ends_at - closed_at), threading.Event()
+        if (ending := end_in_loop(self.context, seconds)) is not None:
+            return Closing(later=ending)
         end = partial(self.closing.end_context, seconds, closed_at, given_up)
         return Closing(end, give_up=given_up.set if seconds == inf else None)

@@ -8,6 +8,10 @@ import zmq
 
 from oz.testing.network import Network
 from oz.testing.sockets import Socket
+from oz.transport.backend import Backend
+
+EPOCH_NS = 1_767_225_600_000_000_000
+"""The time at which virtual clocks begin, in nanoseconds since 1970: 2026 in UTC."""
 
 
 class Context:
@@ -17,7 +21,11 @@ class Context:
         network: where its sockets are.
         host: the name by which faults mean it.
         closed: whether it is terminated.
+        backend: what its sockets are called by.
+        sockopts: options of sockets that are made, as pyzmq's contexts have them; none here.
     """
+
+    socket_class: type[Socket] = Socket
 
     def __init__(self, network: Network, host: str = "host") -> None:
         """Make a context; several on one host are killed together.
@@ -29,6 +37,20 @@ class Context:
         self.network = network
         self.host = host
         self.closed = False
+        self.sockopts: dict[int, int] = {}
+        self.backend = Backend(
+            send=Socket.send,
+            recv=Socket.recv,
+            get=Socket.get,
+            set=Socket.set,
+            bind=Socket.bind,
+            connect=Socket.connect,
+            unbind=Socket.unbind,
+            disconnect=Socket.disconnect,
+            monotonic=lambda: network.now,
+            time_ns=lambda: EPOCH_NS + round(network.now * 1e9),
+            random_bytes=network.random.randbytes,
+        )
         self._sockets: dict[Socket, None] = {}
         self._names: dict[str, Socket] = {}
         self._waiting: dict[str, list[Socket]] = {}
@@ -42,9 +64,15 @@ class Context:
         """
         if self.closed:
             raise zmq.ContextTerminated
-        made = Socket(self, int(socket_type))
+        made = self.socket_class(self, int(socket_type))
         self._sockets[made] = None
         return made
+
+    def _add_socket(self, _: object) -> None:
+        """Do nothing: a context knows its sockets. In pyzmq, those who make one otherwise tell it."""
+
+    def _rm_socket(self, _: object) -> None:
+        """Do nothing, as `_add_socket`."""
 
     def term(self) -> None:
         """Wait until every socket is closed and has sent what it lingers for."""

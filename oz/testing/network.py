@@ -130,6 +130,12 @@ class Network:
             return None
         return found
 
+    def listening(self, transport: str, begins: str) -> list[str]:
+        """Return the addresses that begin so and somebody listens at, also where nobody may go now."""
+        return [
+            address for one, address in self._listeners if one == transport and address.startswith(begins)
+        ]
+
     def add_link(self, link: NetworkLink) -> None:
         """Know a connection, so that faults can meet it."""
         self._links[link] = None

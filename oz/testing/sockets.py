@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import zmq
 
@@ -18,6 +18,7 @@ from oz.testing.behaviours import BEHAVIOURS, DEFAULTS, ONCE, parse
 from oz.testing.connections import PipeSession, Port
 from oz.testing.network import Network
 from oz.testing.pipes import End, Message, join
+from oz.transport.backend import Backend
 
 _NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
@@ -31,6 +32,10 @@ class Process(Protocol):
     network: Network
     host: str
 
+    @property
+    def backend(self) -> Backend:
+        """Return what its sockets are called by."""
+
     def bind_name(self, name: str, socket: Socket) -> None:
         """Register a name of a socket within the context."""
 
@@ -39,6 +44,51 @@ class Process(Protocol):
 
     def connect_name(self, name: str, socket: Socket) -> None:
         """Join a socket to the one of a name, now or when there is one."""
+
+
+class ModelFrame:
+    """A frame that was received, as `recv(copy=False)` gives it.
+
+    Attributes:
+        bytes: what is in it.
+        more: whether another frame of the message follows.
+    """
+
+    __slots__ = ("bytes", "more")
+
+    def __init__(self, data: bytes, more: bool) -> None:
+        """Put it together."""
+        self.bytes = data
+        self.more = more
+
+    def get(self, option: int | str) -> int | str:
+        """Refuse: no property of a frame is known here.
+
+        Raises:
+            zmq.ZMQError: always.
+        """
+        raise zmq.ZMQError(zmq.EINVAL)
+
+
+class Undoing:
+    """The result of `bind` and `connect`: the end of a `with` block undoes it.
+
+    Attributes:
+        socket: what the block is given.
+    """
+
+    def __init__(self, socket: Any, undo: Callable[[], None]) -> None:
+        """Keep what is to be done."""
+        self.socket = socket
+        self._undo = undo
+
+    def __enter__(self) -> Any:
+        """Give the socket."""
+        return self.socket
+
+    def __exit__(self, *_: object) -> None:
+        """Undo it."""
+        self._undo()
 
 
 class Socket:
@@ -75,6 +125,16 @@ class Socket:
         self._last_endpoint = b""
         self._parts: list[bytes] = []
         self._rest: deque[bytes] = deque()
+
+    @property
+    def backend(self) -> Backend:
+        """Return what it is called by."""
+        return self.context.backend
+
+    @property
+    def _closed(self) -> bool:
+        # As pyzmq's sockets have it, in which it costs less than `closed`.
+        return self.closed
 
     # options ---------------------------------------------------------------------------------------------
 
@@ -147,7 +207,7 @@ class Socket:
 
     # endpoints -------------------------------------------------------------------------------------------
 
-    def bind(self, addr: str) -> None:
+    def bind(self, addr: str) -> Undoing:
         """Listen at an endpoint: `tcp://host:port`, with `*` for any port, `ipc://name` or `inproc://name`.
 
         Raises:
@@ -165,9 +225,11 @@ class Socket:
             if not self.network.listen(transport, address, port):
                 raise zmq.ZMQError(zmq.EADDRINUSE)
             self._ports[f"{transport}://{address}"] = port
-        self._last_endpoint = f"{transport}://{address}".encode()
+        endpoint = f"{transport}://{address}"
+        self._last_endpoint = endpoint.encode()
+        return Undoing(self, lambda: self.unbind(endpoint))
 
-    def connect(self, addr: str) -> None:
+    def connect(self, addr: str) -> Undoing:
         """Connect to an endpoint, and again after each fault.
 
         Raises:
@@ -194,6 +256,7 @@ class Socket:
             self._sessions[f"{transport}://{address}"] = session
             session.start()
         self._last_endpoint = f"{transport}://{address}".encode()
+        return Undoing(self, lambda: self.disconnect(addr))
 
     def disconnect(self, addr: str) -> None:
         """End a connection: what has come by it and is not read yet is lost.
@@ -363,8 +426,8 @@ class Socket:
             self.send(frame, flags | _SNDMORE)
         self.send(msg_parts[-1], flags)
 
-    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> bytes:
-        """Receive a frame.
+    def recv(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:
+        """Receive a frame: bytes, or without `copy` a `ModelFrame`.
 
         Raises:
             zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
@@ -372,7 +435,8 @@ class Socket:
         self._check_open()
         if not self._rest:
             self._rest.extend(self._receive(int(flags)))
-        return self._rest.popleft()
+        data = self._rest.popleft()
+        return data if copy else ModelFrame(data, bool(self._rest))
 
     def _receive(self, flags: int) -> Message:
         found: list[Message] = []

@@ -142,6 +142,10 @@ def end_context(
         given_up: ends the waiting when it is set, where that has no end of its own.
     """
     started = time.monotonic() if closed_at is None else closed_at
+    if not isinstance(context, zmq.Context):
+        # A model's: it keeps no thread, and lets time pass by itself.
+        context.destroy()
+        return
     if sys.is_finalizing():
         # Python 3.11 would wait for ever for a thread to start, and later ones start none.
         context.destroy()

@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 import oz
-from oz.transport.node import opening
+from oz.transport.node import local_directory
 from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
@@ -64,7 +64,7 @@ def test_one_seed_is_enough_for_four_nodes(make, met, names, collected):
 
 def elsewhere(*arguments, **options):
     """Make a node of another host, as far as nodes can tell."""
-    with patch.object(opening, "host_id", lambda _: os.urandom(16)):
+    with patch.object(local_directory, "host_id", lambda _: os.urandom(16)):
         return oz.Node(*arguments, **options)
 
 

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 import oz
-from oz.transport.node import opening
+from oz.transport.node import local_directory
 from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
@@ -17,7 +17,7 @@ ADVISORIES = "_OZ.ADVISORY.>"
 
 def elsewhere(*arguments, **options):
     """Make a node of another host, as far as nodes can tell."""
-    with patch.object(opening, "host_id", lambda _: b"another host"):
+    with patch.object(local_directory, "host_id", lambda _: b"another host"):
         return oz.Node(*arguments, **options)
 
 

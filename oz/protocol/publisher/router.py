@@ -201,6 +201,9 @@ class Router:
         if stream is None:
             return NOTHING
         if comes:
+            if not stream.listeners:
+                # Its patterns may have come before. Only now does anything reach it.
+                self.interest.changed()
             stream.listeners += 1
             self.lifetimes.returned(stream, now)
             self.to_answer[stream] = None

@@ -7,8 +7,11 @@ import os
 import socket
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
 import zmq
+
+from oz.configuration import private_directory
 
 LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
 """Bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
@@ -37,6 +40,23 @@ def host_id(directory: Path | None) -> bytes:
     else:
         parts.append(str(os.getpid()))
     return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+class MeetingPlace(Protocol):
+    """A place where nodes of one host and bus find each other."""
+
+    @property
+    def endpoint(self) -> str:
+        """This node's own."""
+
+    def others(self) -> set[str]:
+        """Return the endpoints of the others, dead ones perhaps among them."""
+
+    def clear(self, endpoint: str) -> bool:
+        """Remove an endpoint that nobody listens on any more; tell whether it was one."""
+
+    def remove(self) -> None:
+        """Remove this node's own."""
 
 
 class LocalDirectory:
@@ -102,3 +122,20 @@ class LocalDirectory:
         """Remove this node's own."""
         with suppress(OSError):
             self.path.unlink(missing_ok=True)
+
+
+def meet_in_directory(directory: Path, bus: str, uuid: bytes) -> tuple[MeetingPlace, bytes]:
+    """Make the place where nodes of this host meet; give it, and what this host is known by.
+
+    Args:
+        directory: where; it is made if it is not there.
+        bus: their bus.
+        uuid: of the node that asks.
+
+    Raises:
+        ConfigurationError: the directory cannot be used.
+        ValueError: its path would be too long for a socket.
+    """
+    found = private_directory(directory)
+    host = host_id(found)
+    return LocalDirectory(found, bus, uuid, host), host

@@ -14,14 +14,14 @@ from typing import Any
 
 import zmq
 
-from oz.configuration import Configuration, private_directory, resolve
+from oz.configuration import Configuration, resolve
 from oz.errors import ConfigurationError
 from oz.message import Gap
 from oz.protocol.node.presence import local_origin, network_origin
 from oz.transport import descriptors
 from oz.transport.backend import PYZMQ, Backend
 from oz.transport.endpoints import needs_ipv6
-from oz.transport.node.local_directory import LocalDirectory, host_id
+from oz.transport.node.local_directory import MeetingPlace, host_id, meet_in_directory
 from oz.transport.node.publisher import NodePublisher, make_uuid
 from oz.transport.node.subscriber import NodeSubscriber
 from oz.transport.publisher.engine import PublisherEngine
@@ -119,11 +119,20 @@ def node_settings(
 
 @dataclass(frozen=True, slots=True)
 class SocketKinds:
-    """The classes of a node's sockets, which differ between threads and asyncio, and their functions."""
+    """The kinds of a node's sockets, which differ between threads, asyncio and a model of ZeroMQ.
+
+    Attributes:
+        context: makes the context of a node.
+        publisher: makes the engine of a publisher.
+        backend: what its sockets are called by.
+        meet: makes the place where nodes of one host find each other, from a directory and the node's bus and
+            uuid; gives too what this host is known by.
+    """
 
     context: Callable[[], zmq.Context[Any]]
     publisher: Callable[[PublisherOptions, Role], PublisherEngine]
     backend: Backend = PYZMQ
+    meet: Callable[[Path, str, bytes], tuple[MeetingPlace, bytes]] = meet_in_directory
 
 
 class NodeSockets:
@@ -169,7 +178,7 @@ class NodeSockets:
         codec = NodeCodec(found)
         descriptors.need(descriptors.NODE, "a node")
         self.context = kinds.context()
-        self.local_directory: LocalDirectory | None = None
+        self.local_directory: MeetingPlace | None = None
         self.endpoint: str | None = None
         try:
             options = replace(settings.publishing, context=self.context, dialect=config.dialect, codec=codec)
@@ -196,6 +205,10 @@ class NodeSockets:
     def abandon(self) -> None:
         """Close all at once: the node cannot be opened."""
         self.context.destroy(0)
+        self.leave_directory()
+
+    def leave_directory(self) -> None:
+        """Be found by no other node of this host any more."""
         if self.local_directory is not None:
             self.local_directory.remove()
 
@@ -215,8 +228,7 @@ class NodeSockets:
 
     def end_context(self, timeout: float, closed_at: float) -> None:
         """End the context, when all sockets are closed; see `oz.transport.socket.end_context`."""
-        if self.local_directory is not None:
-            self.local_directory.remove()
+        self.leave_directory()
         end_context(self.context, timeout, closed_at)
 
     def _make_publisher(self, origin: bytes, options: PublisherOptions) -> NodePublisher:
@@ -229,9 +241,8 @@ class NodeSockets:
         """Make the place where nodes of this host meet, if it can be; give what this host is known by."""
         config = self._settings.configuration
         try:
-            directory = private_directory(config.directory)
-            host = host_id(directory)
-            self.local_directory = LocalDirectory(directory, config.bus, self._settings.uuid, host)
+            meet = self._kinds.meet
+            self.local_directory, host = meet(config.directory, config.bus, self._settings.uuid)
         except (ConfigurationError, ValueError):
             if not (config.nameserver or config.peers or config.bind):
                 raise

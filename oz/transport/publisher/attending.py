@@ -51,7 +51,7 @@ class Shell:
         take_more: see `PublisherClosing`; None where nothing comes from elsewhere.
     """
 
-    context_class: type[zmq.Context[Any]]
+    context_class: Callable[[], zmq.Context[Any]]
     expect_more: Callable[[], object]
     attached: Callable[[], object]
     in_use: Callable[[], object]

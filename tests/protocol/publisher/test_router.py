@@ -249,6 +249,15 @@ def test_a_greeting_changes_no_interest(router):
     assert not router.take_changed()
 
 
+def test_a_stream_that_begins_to_listen_after_its_patterns_have_come_is_news(router):
+    come(router, key(1, "a"))
+    assert router.take_changed()
+    come(router, stream_key(NAME))
+    assert router.take_changed()
+    come(router, stream_key(NAME))
+    assert not router.take_changed()
+
+
 def test_a_greeting_of_somebody_unknown_is_answered_with_itself(router):
     (answer,) = come(router, key(7))
     (stream,) = router.to_answer

@@ -1,0 +1,78 @@
+"""The places of a bus: the processes that its sockets and nodes run in, each a host of its own."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import partial
+from pathlib import Path
+
+from oz.asyncio.publisher_engine import LoopPublisher
+from oz.testing.awaiting import AwaitedContext, WatchedPublisher
+from oz.testing.network import Network
+from oz.transport.node.local_directory import MeetingPlace
+from oz.transport.node.opening import SocketKinds
+
+HOST_ID = bytes(16)
+"""What all nodes have in common: they can reach each other as processes of one host do."""
+
+
+class VirtualDirectory:
+    """The place where the nodes of one bus on a virtual network find each other."""
+
+    def __init__(self, network: Network, bus: str, uuid: bytes) -> None:
+        """Name a node's own endpoint.
+
+        Args:
+            network: theirs.
+            bus: their bus.
+            uuid: of the node.
+        """
+        self._network = network
+        self._begins = f"{hashlib.blake2b(bus.encode(), digest_size=6).hexdigest()}-"
+        self._own = f"{self._begins}{uuid.hex()[:16]}.sock"
+
+    @property
+    def endpoint(self) -> str:
+        """This node's own."""
+        return f"ipc://{self._own}"
+
+    def others(self) -> set[str]:
+        """Return the endpoints of the others."""
+        found = self._network.listening("ipc", self._begins)
+        return {f"ipc://{address}" for address in found if address != self._own}
+
+    def clear(self, endpoint: str) -> bool:
+        """Tell whether nobody listens at an endpoint any more."""
+        return endpoint.removeprefix("ipc://") not in self._network.listening("ipc", self._begins)
+
+    def remove(self) -> None:
+        """Do nothing: an endpoint ends with its socket."""
+
+
+class Place:
+    """A process on a virtual network, with one publisher, subscriber or node.
+
+    Attributes:
+        context: what its sockets are made by.
+        host: the name by which faults mean it.
+        kinds: of its sockets.
+    """
+
+    def __init__(self, network: Network, host: str) -> None:
+        """Make a process.
+
+        Args:
+            network: where its sockets are.
+            host: a name that no other has.
+        """
+        self.host = host
+        self.context = context = AwaitedContext(network, host)
+        self.kinds = SocketKinds(
+            lambda: context,  # type: ignore[arg-type, return-value]
+            partial(LoopPublisher, context_class=lambda: context, front_class=WatchedPublisher),  # type: ignore[arg-type, return-value]
+            context.backend,
+            self._meet,
+        )
+
+    def _meet(self, _: Path, bus: str, uuid: bytes) -> tuple[MeetingPlace, bytes]:
+        return VirtualDirectory(self.context.network, bus, uuid), HOST_ID
