@@ -1,0 +1,96 @@
+"""The command line: `python -m simulation --seeds 10000`."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import multiprocessing
+import os
+import sys
+import time
+from collections import Counter
+
+from simulation.mechanisms import EXPECTED, watched
+from simulation.minimising import minimise
+from simulation.world import World, run
+
+PART = 20
+ENOUGH = 300
+"""Seeds in which every mechanism is to fire."""
+
+
+def run_some(seeds):
+    """Run some seeds; return what was violated by which, and the counts."""
+    gc.disable()
+    counter, failed = Counter(), []
+    with watched(counter):
+        for seed in seeds:
+            violation = run(seed, mechanisms=counter)
+            if violation is not None:
+                failed.append((seed, violation.kind, str(violation)))
+    gc.collect()
+    return failed, counter
+
+
+def report(seed, kind, text):
+    """Say what failed, and with which faults alone it still does."""
+    faults = World(seed).faults
+
+    def fails(some):
+        violation = run(seed, some)
+        return violation is not None and violation.kind == kind
+
+    left = minimise(faults, fails)
+    places = ",".join(str(faults.index(one)) for one in left)
+    print(f"seed {seed}: {text}")
+    for one in left:
+        print(f"    {one.at:7.3f} s  {one.kind} {' '.join(one.who)} for {one.lasts:g} s")
+    print(f"    again: python -m simulation --seed {seed} --faults {places or 'none'}", flush=True)
+
+
+def replay(seed, places):
+    """Run one seed, with some of its faults or all."""
+    faults = None
+    if places is not None:
+        every = World(seed).faults
+        faults = [] if places == "none" else [every[int(one)] for one in places.split(",")]
+    violation = run(seed, faults)
+    print("nothing is violated" if violation is None else violation)
+    return int(violation is not None)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="simulation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=300, help="how many (default: 300)")
+    parser.add_argument("--first", type=int, default=0, help="the first of them (default: 0)")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: as processors)"
+    )
+    parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--faults", help="with --seed: the places of its faults, as 0,3,17, or none")
+    parser.add_argument("--most", type=int, default=5, help="failing seeds that are cut down (default: 5)")
+    given = parser.parse_args(arguments)
+    if given.seed is not None:
+        return replay(given.seed, given.faults)
+    began = time.monotonic()
+    seeds = range(given.first, given.first + given.seeds)
+    parts = [seeds[at : at + PART] for at in range(0, len(seeds), PART)]
+    counter, failed = Counter(), []
+    with multiprocessing.Pool(given.jobs, maxtasksperchild=50) as pool:
+        for some, counts in pool.imap(run_some, parts):
+            for one in some:
+                if len(failed) < given.most:
+                    report(*one)
+                failed.append(one)
+            counter += counts
+    for name, count in sorted(counter.items()):
+        print(f"{count:9d}  {name}")
+    silent = [name for name in EXPECTED if not counter[name]]
+    for name in silent:
+        print(f"        0  {name}")
+    print(f"{given.seeds} seeds in {time.monotonic() - began:.1f} s, {len(failed)} failed")
+    return int(bool(failed) or (bool(silent) and given.seeds >= ENOUGH))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

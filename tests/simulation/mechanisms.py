@@ -1,0 +1,144 @@
+"""How often each mechanism fired: a simulation in which one never does says nothing about it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import wraps
+
+from oz.protocol.publisher.batches import Batches
+from oz.protocol.publisher.lifetimes import Lifetimes
+from oz.protocol.publisher.records import Records
+from oz.protocol.publisher.send_buffer import ConflatingSendBuffer, DropOldestSendBuffer, Passing
+from oz.protocol.subscriber.declarations import Declarations
+from oz.protocol.subscriber.sequences import Source
+from oz.protocol.subscriber.streams import Stream
+
+EXPECTED = (
+    "declaration renewed",
+    "stream greeted",
+    "group handed over",
+    "conflated at the publisher",
+    "oldest dropped at the publisher",
+    "dropped at the subscriber",
+    "epoch changed",
+    "passed over as seen before",
+    "heartbeat starved",
+    "tail reported",
+    "connection left out",
+    "came back in its time of grace",
+    "stream forgotten",
+    "goodbye heard",
+    "goodbye lost",
+    "publisher held up",
+    "gap with a count",
+    "gap without a count",
+    "found by a greeting",
+)
+"""What fires in every few hundred runs."""
+
+
+def _renewed(self, before, result, *_):
+    return "declaration renewed", bool(result.wanted)
+
+
+def _greeted(self, before, result, *_):
+    return "stream greeted", bool(result.wanted)
+
+
+def _handed_over(self, before, result, *_):
+    return "group handed over", True
+
+
+def _conflated(self, before, result, stream, items):
+    taken = (before or 0) + len(items) // 2 - result
+    return "conflated at the publisher", taken > len(self.take(stream, taken)[1]) // 2
+
+
+def _dropped_oldest(self, before, result, *_):
+    return "oldest dropped at the publisher", result > 0
+
+
+def _starved(self, before, result, *_):
+    return "heartbeat starved", self.is_halfway
+
+
+def _left_out(self, before, result, *_):
+    return "connection left out", result
+
+
+def _returned(self, before, result, stream, now):
+    return "came back in its time of grace", before
+
+
+def _forgotten(self, before, result, *_):
+    return "stream forgotten", True
+
+
+def _goodbye(self, before, result, *_):
+    return "goodbye heard", True
+
+
+_WATCHED = [
+    (Declarations, "renew", _renewed, None),
+    (Declarations, "greet", _greeted, None),
+    (Passing, "share", _handed_over, None),
+    (
+        ConflatingSendBuffer,
+        "put",
+        _conflated,
+        lambda self, stream, _: len(self.take(stream, 1 << 30)[1]) // 2,
+    ),
+    (DropOldestSendBuffer, "put", _dropped_oldest, None),
+    (Records, "beat", _starved, None),
+    (Batches, "leave_out", _left_out, None),
+    (Lifetimes, "returned", _returned, lambda _, stream, __: stream.vanished_at is not None),
+    (Lifetimes, "forget", _forgotten, None),
+    (Stream, "end", _goodbye, None),
+]
+
+
+@contextmanager
+def watched(counter):
+    """Count what fires, as long as this lasts."""
+    originals = []
+    for owner, name, tell, look in _WATCHED:
+        original = getattr(owner, name)
+        originals.append((owner, name, original))
+        setattr(owner, name, _counting(original, tell, look, counter))
+    advance = Source.advance
+    originals.append((Source, "advance", advance))
+    Source.advance = _watch_advance(advance, counter)
+    try:
+        yield counter
+    finally:
+        for owner, name, original in originals:
+            setattr(owner, name, original)
+
+
+def _counting(original, tell, look, counter):
+    @wraps(original)
+    def call(self, *args, **kwargs):
+        before = None if look is None else look(self, *args)
+        result = original(self, *args, **kwargs)
+        name, fires = tell(self, before, result, *args)
+        if fires:
+            counter[name] += 1
+        return result
+
+    return call
+
+
+def _watch_advance(advance, counter):
+    @wraps(advance)
+    def call(self, head, time_ns, *, is_shared):
+        before = self.epoch
+        lost, seen = advance(self, head, time_ns, is_shared=is_shared)
+        if before is not None and self.epoch != before:
+            counter["epoch changed"] += 1
+        if lost and not head.count:
+            counter["tail reported"] += 1
+        if seen:
+            counter["passed over as seen before"] += 1
+        return lost, seen
+
+    return call

@@ -1,0 +1,253 @@
+"""One run: who is there, what happens, and what is checked at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from random import Random
+
+from oz.protocol.subscriber.declarations import GREETING
+from oz.testing.network import Network
+from oz.wire.keys import DeliveryOptions
+from simulation.oracle import Oracle, Violation
+from simulation.processes import SimProxy, SimPublisher, SimSubscriber
+from simulation.schedule import TOPICS, make_faults, make_traffic
+
+SETTLES = 10.0
+"""Virtual seconds within which all must be well after the last fault."""
+
+GREETED = 2 * GREETING
+"""The same, more, for what a proxy has dropped on its way."""
+
+FRONT, BACK = "tcp://10.0.1.1:7000", "tcp://10.0.1.1:7001"
+DIRECT = {"p1": "tcp://10.0.0.1:7000", "p2": "tcp://10.0.0.2:7000", "p3": "tcp://10.0.0.3:7000"}
+
+
+class World:
+    """One run of the simulation.
+
+    Attributes:
+        mechanisms: how often each mechanism fired.
+        faults: what goes wrong; all that the seed says, or those that are given.
+    """
+
+    def __init__(self, seed, faults=None, mechanisms=None):
+        random = Random(seed)
+        self.seed, self._random = seed, Random(seed + 1)
+        self.mechanisms = Counter() if mechanisms is None else mechanisms
+        self.network = Network(random.getrandbits(32), capacity=(1, random.choice((4, 16, 64))))
+        self.random_bytes = Random(seed ^ 0x5EED).randbytes
+        self.oracle = Oracle(self)
+        self._number = 0
+        self._healing = {}
+        self._make_processes(random)
+        self.processes = {one.name: one for one in (*self.publishers, *self.subscribers, *self.proxies)}
+        names = [[one.name for one in some] for some in (self.publishers, self.subscribers, self.proxies)]
+        pairs = [(one, "hub") for one in ("p2", "p3", *names[1])]
+        pairs += [(one, other) for one in ("p1", "p2") for other in names[1]]
+        every = make_faults(random, pairs, *names)
+        self.faults = every if faults is None else faults
+        self.traffic = make_traffic(random, names[0])
+
+    def _make_processes(self, random):
+        marks = lambda: random.choice((2, 3, 5, 20, 1000))  # noqa: E731
+        drops = random.random() < 0.7
+        # It is heard by two paths then, of which one overtakes the other.
+        second = [FRONT] if random.random() < 0.3 else []
+        self.publishers = [
+            SimPublisher(self, "p1", binds=[DIRECT["p1"]], drops=drops, mark=marks()),
+            SimPublisher(self, "p2", binds=[DIRECT["p2"]], connects=second, drops=drops, mark=marks()),
+            SimPublisher(self, "p3", binds=[], connects=[FRONT], drops=drops, mark=marks()),
+        ]
+        self.proxies = [
+            SimProxy(
+                self,
+                "hub",
+                front=FRONT,
+                back=BACK,
+                is_verbose=random.random() < 0.3,
+                mark=random.choice((8, 12, 30, 1000)),
+            )
+        ]
+        policy = random.choice(("round_robin", "sticky", "failover"))
+        group = DeliveryOptions(group="g", policy=policy)
+        limit = random.choice((3, 10))
+        kinds = [
+            DeliveryOptions(),
+            DeliveryOptions(overflow="drop_oldest", limit=limit),
+            DeliveryOptions(overflow=random.choice(("conflate", "drop_newest")), limit=limit),
+            group, group, group,
+            DeliveryOptions(is_shared=True),
+            DeliveryOptions(is_shared=True),
+        ]  # fmt: skip
+        endpoints = [DIRECT["p1"], DIRECT["p2"], BACK]
+        self.subscribers = []
+        shared = random.choice(("a.*", ">"))
+        for number, delivery in enumerate(kinds, 1):
+            patterns = random.sample(["a.*", "*.x", "b.y", ">", "a.>", "a.x"], 4)
+            if delivery.is_shared:
+                patterns = [shared]
+            self.subscribers.append(
+                SimSubscriber(
+                    self, f"s{number}", endpoints=endpoints, patterns=patterns, delivery=delivery,
+                    mark=marks(), pace=random.choice((1, 10, 100)),
+                )
+            )  # fmt: skip
+
+    # running ---------------------------------------------------------------------------------------------
+
+    def run(self):
+        """Let everything happen, and check what must be so.
+
+        Raises:
+            Violation: something is not.
+        """
+        call_at = self.network.call_at
+        for process in self.processes.values():
+            call_at(self._random.uniform(0.0, 0.2), process.start)
+        for burst in self.traffic:
+            call_at(burst.at, partial(self._publish, burst))
+        for fault in self.faults:
+            call_at(fault.at, partial(self._begin, fault))
+        last = max([fault.at + fault.lasts for fault in self.faults] + [self.traffic[-1].at])
+        self.network.run_until(last + 0.1)
+        self._end_all()
+        self.network.run_until(last + 0.1 + SETTLES)
+        oracle = self.oracle
+        oracle.check_order()
+        if not oracle.all_ready([self.publishers[2]]):
+            # A proxy drops subscriptions that it has no room for; only the next greeting shows that.
+            self.mechanisms["found by a greeting"] += 1
+            self.network.run_until(self.network.now + GREETED)
+        oracle.check_convergence()
+        numbers = self._publish_last()
+        self.network.run_until(self.network.now + 2.5)
+        oracle.check_newest(numbers)
+        oracle.check_order()
+        oracle.check_groups()
+        oracle.check_streams()
+        oracle.check_memory()
+        oracle.count()
+        return self
+
+    def _publish(self, burst):
+        publisher = self.processes[burst.publisher]
+        if not publisher.is_alive or publisher.is_frozen or publisher.is_ending:
+            return
+        for subject in burst.subjects:
+            self._number += 1
+            publisher.publish(subject.encode(), b"%d" % self._number)
+            if not burst.at_once:
+                publisher.flush()
+        publisher.wake()
+
+    def _publish_last(self):
+        numbers = []
+        for topic in TOPICS:
+            for publisher in self.publishers:
+                self._number += 1
+                if publisher.publish(topic.encode(), b"%d" % self._number):
+                    numbers.append(self._number)
+                publisher.wake()
+            self.network.run_until(self.network.now + 0.02)
+        return numbers
+
+    # faults ----------------------------------------------------------------------------------------------
+
+    def _begin(self, fault):
+        self.mechanisms[f"fault: {fault.kind}"] += 1
+        undo = getattr(self, f"_{fault.kind}")(*fault.who)
+        if undo is not None:
+            self._healing[fault] = undo
+            self.network.call_at(self.network.now + fault.lasts, partial(self._end, fault))
+
+    def _end(self, fault):
+        undo = self._healing.pop(fault, None)
+        if undo is not None:
+            undo()
+
+    def _end_all(self):
+        for fault in list(self._healing):
+            self._end(fault)
+        self.network.heal()
+        for process in self.processes.values():
+            process.thaw()
+            if not process.is_alive:
+                process.start()
+
+    def _reset(self, one, other):
+        self.network.reset(one, other)
+
+    def _cut(self, one, other):
+        self.network.cut(one, other)
+        return self._heal
+
+    def _half_open(self, one, other):
+        self.network.half_open(one, other)
+        return self._heal
+
+    def _stall(self, one, other):
+        self.network.stall(one, other)
+        return self._heal
+
+    def _throttle(self, one, other):
+        self.network.throttle(one, other, 20.0)
+        return self._heal
+
+    def _heal(self):
+        """End this fault; the network ends all, so those that are to last begin anew."""
+        self.network.heal()
+        for fault in self._healing:
+            if fault.kind in ("cut", "stall", "throttle"):
+                getattr(self, f"_{fault.kind}")(*fault.who)
+
+    def _busy(self, name):
+        subscriber = self.processes[name]
+        subscriber.is_busy = True
+
+        def undo():
+            subscriber.is_busy = False
+            subscriber.wake()
+
+        return undo
+
+    def _freeze(self, name):
+        process = self.processes[name]
+        process.freeze()
+        return process.thaw
+
+    def _kill(self, name):
+        process = self.processes[name]
+        process.kill()
+        return lambda: None if process.is_alive else process.start()
+
+    def _close(self, name):
+        process = self.processes[name]
+        process.end()
+        return partial(self._start_when_closed, process)
+
+    def _start_when_closed(self, process):
+        if process.is_alive and process.is_ending:
+            process.close()
+        if not process.is_alive:
+            process.start()
+
+    def _more(self, name):
+        process = self.processes[name]
+        if process.is_alive and not process.is_frozen:
+            process.subscribe_more()
+
+    def _less(self, name):
+        process = self.processes[name]
+        if process.is_alive and not process.is_frozen:
+            process.unsubscribe()
+
+
+def run(seed, faults=None, mechanisms=None):
+    """Run one seed; return the violation, or None."""
+    world = World(seed, faults, mechanisms)
+    try:
+        world.run()
+    except Violation as violation:
+        return violation
+    return None
