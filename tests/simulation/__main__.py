@@ -48,6 +48,14 @@ def report(seed, kind, text):
     print(f"    again: python -m simulation --seed {seed} --faults {places or 'none'}", flush=True)
 
 
+def violates(seed):
+    """Tell whether a seed violates anything, and say what."""
+    violation = run(seed)
+    if violation is not None:
+        print(f"seed {seed}: {violation}")
+    return violation is not None
+
+
 def replay(seed, places):
     """Run one seed, with some of its faults or all."""
     faults = None
@@ -69,11 +77,14 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, help="run this one only")
     parser.add_argument("--faults", help="with --seed: the places of its faults, as 0,3,17, or none")
     parser.add_argument("--most", type=int, default=5, help="failing seeds that are cut down (default: 5)")
+    parser.add_argument("--quick", action="store_true", help="in this process, up to the first that fails")
     given = parser.parse_args(arguments)
     if given.seed is not None:
         return replay(given.seed, given.faults)
-    began = time.monotonic()
     seeds = range(given.first, given.first + given.seeds)
+    if given.quick:
+        return int(any(violates(seed) for seed in seeds))
+    began = time.monotonic()
     parts = [seeds[at : at + PART] for at in range(0, len(seeds), PART)]
     counter, failed = Counter(), []
     with multiprocessing.Pool(given.jobs, maxtasksperchild=50) as pool:

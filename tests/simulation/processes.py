@@ -12,8 +12,8 @@ import zmq
 
 import oz
 from oz.protocol.publisher.batches import Batches
+from oz.protocol.publisher.interest import ROUTED
 from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.recipients import ROUTED
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections import Counter
 from functools import partial
 from random import Random
@@ -250,4 +251,8 @@ def run(seed, faults=None, mechanisms=None):
         world.run()
     except Violation as violation:
         return violation
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        kind = f"{type(error).__name__} in {place.name}"
+        return Violation(f"{kind}, line {place.lineno} of {place.filename}: {error}", kind)
     return None
