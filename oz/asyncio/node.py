@@ -119,9 +119,8 @@ class Node:
     async def flush(self) -> None:
         """Send now what waits for others to make a batch."""
         self._engine.check_open()
-        publisher: Any
         for publisher in self._engine.sockets.publishers:
-            await publisher.engine.flush()
+            publisher.engine.flush_now()
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether any node has asked for what a subject begins with; see `oz.Node.interest`."""

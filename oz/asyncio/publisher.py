@@ -12,8 +12,9 @@ import zmq.asyncio
 
 from oz.asyncio.closing import Closing
 from oz.asyncio.publisher_engine import LoopPublisher, LoopSocket
-from oz.transport.publisher.front import PublisherFront, by_fields
+from oz.transport.publisher.front import PublisherFront
 from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.sender import by_fields
 
 _TURN = 256
 """Messages published in one turn of the loop; after them other tasks have theirs."""
@@ -86,7 +87,7 @@ class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
             ClosedError: the publisher is closed.
             OwnershipError: it was made before a fork.
         """
-        await self._engine.flush()
+        self._engine.flush_now()
 
     async def publish_many(
         self, pairs: Iterable[tuple[str | bytes, Any]] | AsyncIterable[tuple[str | bytes, Any]]

@@ -257,11 +257,6 @@ class LoopPublisher(PublisherEngine):
         ):
             self.refuse(subject)
 
-    async def flush(self) -> None:
-        """Send now what waits for others to make a batch; see `oz.asyncio.Publisher.flush`."""
-        self.check_open()
-        self.flush_now()
-
     async def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None
     ) -> None:
@@ -283,8 +278,7 @@ class LoopPublisher(PublisherEngine):
         if not self._has_to_wait():
             return finish()
         # Subscribers get their time, and the loop goes on meanwhile.
-        self.is_closing = True
-        self.sender.routes.forget()
+        self.sender.routes.close()
         self._news.tell()
         # Cut short, as by the end of the loop, it does not wait for ever.
         return Closing(later=self._close_later(finish, ends_at), surely=lambda: finish().give_up())

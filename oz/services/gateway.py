@@ -37,10 +37,10 @@ from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import Bell, look_again, wait
 from oz.services.worker import Worker
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.transport.admission import EVERYTHING
 from oz.transport.capabilities import require_pgm
 from oz.transport.endpoints import as_list
 from oz.transport.publisher.options import PublisherOptions
+from oz.transport.subscriber.subscribing import EVERYTHING
 
 _log = logging.getLogger("oz.gateway")
 

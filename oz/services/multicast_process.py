@@ -43,9 +43,9 @@ from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import wait
 from oz.sync.publisher_engine import ThreadedPublisher
 from oz.system import POLLHUP, POLLIN, make_poll
-from oz.transport.admission import EVERYTHING
 from oz.transport.multicast.group import silence_libpgm
 from oz.transport.publisher.options import PublisherOptions
+from oz.transport.subscriber.subscribing import EVERYTHING
 
 FAILED = 3
 """The exit code of a process that says in its last line why it cannot do its work."""

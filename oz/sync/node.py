@@ -153,9 +153,8 @@ class Node:
             ClosedError: the node is closed.
         """
         self._engine.check_open()
-        publisher: Any
         for publisher in self._engine.sockets.publishers:
-            publisher.engine.flush()
+            publisher.engine.flush_now()
 
     def interest(self, subject: str | bytes) -> bool:
         """Tell whether any node has asked for what a subject begins with; see `oz.Publisher.interest`.

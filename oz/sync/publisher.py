@@ -8,8 +8,9 @@ from typing import Any
 import zmq
 
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.transport.publisher.front import PublisherFront, by_fields
+from oz.transport.publisher.front import PublisherFront
 from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.sender import by_fields
 
 
 class Publisher(PublisherFront):
@@ -51,6 +52,8 @@ class Publisher(PublisherFront):
         publish = engine.quick_publish(self._publish_fields)
         if kind.publish is Publisher.publish and publish is not None:
             own["publish"] = publish
+        if kind.flush is Publisher.flush:
+            own["flush"] = engine.flush_now
         if kind.send is Publisher.send:
             own["send"] = send
         if kind.send_multipart is Publisher.send_multipart:
@@ -111,7 +114,7 @@ class Publisher(PublisherFront):
             ClosedError: the publisher is closed.
             OwnershipError: it was made before a fork.
         """
-        self._engine.flush()
+        self._engine.flush_now()
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None

@@ -15,7 +15,6 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError, Timeout
-from oz.message import Extras
 from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
@@ -24,6 +23,7 @@ from oz.transport.publisher.attending import Shell
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
+from oz.transport.publisher.sender import Refused
 
 _log = logging.getLogger("oz.publisher")
 
@@ -55,6 +55,7 @@ class ThreadedPublisher(PublisherEngine):
 
     Attributes:
         publish: publishes one message of a subject, a payload and extras; see `oz.Publisher.publish`.
+        publish_slowly: the same for messages of any kind.
         news: wakes those who wait for subscriptions, for room, or for the end of it.
     """
 
@@ -89,6 +90,7 @@ class ThreadedPublisher(PublisherEngine):
                 self.sender.flags = _NOBLOCK
             if options.on_full == "block" and options.full_timeout is not None:
                 self.set(zmq.SNDTIMEO, round(options.full_timeout * 1000))
+            self.publish_slowly = self.sender.long_way(self.socket, self._wait_for_room)
             self.publish = self.quick_publish(self.publish_slowly) or self.publish_slowly
             self.attach(options.bind, options.connect)
         except BaseException:
@@ -194,18 +196,12 @@ class ThreadedPublisher(PublisherEngine):
         """Return the quickest `publish` that this publisher can have, if any; see `Sender.shortcut`."""
         return self.sender.shortcut(self.socket, long_way, looks=False)
 
-    def publish_slowly(self, subject: str | bytes, payload: Any = b"", extras: Extras | None = None) -> None:
-        """Publish one message of any kind; see `oz.Publisher.publish`."""
-        refused = self.sender.publish(self.socket, subject, payload, extras)
-        if refused is not None and not (
+    def _wait_for_room(self, subject: str | bytes, refused: Refused) -> None:
+        """Publish a message when there is room for it, if that is to be waited for."""
+        if not (
             self.on_full == "block" and self._wait_for(lambda: self.publish_again(refused), self.full_timeout)
         ):
             self.refuse(subject)
-
-    def flush(self) -> None:
-        """Send now what waits for others to make a batch; see `oz.Publisher.flush`."""
-        self.check_open()
-        self.flush_now()
 
     def wait_for_subscribers(
         self, n: int = 1, subject: str | bytes | None = None, timeout: float | None = None

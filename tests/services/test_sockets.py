@@ -10,7 +10,7 @@ import oz
 from oz.message import MessageBatch, PlainBatch
 from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import wait
-from oz.transport.admission import EVERYTHING
+from oz.transport.subscriber.subscribing import EVERYTHING
 from support.waiting import DEADLINE, until
 
 ENDPOINT = "tcp://127.0.0.1:*"

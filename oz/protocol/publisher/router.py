@@ -78,12 +78,6 @@ class Router:
 
     # who wants what --------------------------------------------------------------------------------------
 
-    def take_changed(self) -> bool:
-        """Tell whether an interest came or went since the last call: remembered recipients are outdated."""
-        interest = self.interest
-        has_changed, interest.has_changed = interest.has_changed, False
-        return has_changed
-
     def counted(self) -> Iterable[OutStream]:
         """Return the streams on which an application's messages go out: not those that show presence."""
         watcher = self.interest.watcher

@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 from oz.errors import OzError, SinkError
 from oz.spark.sink.encoding import check_headers, encoder, pack_headers, plain
 from oz.spark.sink.settings import SinkSettings
-from oz.transport.admission import check_subject
+from oz.transport.publisher.subjects import subject_check
 
 STAGED = pa.schema(
     [
@@ -119,6 +119,11 @@ class RowReader:
     skipped: int = 0
     example: str | None = None
     _known: dict[bytes, str | None] = field(default_factory=dict)
+    _check: Callable[[bytes], object] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Make what checks subjects, once for all."""
+        self._check = subject_check(self.settings.dialect, b"", self.settings.endpoints)
 
     def ready(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Return the rows of batches as they are staged.
@@ -166,7 +171,7 @@ class RowReader:
         except KeyError:
             pass
         try:
-            check_subject(subject, self.settings.dialect, b"", self.settings.endpoints)
+            self._check(subject)
             reason = None
         except OzError as error:
             reason = str(error)

@@ -432,10 +432,9 @@ class NodeEngine:
             yield self._shell.wait(self._still_closing, max(0.0, ends - self.monotonic()))
         for queue in self.subscriptions.queues():
             yield queue.drain(max(0.0, ends - self.monotonic()))
-        publisher: Any
         for publisher in self.sockets.publishers:
             with suppress(ClosedError):
-                yield publisher.engine.flush()
+                publisher.engine.flush_now()
 
     def drain_subscription(self, subscription: NodeSubscription, timeout: float) -> Steps[bool]:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""

@@ -16,13 +16,13 @@ from oz.protocol.node.subscription import NodeStats, NodeSubscription, Pending
 from oz.protocol.subscriber.receive_buffer import LIMIT
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
-from oz.transport.admission import EVERYTHING, compile_asked
 from oz.transport.node.handlers import HandlerRunner, Pool
 from oz.transport.node.mailbox import Mailbox, Receiving
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import SocketKinds
 from oz.transport.node.subscriber import NodeSubscriber
 from oz.transport.option_checks import MOST_PENDING, Overflow, Policy, check_count, delivery_options
+from oz.transport.subscriber.subscribing import EVERYTHING, compile_asked
 from oz.wire.keys import DeliveryOptions
 
 _log = logging.getLogger("oz.node")

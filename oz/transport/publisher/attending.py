@@ -117,6 +117,7 @@ class Attendant:
         self._records = records
         self._sink = sink
         self._sender = sender
+        sender.listen = self.listen
         self._closing = closing
         self._in_use = shell.in_use
         self._heard = shell.heard
@@ -131,8 +132,9 @@ class Attendant:
             router = self._router
             if self._take_in():
                 self._heard()
-            has_changed = router.take_changed()
+            has_changed = router.interest.has_changed
             if has_changed:
+                router.interest.has_changed = False
                 # Before the answer: what is published once it has arrived must go to whom it was given.
                 self._sender.routes.forget()
                 if self._interest_changed is not None:

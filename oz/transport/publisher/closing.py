@@ -63,7 +63,6 @@ class PublisherClosing:
         "_attachments",
         "_dispatch",
         "_guard",
-        "_listen",
         "_monitor",
         "_monotonic",
         "_records",
@@ -86,7 +85,6 @@ class PublisherClosing:
         records: Records | MulticastDispatch,
         sender: Sender,
         *,
-        listen: Callable[[], object],
         take_more: Callable[[], bool] | None,
     ) -> None:
         """Put together what a publisher has.
@@ -100,7 +98,6 @@ class PublisherClosing:
             dispatch: sends batches.
             records: tells subscribers that nothing more comes.
             sender: what is published passes through.
-            listen: takes in the subscriptions that have arrived.
             take_more: takes in what is still to be sent from elsewhere; tells whether that was all.
                 None where nothing comes from elsewhere.
         """
@@ -113,7 +110,6 @@ class PublisherClosing:
         self._dispatch = dispatch
         self._records = records
         self._sender = sender
-        self._listen = listen
         self._take_more = take_more
         self._untaken: Untaken | None = None
         self.said_goodbye = False
@@ -147,7 +143,7 @@ class PublisherClosing:
             untaken = Untaken(bound, joined) if seconds > 0 and has_handle else None
             has_closed = self._close(linger, timeout)
             # A message that nobody wants would not touch the socket, and so not find it closed.
-            self._sender.routes.forget()
+            self._sender.routes.close()
         if has_closed and is_own:
             self._untaken = untaken
         elif untaken is not None:
@@ -259,7 +255,7 @@ class PublisherClosing:
     def _hear(self) -> None:
         # An error: the context was ended under the socket.
         with suppress(zmq.ZMQError):
-            self._listen()
+            self._sender.listen()
 
     def send_what_fits(self) -> bool:
         """Send what has not gone out yet, as far as there is room; tell whether that was all."""

@@ -14,7 +14,6 @@ from oz.errors import ClosedError, WouldBlock
 from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.stats import PublisherStats
 from oz.transport import descriptors
-from oz.transport.admission import check_subject
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, new_socket
 from oz.transport.endpoints import Endpoints, as_list
@@ -27,7 +26,7 @@ from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.raw_sends import RawSends
 from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.sink import PlainFrames
-from oz.transport.publisher.subjects import Routes
+from oz.transport.publisher.subjects import Routes, subject_check
 from oz.transport.socket import (
     some,
 )
@@ -58,7 +57,10 @@ class PublisherEngine:
         on_full: what to do when a subscriber is at its high-water mark.
         full_timeout: seconds that `"block"` waits at most; None is for ever.
         monotonic: the clock that its deadlines are of.
-        is_closing: it has begun to close, and publishes nothing more.
+        flush_now: sends what waits in the accumulator; raises ClosedError.
+        listen: takes in the subscriptions that have arrived; see `Attendant.listen`.
+        rest: says how long the thread or loop behind it may sleep; see `Attendant.rest`.
+        attend: does what is due; see `Attendant.attend`.
     """
 
     def __init__(self, options: PublisherOptions, shell: Shell, role: Role | None = None) -> None:
@@ -75,7 +77,6 @@ class PublisherEngine:
         codec, delimiter, group = options.check()
         self.dialect = options.dialect
         self.on_full = options.on_full
-        self.is_closing = False
         self.full_timeout = options.full_timeout
         self._shell = shell
         self.guard = guard = Guard()
@@ -91,12 +92,7 @@ class PublisherEngine:
         routes = Routes(
             guard,
             self.router,
-            partial(
-                check_subject,
-                dialect=options.dialect,
-                delimiter=delimiter or b"",
-                endpoints=self.attachments.endpoints,
-            ),
+            subject_check(options.dialect, delimiter or b"", self.attachments.endpoints),
             self.check_open,
         )
         plain = PlainFrames(guard, self.dispatch, backend_of(socket))
@@ -109,7 +105,6 @@ class PublisherEngine:
             options.max_batch,
             routes=routes,
             hand_over=plain.hand_over if delimiter is None else plain.hand_over_joined,
-            listen=self.listen,
             in_use=shell.in_use,
             check_open=self.check_open,
             expect_more=shell.expect_more,
@@ -136,10 +131,9 @@ class PublisherEngine:
             self.dispatch,
             self.records,
             self.sender,
-            listen=self.listen,
             take_more=shell.take_more,
         )
-        self._attendant = Attendant(
+        attendant = Attendant(
             socket,
             guard,
             self.router,
@@ -151,6 +145,8 @@ class PublisherEngine:
             shell,
             interest_changed=None if role is None else role.interest_changed,
         )
+        self.listen, self.rest, self.attend = attendant.listen, attendant.rest, attendant.attend
+        self.flush_now = partial(self.sender.flush, socket)
         try:
             options.set_up(socket, group, is_own=self.attachments.own_context)
         except BaseException:
@@ -203,7 +199,7 @@ class PublisherEngine:
         """
         if self.socket._closed:
             raise ClosedError("this Publisher is closed")
-        if self.is_closing:
+        if self.sender.routes.is_closing:
             raise ClosedError("this Publisher is closing")
 
     def attach(self, bind: Endpoints | None, connect: Endpoints | None) -> None:
@@ -280,18 +276,6 @@ class PublisherEngine:
 
     # what is due -----------------------------------------------------------------------------------------
 
-    def listen(self) -> bool:
-        """Take in the subscriptions that have arrived; see `Attendant.listen`."""
-        return self._attendant.listen()
-
-    def rest(self) -> float | None:
-        """Return how long the thread or loop behind it may sleep; see `Attendant.rest`."""
-        return self._attendant.rest()
-
-    def attend(self) -> bool:
-        """Do what is due; see `Attendant.attend`."""
-        return self._attendant.attend()
-
     @contextmanager
     def batch(self) -> Iterator[None]:
         """Hold what is published until the end of a `with` block; see `oz.Publisher.batch`."""
@@ -306,18 +290,6 @@ class PublisherEngine:
                 accumulator.is_held -= 1
             if not accumulator.is_held and not self.closed:
                 self.flush_now()
-
-    def flush_now(self) -> None:
-        """Send what waits in the accumulator.
-
-        Raises:
-            ClosedError: the publisher was closed meanwhile, by another thread or a signal handler.
-        """
-        try:
-            self.sender.accumulator.flush(self.socket)
-        except zmq.ZMQError:
-            self.check_open()
-            raise
 
     # publishing ------------------------------------------------------------------------------------------
 

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NoReturn
 
 import zmq
 
-from oz.message import BARE, Extras
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.publisher.batches import MAX_BATCH
 from oz.protocol.stats import PublisherStats
@@ -18,34 +17,6 @@ from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import MAX_DELAY, OnFull, PublisherOptions
 from oz.transport.socket import describe, refuse_to_copy
 from oz.wire.codec import Codec
-
-_NEVER_GIVEN = "reply_to"
-"""The one field that `publish` does not take: a node says itself what to reply to."""
-
-
-def by_fields(publish: Callable[[Any, Any, Extras | None], Any]) -> Callable[..., Any]:
-    """Return a function with the arguments of `oz.Publisher.publish`, the fields by their names.
-
-    Args:
-        publish: takes the fields of a message as one value.
-    """
-
-    def long_way(subject: str | bytes, payload: Any = b"", **fields: Any) -> Any:
-        extras = None
-        if fields:
-            try:
-                given = Extras(**fields) if _NEVER_GIVEN not in fields else None
-            except TypeError:
-                given = None
-            if given is None:
-                unknown = min(fields.keys() - {*Extras._fields} | fields.keys() & {_NEVER_GIVEN})
-                raise TypeError(f"publish() got an unexpected keyword argument {unknown!r}")
-            if given != BARE:
-                extras = given
-        return publish(subject, payload, extras)
-
-    long_way.__name__ = long_way.__qualname__ = "publish"
-    return long_way
 
 
 class PublisherFront(zmq.Socket[Any]):

@@ -11,7 +11,7 @@ from typing import Any
 
 import zmq
 
-from oz.message import Extras
+from oz.message import BARE, Extras
 from oz.protocol.publisher.batching import rich
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
@@ -32,9 +32,37 @@ LISTEN_EVERY = 0.001
 LOOK_EVERY = 1024
 """The same, in messages that nobody wants: those do not even look at the clock."""
 
+_NEVER_GIVEN = "reply_to"
+"""The one field that `publish` does not take: a node says itself what to reply to."""
+
 Refused = tuple[Route, Any, Any]
 """A message for which a subscriber has no room: the route of its subject, its payload for plain subscribers
 and for the others. Nothing of it was sent, to nobody."""
+
+
+def by_fields(publish: Callable[[Any, Any, Extras | None], Any]) -> Callable[..., Any]:
+    """Return a function with the arguments of `oz.Publisher.publish`, the fields by their names.
+
+    Args:
+        publish: takes the fields of a message as one value.
+    """
+
+    def long_way(subject: str | bytes, payload: Any = b"", **fields: Any) -> Any:
+        extras = None
+        if fields:
+            try:
+                given = Extras(**fields) if _NEVER_GIVEN not in fields else None
+            except TypeError:
+                given = None
+            if given is None:
+                unknown = min(fields.keys() - {*Extras._fields} | fields.keys() & {_NEVER_GIVEN})
+                raise TypeError(f"publish() got an unexpected keyword argument {unknown!r}")
+            if given != BARE:
+                extras = given
+        return publish(subject, payload, extras)
+
+    long_way.__name__ = long_way.__qualname__ = "publish"
+    return long_way
 
 
 class Sender:
@@ -47,8 +75,9 @@ class Sender:
         flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
         hand_over: hands a plain message to ZeroMQ.
         listened_at: when subscriptions were taken in last, in monotonic seconds.
-        listen: takes in the subscriptions that have arrived; to be called also after a send that a look came
-            before, unless `is_unheard`: nobody else is told of what that send has taken the sign of.
+        listen: takes in the subscriptions that have arrived, and tells whether any interest has changed. It
+            is called also after a send that a look came before, unless `is_unheard`: nobody else is told of
+            what that send has taken the sign of.
         is_unheard: the last look was left out, and somebody else was told to look later.
     """
 
@@ -81,7 +110,6 @@ class Sender:
         *,
         routes: Routes,
         hand_over: HandOver,
-        listen: Callable[[], bool],
         in_use: Callable[[], object],
         check_open: Callable[[], None],
         expect_more: Callable[[], object],
@@ -98,7 +126,6 @@ class Sender:
             max_batch: messages in a batch at most.
             routes: what is known of subjects.
             hand_over: hands a plain message to ZeroMQ.
-            listen: takes in the subscriptions that have arrived, and tells whether any interest has changed.
             in_use: called when something is sent that no look follows, once until the next look.
             check_open: raises when the publisher is closed.
             expect_more: see `Accumulator`.
@@ -108,7 +135,8 @@ class Sender:
         self._encode = codec.encode if codec is not None else None
         self._dispatch = dispatch
         self._last_values = last_values
-        self.listen = listen
+        # The attendant's, once there is one.
+        self.listen: Callable[[], bool] = bool
         self._in_use = in_use
         self._check_open = check_open
         self._monotonic = monotonic
@@ -160,6 +188,37 @@ class Sender:
             # Whoever joins meanwhile is given either the last value or the message.
             with self._guard:
                 return self.publish_any(socket, self.routes.find(subject), payload, item)
+        except zmq.ZMQError:
+            self._check_open()
+            raise
+
+    def long_way(
+        self, socket: Any, when_refused: Callable[[Any, Refused], object]
+    ) -> Callable[[Any, Any, Extras | None], None]:
+        """Make a `publish` for messages of any kind; see `publish`.
+
+        Args:
+            socket: of the publisher.
+            when_refused: called with the subject and the message, when that was not sent.
+        """
+
+        def publish(subject: Any, payload: Any = b"", extras: Extras | None = None) -> None:
+            refused = self.publish(socket, subject, payload, extras)
+            if refused is not None:
+                when_refused(subject, refused)
+
+        return publish
+
+    def flush(self, socket: Any) -> None:
+        """Send what waits in the accumulator.
+
+        Raises:
+            ClosedError: the publisher is closed, perhaps meanwhile, by another thread or a signal handler.
+        """
+        if self.routes.is_closing:
+            self._check_open()
+        try:
+            self.accumulator.flush(socket)
         except zmq.ZMQError:
             self._check_open()
             raise

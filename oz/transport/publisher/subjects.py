@@ -1,14 +1,21 @@
-"""A publisher's memory of its subjects: their bytes, and who wants them."""
+"""The subjects of a publisher: which may be published, their bytes, and who wants them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Collection
 from typing import Any
 
+from oz.errors import ProtocolError, SubjectError, SubjectWarning
 from oz.protocol.node.reserved_subjects import INBOX
+from oz.protocol.prefix_counts import UNREACHABLE
 from oz.protocol.publisher.interest import NOBODY, PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.router import Router
+from oz.subjects import dialects
+from oz.transport.dropin import callers_level
+from oz.transport.endpoints import is_local
 from oz.transport.guard import Guard
+from oz.wire.keys import OWN
 
 SUBJECTS_REMEMBERED = 65_536
 LONGEST_REMEMBERED = 1_024
@@ -21,6 +28,47 @@ Route = tuple[Recipients, bytes, bytes]
 """Of a subject: who wants it, the bytes before a plain payload, and the subject's own bytes."""
 
 
+def subject_check(
+    dialect: str, delimiter: bytes, endpoints: Collection[str]
+) -> Callable[[Any], tuple[bytes, bytes]]:
+    """Make what checks the subjects of a publisher.
+
+    Args:
+        dialect: the publisher's.
+        delimiter: what follows the subject within its frame, or nothing.
+        endpoints: where the publisher sends to; may change.
+
+    Returns:
+        A function that is called with a subject as it was given to `publish`, and gives the bytes before a
+        plain payload and the subject's own. It raises SubjectError where the dialect does not allow it or it
+        may not leave this host, ProtocolError where it begins as oz's own keys do, TypeError for no text.
+    """
+    rules = dialects.find(dialect)
+    decode, check_own, advise = rules.decode, rules.check_subject, rules.subject_advice
+
+    def check(subject: Any) -> tuple[bytes, bytes]:
+        own = decode(subject, SubjectError)
+        check_own(own)
+        raw = own if isinstance(own, bytes) else own.encode()
+        if raw.startswith(OWN):
+            raise ProtocolError(f"subject {subject!r} begins with {OWN!r}, which opens oz's own keys")
+        if raw in UNREACHABLE:
+            rule = "it would not reach subscribers to everything: docs/wire.md says why"
+            raise SubjectError(dialect, subject, 0, rule)
+        if raw.startswith(b"_LOCAL.") and not all(is_local(one) for one in endpoints):
+            rule = f"_LOCAL subjects stay on this host, and {', '.join(endpoints)} does not"
+            raise SubjectError(dialect, subject, 0, rule)
+        advice = advise(own)
+        if advice is not None:
+            warnings.warn(advice, SubjectWarning, stacklevel=callers_level())
+        if delimiter and delimiter in raw:
+            rule = f"the delimiter {delimiter!r} ends the subject, so it cannot hold one"
+            raise SubjectError(dialect, subject, raw.index(delimiter), rule)
+        return raw + delimiter, raw
+
+    return check
+
+
 class Routes:
     """The subjects that were published lately, but for inboxes, each of which is a subject of one answer.
 
@@ -28,16 +76,19 @@ class Routes:
         known: the route of each, by how it was given; forgotten whenever an interest changes.
         quick: what of that the short way needs: recipients and bytes where all who want it have the publisher
             filter, the bytes before a plain payload where none has, None where nobody wants it, else False.
+        is_closing: nothing more is published.
     """
 
     __slots__ = (
         "_answered",
         "_check",
         "_check_open",
+        "_count",
         "_guard",
         "_inboxes",
-        "_router",
+        "_look_up",
         "_valid",
+        "is_closing",
         "known",
         "quick",
     )
@@ -55,10 +106,11 @@ class Routes:
             guard: of the publisher.
             router: knows who wants what.
             check: gives the bytes of a subject, with the delimiter and without, or raises.
-            check_open: raises when the publisher is closed.
+            check_open: raises when the publisher is closed, or closes.
         """
         self._guard = guard
-        self._router = router
+        self._look_up = router.find
+        self._count = router.count
         self._check = check
         self._check_open = check_open
         self._valid: dict[str | bytes, tuple[bytes, bytes]] = {}
@@ -66,6 +118,7 @@ class Routes:
         self._answered: tuple[str, Route] | None = None
         self.known: dict[str | bytes, Route] = {}
         self.quick: dict[str | bytes, Any] = {}
+        self.is_closing = False
 
     def find(self, subject: Any) -> Route:
         """Return what is known of a subject; one that is not remembered is checked first.
@@ -79,7 +132,8 @@ class Routes:
         except (KeyError, TypeError):
             # Not hashable: no text, or a bytearray.
             pass
-        self._check_open()
+        if self.is_closing:
+            self._check_open()
         if isinstance(subject, str) and subject.startswith(INBOX):
             return self._find_inbox(subject)
         can_remember = isinstance(subject, (str, bytes))
@@ -120,7 +174,7 @@ class Routes:
         """Find out who wants a subject that is valid."""
         # Under the guard: another thread may be taking in an interest.
         with self._guard:
-            return self._router.find(raw, wire), wire, raw
+            return self._look_up(raw, wire), wire, raw
 
     def count(self, subject: Any) -> int:
         """Count the subscriptions that let a subject through; None counts all.
@@ -130,9 +184,9 @@ class Routes:
         """
         with self._guard:
             if subject is None:
-                return self._router.count(None, None)
+                return self._count(None, None)
             recipients, wire, raw = self.find(subject)
-            return self._router.count(raw, wire, recipients)
+            return self._count(raw, wire, recipients)
 
     def _remember_valid(self, subject: str | bytes, forms: tuple[bytes, bytes]) -> None:
         if len(subject) > LONGEST_REMEMBERED:
@@ -162,4 +216,9 @@ class Routes:
         """Forget all, also which subjects may be published."""
         self._valid.clear()
         self._inboxes.clear()
+        self.forget()
+
+    def close(self) -> None:
+        """Publish nothing more: every subject is looked up again, and refused."""
+        self.is_closing = True
         self.forget()

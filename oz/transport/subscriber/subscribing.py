@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Iterable
 from inspect import iscoroutinefunction
 from typing import Any, Generic, TypeVar
 
-from oz.errors import ClosedError
+from oz.errors import ClosedError, PatternError, SubjectWarning
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import SplittingReceiver
 from oz.protocol.subscriber.subscriptions import Subscription
-from oz.subjects.pattern import Pattern, Patterns
-from oz.transport.admission import compile_all
-from oz.transport.dropin import Doubts, check_conflated
+from oz.subjects.advice import foreign_wildcard, said_of_foreign
+from oz.subjects.pattern import Pattern, Patterns, compile
+from oz.transport.dropin import Doubts, callers_level, check_conflated
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import Waiter, drain_one
 from oz.transport.subscriber.engine import SubscriberEngine
@@ -21,6 +22,52 @@ from oz.transport.subscriber.options import SubscriberOptions
 from oz.wire.keys import DeliveryOptions
 
 AnySubscription = TypeVar("AnySubscription", bound=Subscription)
+
+EVERYTHING = compile(b"", "zmq")
+
+
+def compile_asked(pattern: Any, dialect: str) -> Pattern:
+    """Compile what a subscriber asks for; text with a wildcard of another dialect gets a SubjectWarning.
+
+    Raises:
+        PatternError: the dialect does not allow it.
+        TypeError: it is no pattern.
+    """
+    compiled = compile(pattern, dialect)
+    found = foreign_wildcard(compiled) if isinstance(pattern, str) else None
+    if found is not None:
+        wildcard, owners = found
+        text = (
+            f"pattern {pattern!r}: {said_of_foreign(wildcard, owners)}: give dialect={owners[0]!r}, or "
+            f"oz.compile({pattern!r}) if you mean the character"
+        )
+        warnings.warn(text, SubjectWarning, stacklevel=callers_level())
+    return compiled
+
+
+def compile_all(pattern: Any, dialect: str) -> list[Pattern]:
+    """Compile what is given to `Subscriber.subscribe`: a pattern, a prefix, or a list of them.
+
+    Args:
+        pattern: text is a pattern, bytes a plain prefix; the empty text is everything.
+        dialect: of text.
+
+    Raises:
+        PatternError: the dialect does not allow it.
+        TypeError: it is no pattern.
+    """
+    if isinstance(pattern, (bytes, bytearray, memoryview)):
+        return [compile(bytes(pattern), "zmq")]
+    if isinstance(pattern, Iterable) and not isinstance(pattern, str):
+        return [one for part in pattern for one in compile_all(part, dialect)]
+    if pattern == "":
+        return [EVERYTHING]
+    try:
+        return [compile_asked(pattern, dialect)]
+    except PatternError as error:
+        if isinstance(pattern, str):
+            error.add_note(f"For a plain ZeroMQ prefix give bytes: {pattern.encode('utf-8', 'replace')!r}")
+        raise
 
 
 def refuse_async(handler: object, instead: str) -> None:

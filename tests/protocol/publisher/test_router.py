@@ -242,11 +242,11 @@ def test_a_shared_pattern_ends_with_those_who_asked_for_it(router):
 
 def test_a_greeting_changes_no_interest(router):
     come(router, key(1, "a"), stream_key(NAME))
-    router.take_changed()
+    router.interest.has_changed = False
     come(router, key(2), now=1.0)
     go(router, key(2), now=2.0)
     router.expire(LATER)
-    assert not router.take_changed()
+    assert not router.interest.has_changed
 
 
 def test_a_stream_that_begins_to_listen_after_its_patterns_have_come_is_news(router):
