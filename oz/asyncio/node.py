@@ -145,11 +145,7 @@ class Node:
         key: str | bytes | None = None,
     ) -> Message:
         """Ask, and give the first answer; see `oz.Node.request`."""
-        replies = self._shell.requester.ask(subject, payload, timeout, 1, headers, key)
-        try:
-            return await anext(replies)
-        finally:
-            await replies.aclose()
+        return await self._shell.requester.ask(subject, payload, timeout, headers, key)
 
     def request_many(
         self,
@@ -164,7 +160,7 @@ class Node:
         """Ask, and give the answers as they come; see `oz.Node.request_many`. For `async for`."""
         if limit is not None:
             check_count("limit", limit, 1, 2**63)
-        return self._shell.requester.ask(subject, payload, timeout, limit, headers, key)
+        return self._shell.requester.ask_many(subject, payload, timeout, limit, headers, key)
 
     # subscribing -----------------------------------------------------------------------------------------
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import closing, suppress
 from typing import Any, TypeVar
 
 import zmq
@@ -13,11 +13,11 @@ import zmq.asyncio
 from oz.asyncio.closing import end_in_loop, in_thread
 from oz.asyncio.handlers import TaskPool
 from oz.asyncio.publisher_engine import LoopPublisher
-from oz.asyncio.requesting import TaskRequester
-from oz.asyncio.waiting import TURN_SECONDS, Subscription
+from oz.asyncio.waiting import TURN_SECONDS, Subscription, TaskNews
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.protocol.node import subscription as node_subscription
+from oz.protocol.node.requests import Request, RequestClient
 from oz.transport.node.mailbox import Mailbox
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
@@ -314,6 +314,107 @@ class LoopNode:
             await ending
         else:
             await in_thread(lambda: sockets.end_context(seconds, closed_at))
+
+
+class TaskRequester:
+    """Asks, and waits for the answers in the task that asks."""
+
+    __slots__ = ("_check_loop", "_client", "_monotonic", "_wait")
+
+    def __init__(
+        self,
+        client: RequestClient,
+        wait: Callable[[Missing, float | None], Awaitable[None]],
+        check_loop: Callable[[], None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Start with nothing asked.
+
+        Args:
+            client: decides.
+            wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
+            check_loop: refuses another loop than the node's: what comes would never be told there.
+            monotonic: the clock.
+        """
+        self._client = client
+        self._monotonic = monotonic
+        self._wait = wait
+        self._check_loop = check_loop
+
+    async def ask(
+        self,
+        subject: str | bytes,
+        payload: Any,
+        timeout: float | None,
+        headers: dict[str, Any] | None,
+        key: str | bytes | None,
+    ) -> Message:
+        """Send a request, and give its first answer; see `oz.Node.request`."""
+        self._check_loop()
+        news = TaskNews()
+        request = Request(subject, timeout, 1, self._monotonic(), news.tell)
+        try:
+            await self._begin(request, subject, payload, timeout, headers, key)
+            while (answer := request.next_answer(now := self._monotonic())) is None:
+                await _await(request, news, now)
+            return answer
+        finally:
+            self._client.end(request.inbox)
+
+    async def ask_many(
+        self,
+        subject: str | bytes,
+        payload: Any,
+        timeout: float | None,
+        limit: int | None,
+        headers: dict[str, Any] | None,
+        key: str | bytes | None,
+    ) -> AsyncGenerator[Message, None]:
+        """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
+        self._check_loop()
+        news = TaskNews()
+        request = Request(subject, timeout, limit, self._monotonic(), news.tell)
+        try:
+            await self._begin(request, subject, payload, timeout, headers, key)
+            while True:
+                answer = request.next_answer(now := self._monotonic())
+                if answer is not None:
+                    yield answer
+                elif request.is_over:
+                    return
+                else:
+                    await _await(request, news, now)
+        finally:
+            self._client.end(request.inbox)
+
+    async def _begin(
+        self,
+        request: Request,
+        subject: str | bytes,
+        payload: Any,
+        timeout: float | None,
+        headers: dict[str, Any] | None,
+        key: str | bytes | None,
+    ) -> None:
+        """Send a request, as soon as that makes sense."""
+        steps = self._client.begin(request, subject, payload, headers, key)
+        if steps is None:
+            return
+        with closing(steps):
+            for step in steps:
+                if callable(step):
+                    with suppress(Timeout):
+                        await self._wait(step, timeout)
+                else:
+                    await asyncio.sleep(step)
+
+
+async def _await(request: Request, news: TaskNews, now: float) -> None:
+    """Wait until an answer may have come."""
+    ends = request.next_deadline()
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if ends is None else ends - now):
+            await news.wait()
 
 
 async def finish(steps: Steps[T]) -> T:

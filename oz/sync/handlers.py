@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from queue import SimpleQueue
 from time import monotonic
 
@@ -24,6 +24,8 @@ MOST_THREADS = 1024
 """The largest pool."""
 
 Work = Callable[[], None]
+
+_OF_ANOTHER = nullcontext()
 
 
 class ThreadPool:
@@ -112,16 +114,16 @@ class ThreadPool:
             thread.join(_left(ends))
         return True
 
-    @contextmanager
-    def lend(self) -> Iterator[None]:
+    def lend(self) -> AbstractContextManager[None]:
         """Let another thread take the place of this one while it waits for what the pool may have to do.
 
         For what blocks inside a handler; in threads that are not the pool's it does nothing.
         """
+        return self._lend() if threading.current_thread() in self.workers.members else _OF_ANOTHER
+
+    @contextmanager
+    def _lend(self) -> Iterator[None]:
         workers = self.workers
-        if threading.current_thread() not in workers.members:
-            yield
-            return
         with self.guard:
             workers.lent += 1
             if self.free < 0 and workers.has_room:

@@ -212,7 +212,7 @@ class Node:
             Timeout: nobody has answered in that time.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `publish`.
         """
-        return next(self._shell.requester.ask(subject, payload, timeout, 1, headers, key))
+        return self._shell.requester.ask(subject, payload, timeout, headers, key)
 
     def request_many(
         self,
@@ -243,7 +243,7 @@ class Node:
         """
         if limit is not None:
             check_count("limit", limit, 1, 2**63)
-        return self._shell.requester.ask(subject, payload, timeout, limit, headers, key)
+        return self._shell.requester.ask_many(subject, payload, timeout, limit, headers, key)
 
     # subscribing -----------------------------------------------------------------------------------------
 

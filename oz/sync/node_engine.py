@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, closing, suppress
+from functools import partial
 from math import ceil
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 import zmq
@@ -15,10 +18,10 @@ import zmq
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
 from oz.protocol.node import subscription as node_subscription
+from oz.protocol.node.requests import Request, RequestClient
 from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.sync.requesting import ThreadRequester
 from oz.sync.waiting import Subscription
 from oz.transport.node.mailbox import Mailbox
 from oz.transport.node.node import NodeEngine
@@ -254,6 +257,106 @@ class ThreadedNode:
         for publisher in sockets.publishers:
             publisher.engine.close(timeout=max(0.0, ends - time.monotonic()))
         sockets.end_context(max(0.0, ends - closed_at), closed_at)
+
+
+class ThreadRequester:
+    """Asks, and waits for the answers in the thread that asks."""
+
+    __slots__ = ("_client", "_lend", "_wait")
+
+    def __init__(
+        self,
+        client: RequestClient,
+        wait: Callable[[Missing, float | None], None],
+        lend: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """Start with nothing asked.
+
+        Args:
+            client: decides.
+            wait: waits until nothing is missing, and raises `Timeout` after so many seconds.
+            lend: lets another thread of the pool take the place of a handler that waits.
+        """
+        self._client = client
+        self._wait = wait
+        self._lend = lend
+
+    def ask(
+        self,
+        subject: str | bytes,
+        payload: Any,
+        timeout: float | None,
+        headers: dict[str, Any] | None,
+        key: str | bytes | None,
+    ) -> Message:
+        """Send a request, and give its first answer; see `oz.Node.request`."""
+        news: SimpleQueue[None] = SimpleQueue()
+        request = Request(subject, timeout, 1, time.monotonic(), partial(news.put, None))
+        try:
+            self._begin(request, subject, payload, timeout, headers, key)
+            while (answer := request.next_answer(now := time.monotonic())) is None:
+                self._await(request, news, now)
+            return answer
+        finally:
+            self._client.end(request.inbox)
+
+    def ask_many(
+        self,
+        subject: str | bytes,
+        payload: Any,
+        timeout: float | None,
+        limit: int | None,
+        headers: dict[str, Any] | None,
+        key: str | bytes | None,
+    ) -> Iterator[Message]:
+        """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
+        news: SimpleQueue[None] = SimpleQueue()
+        request = Request(subject, timeout, limit, time.monotonic(), partial(news.put, None))
+        self._begin(request, subject, payload, timeout, headers, key)
+        answers = self._answers(request, news)
+        # Nobody may ever ask for the first one, and what has not begun has no end either.
+        weakref.finalize(answers, self._client.end, request.inbox).atexit = False
+        return answers
+
+    def _begin(
+        self,
+        request: Request,
+        subject: str | bytes,
+        payload: Any,
+        timeout: float | None,
+        headers: dict[str, Any] | None,
+        key: str | bytes | None,
+    ) -> None:
+        """Send a request, as soon as that makes sense."""
+        steps = self._client.begin(request, subject, payload, headers, key)
+        if steps is None:
+            return
+        with closing(steps):
+            for step in steps:
+                if callable(step):
+                    with suppress(Timeout):
+                        self._wait(step, timeout)
+                else:
+                    time.sleep(step)
+
+    def _answers(self, request: Request, news: SimpleQueue[None]) -> Iterator[Message]:
+        try:
+            while True:
+                answer = request.next_answer(now := time.monotonic())
+                if answer is not None:
+                    yield answer
+                elif request.is_over:
+                    return
+                else:
+                    self._await(request, news, now)
+        finally:
+            self._client.end(request.inbox)
+
+    def _await(self, request: Request, news: SimpleQueue[None], now: float) -> None:
+        """Wait until an answer may have come."""
+        ends = request.next_deadline()
+        with self._lend(), suppress(Empty):
+            news.get(timeout=None if ends is None else min(ends - now, threading.TIMEOUT_MAX))
 
 
 def finish(steps: Steps[T]) -> T:

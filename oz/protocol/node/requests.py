@@ -1,7 +1,7 @@
 """The requests of one node that wait for replies, and the inbox that the replies come to.
 
-Nothing here waits. `RequestClient.begin` yields what is to be waited for before a request is sent, and a
-`Request` says when its next answer may come: how to wait is for threads and tasks to know.
+Nothing here waits. `RequestClient.begin` gives steps where something is to be waited for before a request is
+sent, and a `Request` says when its next answer may come: how to wait is for threads and tasks to know.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ MOST_NOTES = 10
 Missing = Callable[[], str | None]
 """Says what is missing; None when one need not wait any more."""
 
+Steps = Generator[float | Missing, None, None]
+"""What a request waits for before it goes on: seconds to pause, or what is missing, until its deadline at
+most. Closing them ends the request."""
+
 
 class Publishing(Protocol):
     """The bus that requests go out by."""
@@ -37,8 +41,8 @@ class Publishing(Protocol):
 
     def send_request(
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
-    ) -> Iterator[float]:
-        """Publish a message that is to be answered; yields the seconds to pause before it is tried again."""
+    ) -> Iterator[float] | None:
+        """Publish a message that is to be answered; give the pauses between attempts, if it needs more."""
 
 
 class Request:
@@ -248,12 +252,11 @@ class RequestClient:
 
     def begin(
         self, request: Request, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any
-    ) -> Generator[float | Missing, None, None]:
-        """Send a request, as soon as it is known that somebody may answer.
+    ) -> Steps | None:
+        """Send a request at once, if it is known that somebody may answer and there is room.
 
-        Yields:
-            What to wait for before it goes on: seconds to pause, or what is missing, until the request's
-            deadline at most. Closing it ends the request.
+        Returns:
+            None when it has gone; otherwise the steps to it, which raise what this does.
 
         Raises:
             NoResponders: nobody on the bus has a subscription for the subject.
@@ -261,15 +264,40 @@ class RequestClient:
         """
         publisher = self._publisher_for(subject)
         if not publisher.interest(subject):
-            # Those who have just been heard of may have a subscription.
-            yield lambda: None if self._has_responders(subject) is not None else "peers"
-            publisher = self._publisher_for(subject)
-            if not publisher.interest(subject):
-                raise self._no_responders(subject)
+            return self._begin_later(request, subject, payload, headers, key)
+        return self._send(publisher, request, subject, payload, headers, key)
+
+    def _begin_later(
+        self, request: Request, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any
+    ) -> Steps:
+        """Send a request when those who have just been heard of, who may answer, have had their say."""
+        yield lambda: None if self._has_responders(subject) is not None else "peers"
+        publisher = self._publisher_for(subject)
+        if not publisher.interest(subject):
+            raise self._no_responders(subject)
+        yield from self._send(publisher, request, subject, payload, headers, key) or ()
+
+    def _send(
+        self,
+        publisher: Publishing,
+        request: Request,
+        subject: Any,
+        payload: Any,
+        headers: dict[str, Any] | None,
+        key: Any,
+    ) -> Steps | None:
         inbox = self._requests.begin(request)
         self._stats.requests += 1
         try:
-            yield from publisher.send_request(subject, payload, headers, key, inbox)
+            pauses = publisher.send_request(subject, payload, headers, key, inbox)
+        except BaseException:
+            self.end(inbox)
+            raise
+        return None if pauses is None else self._try_again(inbox, pauses)
+
+    def _try_again(self, inbox: str, pauses: Iterator[float]) -> Steps:
+        try:
+            yield from pauses
         except BaseException:
             self.end(inbox)
             raise

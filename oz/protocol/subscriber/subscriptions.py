@@ -136,9 +136,16 @@ class Route:
         self.is_text = is_text
         self.subscriptions = subscriptions
         self.is_clear = bool(subscriptions) and not timed_out
-        self.is_listed = any(one.handler is None for one in subscriptions)
-        self.handled = tuple(one for one in subscriptions if one.handler is not None)
-        self.is_counted = any(one.left is not None for one in subscriptions)
+        self.is_listed = self.is_counted = False
+        handled: list[Subscription] = []
+        # In one loop, not three: each reply has a subject of its own, and so a route.
+        for one in subscriptions:
+            if one.handler is None:
+                self.is_listed = True
+            else:
+                handled.append(one)
+            self.is_counted |= one.left is not None
+        self.handled = tuple(handled)
         self.is_only_listed = self.is_listed and not self.handled and not self.is_counted
         # Nothing matched, and text dialects could not even try: the subject is not theirs to read.
         self.is_malformed = not subscriptions and not is_text

@@ -43,6 +43,10 @@ TAKE_IN_SECONDS = 0.05
 NEWS_EVERY = 0.01
 """Seconds between two looks of those who wait, while more and more comes."""
 
+_MARKS = {"_", b"_"}
+_INBOXES = {reserved_subjects.INBOX, reserved_subjects.INBOX.encode()}
+"""How reserved subjects begin, and those of them that go out as all others do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Watcher:
@@ -95,8 +99,9 @@ class NodeEngine:
         self.replies = Replies(settings.name, self._stats, self.publisher_for, self.note_due, self.monotonic)
         self.notices = Notices(self._stats, shell.wake, shell.kinds.backend.time_ns)
         self.subscriptions = NodeSubscriptions(
-            settings.name, self._stats, shell, self.notices, self._on_failed, self._has_subscribed
-        )
+            settings.name, self._stats, shell, self.notices, self._on_failed, self._has_subscribed,
+            self._has_unsubscribed,
+        )  # fmt: skip
         self.sockets: NodeSockets
         self.membership: Membership
         self.links: Links
@@ -235,6 +240,11 @@ class NodeEngine:
     def _has_subscribed(self) -> None:
         self._is_unheard = self.settings.echo
 
+    def _has_unsubscribed(self) -> None:
+        # Who asks next is to know of it: over inproc it is there already.
+        for publisher in self.sockets.publishers:
+            publisher.engine.sender.listened_at = 0.0
+
     def _peer_of(self, origin: bytes | None) -> Announcement | None:
         if origin is None:
             return None
@@ -319,7 +329,7 @@ class NodeEngine:
         self.check_open()
         if self._is_unheard:
             self._hear_own()
-        if isinstance(subject, (str, bytes)) and subject[:1] in ("_", b"_"):
+        if isinstance(subject, (str, bytes)) and subject[:1] in _MARKS and subject[:7] not in _INBOXES:
             reserved_subjects.check_published(subject, self.settings.configuration.dialect)
             local = reserved_subjects.LOCAL if isinstance(subject, str) else reserved_subjects.LOCAL.encode()
             if subject.startswith(local):  # type: ignore[arg-type]

@@ -73,8 +73,18 @@ class NodePublisher:
         self._on_interest()
 
     def interest(self, subject: str | bytes) -> bool:
-        """Tell whether anybody has asked for what a subject begins with; see `oz.Publisher.interest`."""
-        return self.engine.interest(subject)
+        """Tell whether anybody has a subscription for a subject; see `oz.Publisher.interest`.
+
+        That somebody has is told by what is known since a moment ago; that nobody has, after a look.
+        """
+        engine = self.engine
+        sender = engine.sender
+        sender.look(engine.socket)
+        recipients = sender.routes.find(subject)[0]
+        for stream in recipients.streams or (one for choice in recipients.choices for one in choice.members):
+            if stream.vanished_at is None and not (stream.ending or stream.is_shared):
+                return True
+        return engine.interest(subject)
 
     def standing(self) -> tuple[list[Announcement], set[bytes]]:
         """Return the nodes that are connected, and those whose connection was cut; see `Presence`."""
@@ -167,9 +177,8 @@ class NodePublisher:
 
     def send_request(
         self, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any, reply_to: str
-    ) -> Iterator[float]:
-        """Publish a message that is to be answered; yields the seconds to pause before it is tried again."""
+    ) -> Iterator[float] | None:
+        """Publish a message that is to be answered; give the pauses between attempts, if it needs more."""
         extras = Extras(headers, reply_to, None, key)
         refused = self.engine.sender.publish(self.engine.socket, subject, payload, extras)
-        if refused is not None:
-            yield from self.engine.try_again(subject, refused)
+        return None if refused is None else self.engine.try_again(subject, refused)

@@ -139,6 +139,7 @@ class NodeSubscriptions:
         "_name",
         "_notices",
         "_on_begin",
+        "_on_end",
         "_on_failed",
         "_shell",
         "_stats",
@@ -155,6 +156,7 @@ class NodeSubscriptions:
         notices: Notices,
         on_failed: Callable[[Any, BaseException], None],
         on_begin: Callable[[], None],
+        on_end: Callable[[], None],
     ) -> None:
         """Start with none; nothing can be subscribed to before `open`.
 
@@ -165,6 +167,7 @@ class NodeSubscriptions:
             notices: who is told of advisories and of what is dropped.
             on_failed: called where a handler was, with the message and what it raised.
             on_begin: called when a subscription has begun, on the I/O side.
+            on_end: called when one has ended, there too.
         """
         self._name = name
         self._stats = stats
@@ -172,6 +175,7 @@ class NodeSubscriptions:
         self._notices = notices
         self._on_failed = on_failed
         self._on_begin = on_begin
+        self._on_end = on_end
         self._sub: NodeSubscriber
         self.standing: dict[NodeSubscription, None] = {}
         self.ended: dict[NodeSubscription, None] = {}
@@ -297,6 +301,7 @@ class NodeSubscriptions:
             self._notices.discard(pattern, subscription)
         subscription.active = False
         self._sub.cancel(subscription)
+        self._on_end()
         if subscription.left != 0:
             # One that has had its last message is still to handle it.
             subscription.queue.close()
