@@ -41,6 +41,8 @@ _CHUNK = struct.Struct(">I")
 _LONE = struct.Struct(f">{STREAM_SIZE}s2s16sIQ6sB")
 _BIN_8 = 0xC4
 _LONE_START = bytes((VERSION, MESSAGES))
+_RICH_START = bytes((VERSION, RICH))
+_PAIR = 0x92
 _LONE_ARRAY = b"\x00\x00\x00\x01\x92\xc4"
 HEAD_SIZE = _FULL.size
 
@@ -105,27 +107,32 @@ def parse_head(frame: bytes, at: int) -> Head:
 
 
 def read_lone(frame: bytes) -> tuple[Any, ...] | None:
-    """Read a batch of one message that has nothing special; None when it is anything else.
+    """Read a batch of one message, with extras or without; None when it is anything else.
 
     Args:
         frame: the whole frame, on the key of a stream, not longer than `SHORT`.
 
     Returns:
-        Key, origin, epoch, sequence, subject and payload.
+        Key, origin, epoch, sequence, subject, payload, and what stands for its extras; None for none.
     """
     try:
         key, start, origin, epoch, sequence, one, size = _LONE.unpack_from(frame)
         at = _LONE.size + size
-        # Subject and payload are `bin 8`: its mark, one byte of length, and the bytes.
-        if start != _LONE_START or one != _LONE_ARRAY or frame[at] != _BIN_8:
+        if one != _LONE_ARRAY:
             return None
-        end = at + 2 + frame[at + 1]
-    except (struct.error, IndexError):
-        return None
-    if end != len(frame):
-        # Whoever reads it the long way says what it is.
-        return None
-    return key, origin, epoch, sequence, frame[_LONE.size : at], frame[at + 2 :]
+        subject = frame[_LONE.size : at]
+        # Subject and payload are `bin 8`: its mark, one byte of length, and the bytes.
+        if start == _LONE_START and frame[at] == _BIN_8 and at + 2 + frame[at + 1] == len(frame):
+            return key, origin, epoch, sequence, subject, frame[at + 2 :], None
+        if start == _RICH_START and frame[at] == _PAIR and frame[at + 1] == _BIN_8:
+            end = at + 3 + frame[at + 2]
+            extras = msgpack.unpackb(memoryview(frame)[end:])
+            return key, origin, epoch, sequence, subject, frame[at + 3 : end], extras
+    except Exception:
+        # Cut short, or not MessagePack, of which there are errors of many kinds.
+        pass
+    # Whoever reads it the long way says what it is.
+    return None
 
 
 def parse_body(frame: bytes, at: int, count: int) -> list[Any]:

@@ -135,11 +135,18 @@ def test_what_was_here_before_is_passed_over_and_the_rest_is_new():
 
 
 def test_of_a_lone_message_each_byte_counts_in_the_short_way_too():
-    frame = batch(KEY, [(b"a.b", b"one")])
-    assert read_lone(frame) == (KEY, ORIGIN, 1, 0, b"a.b", b"one")
-    for size in range(len(frame)):
-        assert read_lone(frame[:size]) is None
-    assert read_lone(frame + b"\0") is None
+    extras = {"reply_to": "r", "headers": {"n": 1}}
+    rich = batch(KEY, [(b"a.b", [b"one", extras])], RICH)
+    bare = batch(KEY, [(b"a.b", b"one")])
+    assert read_lone(bare) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", None)
+    assert read_lone(rich) == (KEY, ORIGIN, 1, 0, b"a.b", b"one", extras)
+    for frame in (bare, rich):
+        for size in range(len(frame)):
+            assert read_lone(frame[:size]) is None
+        assert read_lone(frame + b"\0") is None
+    # Frames of their own, or with no flag that says so.
+    assert read_lone(batch(KEY, [(b"a.b", [[b"one", b"two"], {}])], RICH)) is None
+    assert read_lone(batch(KEY, [(b"a.b", [b"one", extras])])) is None
 
 
 def test_the_vectors_have_each_flag_and_names_of_their_own():

@@ -29,6 +29,7 @@ from oz.wire.batch import (
     HEAD_SIZE,
     LAST_VALUES,
     MESSAGES,
+    RICH,
     key_size,
     parse_body,
     parse_chunk,
@@ -85,10 +86,11 @@ def read_both_ways(frame):
     """Read a frame, and check that the short way says what the long one does."""
     alone = read_lone(frame)
     if alone is not None and frame.startswith(STREAM):
-        key, origin, epoch, sequence, subject, payload = alone
+        key, origin, epoch, sequence, subject, payload, extras = alone
+        flags, payload = (MESSAGES, payload) if extras is None else (RICH, [payload, extras])
         assert frame.startswith(key)
         try:
-            assert parse_head(frame, len(key)) == (MESSAGES, origin, epoch, sequence, 1)
+            assert parse_head(frame, len(key)) == (flags, origin, epoch, sequence, 1)
             assert decode(frame) == [subject, payload]
         except oz.ProtocolError as error:
             raise AssertionError(f"read the short way only: {frame!r}") from error

@@ -104,10 +104,11 @@ class Batches:
             if stream.delivery.group:
                 groups.add(stream.delivery.group)
 
-    def send_alone(self, recipients: Recipients, subject: bytes, payload: bytes) -> None:
+    def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message: what `send` does, the short way."""
+        is_rich = type(payload) is not bytes
         if not recipients.is_simple:
-            self.send([recipients, subject, payload], is_rich=False)
+            self.send([recipients, subject, payload], is_rich=is_rich)
             return
         self._sink.make_lossless()
         try_send = self._sink.try_send_one
@@ -117,10 +118,10 @@ class Batches:
             sequence = stream.sequence
             if stream.vanished_at is None and not stream.is_full:
                 stream.sequence = sequence + 1
-                if try_send(stream.heads[0] + head_end(sequence, 1) + body):
+                if try_send(stream.heads[is_rich] + head_end(sequence, 1) + body):
                     continue
                 stream.sequence = sequence
-            self._send_batch(Batch(stream).whole(body, items), is_rich=False)
+            self._send_batch(Batch(stream).whole(body, items), is_rich=is_rich)
 
     def send_large(self, accumulated: list[Any]) -> None:
         """Send one message whose payload is large, as a frame of its own and without copying it."""

@@ -27,7 +27,7 @@ class Dispatch(Protocol):
     def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
         """Send what was accumulated: recipients, subject and payload in turn; see `batching.STEP`."""
 
-    def send_alone(self, recipients: Recipients, subject: bytes, payload: bytes) -> None:
+    def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message, the short way."""
 
     def send_large(self, accumulated: list[Any]) -> None:

@@ -1,8 +1,8 @@
 """The batch decoder: what a subscriber does with batches and control records.
 
-A message takes one of two paths. A lone frame, of one message that has nothing special, becomes that message
-at once: round trips are made of these. All else comes as a batch, which is taken in as `BatchColumns`, and
-messages are made of that.
+A message takes one of two paths. A lone frame, of one short message that is the next in order, becomes that
+message at once: round trips are made of these. All else comes as a batch, which is taken in as
+`BatchColumns`, and messages are made of that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from oz.errors import ProtocolError
-from oz.message import Arrival, Gap, LoneMessage, Message
+from oz.message import BARE, Arrival, Gap, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.dedupe import Repeats
@@ -36,6 +36,7 @@ from oz.wire.batch import (
     read_lone,
 )
 from oz.wire.codec import Codec
+from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN
 
 _log = logging.getLogger("oz.subscriber")
@@ -124,7 +125,7 @@ class BatchDecoder:
         lone = read_lone(frame)
         if lone is None or self.waiting:
             return None
-        key, origin, epoch, sequence, subject, payload = lone
+        key, origin, epoch, sequence, subject, payload, fields = lone
         stream = self.streams.by_key.get(key)
         if stream is None or stream.receive_buffer is not None:
             return None
@@ -136,18 +137,24 @@ class BatchDecoder:
         if not route.is_clear:
             return None
         shown = payload
-        if self._decode is not None:
-            try:
+        try:
+            extras = BARE if fields is None else decode_extras(fields)
+            if self._decode is not None:
                 shown = self._decode(payload)
-            except Exception:
-                # Whoever reads it the long way says what it is.
-                return None
+        except Exception:
+            # Whoever reads it the long way says what it is.
+            return None
+        if extras.message_id is not None and stream.repeats is not None:
+            return None
         source.expected = sequence + 1
         source.heard_at = time_ns
         stats = self.stats
         stats.received += 1
         stats.delivered += 1
-        return LoneMessage(route.subject, shown, route, payload, origin, sequence, time_ns)
+        if fields is None:
+            return LoneMessage(route.subject, shown, route, payload, origin, sequence, time_ns)
+        arrival = Arrival(origin, sequence, time_ns, 0, 0)
+        return RichMessage(route.subject, shown, route, payload, extras, arrival, 0)
 
     def next(self) -> Message | None:
         """Return a message that is there, if any; one that a stream holds back comes after all others."""

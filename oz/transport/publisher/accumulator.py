@@ -118,31 +118,35 @@ class Accumulator:
         ):
             with self._guard:
                 if not self.messages:
-                    self._check_open()
-                    self._unwanted = unwanted
-                    self._stats.sent += 1
-                    self.is_sending = True
-                    try:
-                        self._dispatch.send_alone(recipients, raw, item)
-                        # Not from its beginning: with many subscribers a send takes longer than what counts
-                        # as quiet, and every message of a burst would go out alone.
-                        self._sent_at = sent_at = self._clock()
-                        self._quiet = max(QUIET, _SHARE * (sent_at - now))
-                    except zmq.ZMQError:
-                        raise
-                    except BaseException:
-                        # Not by `_counting`, which would cost half of the time of it all.
-                        self._dispatch.lose_count()
-                        raise
-                    finally:
-                        self.is_sending = False
-                    self._look(socket)
+                    self._send_alone(socket, recipients, raw, item, now)
                     return
         self.messages += (recipients, raw, item)
         if len(self.messages) >= self.limit:
             self.flush(socket)
         elif not self.is_held:
             self._expect_more()
+
+    def _send_alone(self, socket: Any, recipients: Recipients, raw: bytes, item: Any, now: float) -> None:
+        """Send a message that waits for no others, with the guard held."""
+        self._check_open()
+        self._unwanted = self._stats.unwanted
+        self._stats.sent += 1
+        self.is_sending = True
+        try:
+            self._dispatch.send_alone(recipients, raw, item)
+            # Not from its beginning: with many subscribers a send takes longer than what counts as quiet, and
+            # every message of a burst would go out alone.
+            self._sent_at = sent_at = self._clock()
+            self._quiet = max(QUIET, _SHARE * (sent_at - now))
+        except zmq.ZMQError:
+            raise
+        except BaseException:
+            # Not by `_counting`, which would cost half of the time of it all.
+            self._dispatch.lose_count()
+            raise
+        finally:
+            self.is_sending = False
+        self._look(socket)
 
     def begin_rare(self, socket: Any, recipients: Recipients, raw: bytes, item: Any) -> None:
         """The same for what is large, has extras or is kept as a last value, with the guard held."""
@@ -155,10 +159,12 @@ class Accumulator:
                 self._dispatch.send_large([recipients, raw, item])
             self._look(socket)
             return
+        if not (self.messages or self.is_held) and (now := self._clock()) - self._sent_at >= self._quiet:
+            self._send_alone(socket, recipients, raw, item, now)
+            return
         self._is_rich |= type(item) is Rich
-        is_alone = not (self.messages or self.is_held) and self._clock() - self._sent_at >= self._quiet
         self.messages += (recipients, raw, item)
-        if is_alone or len(self.messages) >= self.limit:
+        if len(self.messages) >= self.limit:
             self._send(socket)
         elif not self.is_held:
             self._expect_more()

@@ -66,3 +66,46 @@ def test_answers_drive_no_other_subjects_out_of_memory(decoder):
         assert take(decoder, sequence, b"1").payload == 1
     (stream,) = decoder.streams.by_key.values()
     assert not stream.table.routes
+
+
+FIELDS = [
+    {},
+    {"reply_to": "r"},
+    {"headers": {"n": 1, "t": "x"}, "reply_to": "r", "id": b"i"},
+    {"id": [b"series", 7], "of_another_version": [1]},
+]
+
+
+def test_a_lone_message_with_extras_says_what_it_says_in_a_batch(decoder):
+    take(decoder, 0, b"0")
+    for sequence, fields in enumerate(FIELDS, 1):
+        said = []
+        for in_batches in (False, True):
+            decoder.in_batches = in_batches
+            one = take(decoder, 2 * sequence - 1 + in_batches, [b'{"a": 1}', fields], RICH)
+            said.append((type(one), one.payload, one.body, one.extras, one.gap, one.time_ns, one.origin))
+            assert one.sequence == 2 * sequence - 1 + in_batches
+        assert said[0] == said[1]
+        assert not decoder.waiting
+    assert (decoder.stats.received, decoder.stats.delivered) == (2 * len(FIELDS) + 1,) * 2
+
+
+def test_lone_extras_that_are_malformed_are_counted_and_their_message_is_missing(decoder):
+    take(decoder, 0, b"0")
+    for fields in ([], {"headers": 1}, {"reply_to": 1}):
+        assert take(decoder, 1, [b"1", fields], RICH) is None
+    assert take(decoder, 2, [b"2", {}], RICH).gap == 1
+    assert (decoder.stats.malformed, decoder.stats.lost) == (3, 1)
+
+
+def test_a_lone_message_that_is_published_again_is_delivered_once():
+    streams = Streams(lambda size: bytes(range(size)), dedupe=True)
+    subscription = Subscription([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
+    streams.add(subscription, DeliveryOptions(), last_value=False)
+    decoder = BatchDecoder(streams, find_codec("json"))
+    take(decoder, 0, b"0")
+    got = [
+        take(decoder, number, [b"1", {"id": one}], RICH) for number, one in enumerate([b"a", b"b", b"a"], 1)
+    ]
+    assert [one is not None for one in got] == [True, True, False]
+    assert decoder.stats.repeated == 1
