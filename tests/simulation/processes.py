@@ -22,8 +22,6 @@ from oz.protocol.subscriber.streams import SILENCE, Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.testing.context import Context
 from oz.testing.proxy import ModelProxy
-from oz.testing.sockets import Socket
-from oz.transport.backend import Backend
 from oz.transport.publisher.sink import XpubSink
 
 NS = 1_000_000_000
@@ -129,16 +127,8 @@ class Process:
         made = self.context.socket(kind)
         for name, value in options.items():
             made.set(getattr(zmq, name), value)
-        made.backend = BACKEND
         made.notify = self.wake
         return made
-
-
-BACKEND = Backend(
-    send=Socket.send, recv=Socket.recv, get=Socket.get, set=Socket.set, bind=Socket.bind,
-    connect=Socket.connect, unbind=Socket.unbind, disconnect=Socket.disconnect,
-    monotonic=None, time_ns=None, random_bytes=None,
-)  # fmt: skip
 
 
 class SimPublisher(Process):
