@@ -46,6 +46,11 @@ _PAIR = 0x92
 _LONE_ARRAY = b"\x00\x00\x00\x01\x92\xc4"
 HEAD_SIZE = _FULL.size
 
+HEARTBEAT_SIZE = STREAM_SIZE + HEAD_SIZE
+"""Bytes of a heartbeat on the key of a stream: shorter than any batch there."""
+HEARTBEAT_ORIGIN = slice(STREAM_SIZE + 2, STREAM_SIZE + 18)
+"""Where a heartbeat on the key of a stream names its publisher."""
+
 SHORT = 600
 """Bytes that a frame has at most in which subject and payload take up to 255 bytes each."""
 CHUNK_FIELD = _CHUNK.size

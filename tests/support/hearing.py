@@ -10,6 +10,9 @@ class Subscriber:
     def heard_at(self, origin):
         return self.heard.get(origin, 0)
 
+    def last_heard(self):
+        return dict(self.heard)
+
     def has_answer(self, origin):
         return origin in self.answered
 

@@ -47,6 +47,8 @@ LONGEST_DRAIN = 60.0
 
 _A_NODE = "a node of this host"
 
+_NEVER = (0, 0)
+
 
 class Dial(NamedTuple):
     """Connect to an endpoint.
@@ -89,6 +91,9 @@ class Hearing(Protocol):
 
     def heard_at(self, origin: bytes) -> int:
         """Return the time when a publisher was heard last, in nanoseconds; 0 if it is not known."""
+
+    def last_heard(self) -> dict[bytes, int]:
+        """Return the same of all publishers that are known."""
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""
@@ -165,6 +170,7 @@ class Connections:
 
     Attributes:
         own: the node's announcement.
+        silent: the uuids of the peers that said nothing any more when `check` looked last.
     """
 
     __slots__ = (
@@ -181,7 +187,9 @@ class Connections:
         "_scan_at",
         "_seeds",
         "_seen_at",
+        "_ways",
         "own",
+        "silent",
     )
 
     def __init__(
@@ -202,6 +210,8 @@ class Connections:
         self._dialled: dict[str, bytes] = {}
         self._dialled_at: dict[str, float] = {}
         self._looks: dict[bytes, tuple[int, int]] = {}
+        self._ways: dict[bytes, tuple[Announcement, list[Way]]] = {}
+        self.silent: frozenset[bytes] = frozenset()
         self._check_at = 0.0
         self._draining: dict[bytes, DrainingPeer] = {}
         self._gone: dict[bytes, _Gone] = {}
@@ -246,6 +256,11 @@ class Connections:
         if peer.endpoints:
             ways.append(Way(peer.endpoints[0], network_origin(peer.uuid)))
         return ways
+
+    def _ways_to(self, peer: Announcement) -> list[Way]:
+        """Return the same, made at the last `check` if it was."""
+        known = self._ways.get(peer.uuid)
+        return known[1] if known is not None and known[0] is peer else self.ways(peer)
 
     # peers that come and go ------------------------------------------------------------------------------
 
@@ -331,25 +346,36 @@ class Connections:
             now: monotonic seconds.
         """
         self._check_at = now + CHECK_EVERY
+        heard, looks, seeds = self._hearing.last_heard(), self._looks, self._seeds
+        before, self._ways = self._ways, {}
+        silent = []
         steps: list[ConnectionStep] = []
         for peer in peers:
-            for endpoint, origin in self.ways(peer):
-                if not self._look_at(origin) or endpoint in self._seeds:
-                    continue
-                if now - self._dialled_at.get(endpoint, now - REDIAL_AFTER) >= REDIAL_AFTER:
-                    steps += self._hang_up(endpoint)
-                    steps.append(self._dial(endpoint, peer, now))
+            known = before.get(peer.uuid)
+            self._ways[peer.uuid] = known = (
+                known if known is not None and known[0] is peer else (peer, self.ways(peer))
+            )
+            speaks = False
+            for endpoint, origin in known[1]:
+                heard_at = heard.get(origin, 0)
+                before_at, misses = looks.get(origin, _NEVER)
+                misses = 0 if heard_at != before_at else misses + 1
+                if heard_at:
+                    looks[origin] = heard_at, misses
+                    if misses < MISSES:
+                        speaks = True
+                        continue
+                if endpoint not in seeds:
+                    steps += self._dial_anew(endpoint, peer, now)
+            if not speaks and any(origin in heard for _, origin in known[1]):
+                silent.append(peer.uuid)
+        self.silent = frozenset(silent)
         return steps
 
-    def _look_at(self, origin: bytes) -> bool:
-        """See whether something new has come of a publisher; tell whether it is silent."""
-        heard_at = self._hearing.heard_at(origin)
-        if not heard_at:
-            return True
-        before, misses = self._looks.get(origin, (0, 0))
-        misses = misses + 1 if heard_at == before else 0
-        self._looks[origin] = heard_at, misses
-        return misses >= MISSES
+    def _dial_anew(self, endpoint: str, peer: Announcement, now: float) -> list[ConnectionStep]:
+        if now - self._dialled_at.get(endpoint, now - REDIAL_AFTER) < REDIAL_AFTER:
+            return []
+        return [*self._hang_up(endpoint), self._dial(endpoint, peer, now)]
 
     def _is_silent(self, origin: bytes) -> bool:
         """Tell whether a publisher has not been heard for long, or never."""
@@ -360,7 +386,7 @@ class Connections:
     def has_fallen_silent(self, peer: Announcement) -> bool:
         """Tell whether a peer was heard, and is heard no more: it stands still, or its link is cut."""
         was_heard = False
-        for _, origin in self.ways(peer):
+        for _, origin in self._ways_to(peer):
             if not self._is_silent(origin):
                 return False
             was_heard = was_heard or bool(self._hearing.heard_at(origin))

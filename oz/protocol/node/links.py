@@ -66,10 +66,13 @@ class Links:
     __slots__ = (
         "_echoes",
         "_forwarders",
+        "_has_acted",
         "_has_lost_way",
         "_is_there",
         "_local",
         "_network",
+        "_standing",
+        "_was_silent",
         "connections",
         "discovery_clients",
         "is_stale",
@@ -107,7 +110,9 @@ class Links:
         if echo:
             self._echoes = [local_origin(own.uuid), *([network_origin(own.uuid)] if network else [])]
         self._forwarders: set[bytes] = set()
-        self._has_lost_way = False
+        self._has_lost_way = self._has_acted = False
+        self._standing: list[tuple[list[Announcement], set[bytes]]] = []
+        self._was_silent: frozenset[bytes] = frozenset()
         self.is_stale = True
         self.silent: frozenset[bytes] = frozenset()
 
@@ -148,9 +153,9 @@ class Links:
         """Do what is due."""
         steps: list[LinkStep] = []
         if self.connections.is_check_due(now):
-            # A link may stand on which nothing comes, and something again.
-            self.is_stale = True
             steps += self.connections.check(self.membership.known, now)
+            # A link may stand on which nothing comes, and something again.
+            self.is_stale = self.is_stale or self._has_changed()
         steps += self.look(now)
         steps += self._follow(self.membership.tick(now), now)
         steps += self._scan(now)
@@ -185,8 +190,9 @@ class Links:
         """See which links stand, if any may have come or gone since this was asked last."""
         if not self.is_stale:
             return []
-        self.is_stale = False
-        looks = [one.standing() for one in (self._local, self._network) if one is not None]
+        self.is_stale = self._has_acted = False
+        self._was_silent = self.connections.silent
+        self._standing = looks = self._look_who_stands()
         there = {peer.uuid: peer for standing, _ in looks for peer in standing}
         self.silent = frozenset(
             uuid for uuid, peer in there.items() if self.connections.has_fallen_silent(peer)
@@ -202,6 +208,17 @@ class Links:
         before = {uuid for uuid in self._forwarders if self.membership.is_linked(uuid)}
         steps = self._follow(self.membership.link(there.values(), whole, cut, now), now)
         return steps + self._look_at_forwarders(before)
+
+    def _has_changed(self) -> bool:
+        """Tell whether `look` may find something else than the last time, though nobody said so."""
+        return (
+            self._has_acted
+            or self.connections.silent != self._was_silent
+            or self._look_who_stands() != self._standing
+        )
+
+    def _look_who_stands(self) -> list[tuple[list[Announcement], set[bytes]]]:
+        return [one.standing() for one in (self._local, self._network) if one is not None]
 
     def _look_at_forwarders(self, before: set[bytes]) -> list[LinkStep]:
         """See which forwarders have come or gone: numbers do not tell what they did not pass on.
@@ -248,6 +265,7 @@ class Links:
         """Say what comes of the steps of the membership."""
         taken: list[LinkStep] = []
         for act, peer in steps:
+            self._has_acted = True
             if act is Act.CONNECT:
                 taken += self.connections.connect(peer, now)
             elif act is Act.DISCONNECT:

@@ -25,6 +25,8 @@ from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
     HEAD_SIZE,
+    HEARTBEAT_ORIGIN,
+    HEARTBEAT_SIZE,
     LAST_VALUES,
     SHORT,
     Head,
@@ -37,7 +39,7 @@ from oz.wire.batch import (
 )
 from oz.wire.codec import Codec
 from oz.wire.extras import decode_extras
-from oz.wire.keys import OWN
+from oz.wire.keys import OWN, STREAM_SIZE
 
 _log = logging.getLogger("oz.subscriber")
 
@@ -95,10 +97,12 @@ class BatchDecoder:
             and the receive buffers of the streams.
         """
         frame = frames[0]
-        if (
-            len(frame) <= SHORT
-            and not self.in_batches
-            and (message := self._take_lone(frame, time_ns)) is not None
+        size = len(frame)
+        if size == HEARTBEAT_SIZE:
+            if self._is_heard_again(frame, time_ns):
+                return None
+        elif (
+            size <= SHORT and not self.in_batches and (message := self._take_lone(frame, time_ns)) is not None
         ):
             return message
         try:
@@ -185,6 +189,18 @@ class BatchDecoder:
 
     # control ---------------------------------------------------------------------------------------------
 
+    def _is_heard_again(self, frame: bytes, time_ns: int) -> bool:
+        """Take in a heartbeat that is the last one of its publisher again; tell whether it is.
+
+        Of whoever publishes nothing, one is as the other, and most of what an idle node reads are these.
+        """
+        stream = self.streams.by_key.get(frame[:STREAM_SIZE])
+        source = None if stream is None else stream.sources.get(frame[HEARTBEAT_ORIGIN])
+        if source is None or source.heartbeat != frame or time_ns - source.heard_at >= _AWAY_NS:
+            return False
+        source.heard_at = time_ns
+        return True
+
     def _take_control(self, stream: Stream, head: Head, frame: bytes, size: int, time_ns: int) -> None:
         body = parse_control(frame, size)
         if stream.has_ended(head.origin, head.epoch):
@@ -199,7 +215,10 @@ class BatchDecoder:
             source.answered = frozenset(live)
             source.refused = body.get("refused", {})
             source.paths = body.get("paths", 0)
-        if body.get("bye") is True:
+        if not body:
+            # It says the same when it comes again, whatever comes in between: sequences and epochs grow.
+            source.heartbeat = frame
+        elif body.get("bye") is True:
             # It closed in order, and is not to be waited for.
             stream.end(head.origin, head.epoch)
 

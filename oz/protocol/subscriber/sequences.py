@@ -24,6 +24,7 @@ class Source:
         is_reported: a loss was logged; the counters tell of further ones.
         is_in_place: it goes on for another publisher that is gone, and has sent no message yet: nobody knows
             how many were lost before its first.
+        heartbeat: the last one, as it came; empty before.
     """
 
     __slots__ = (
@@ -31,6 +32,7 @@ class Source:
         "epoch",
         "expected",
         "heard_at",
+        "heartbeat",
         "is_in_place",
         "is_reported",
         "missed_at",
@@ -52,6 +54,7 @@ class Source:
         self.unreported = 0
         self.is_reported = False
         self.is_in_place = False
+        self.heartbeat = b""
         self.served: dict[int, int] = {}
 
     def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:

@@ -504,6 +504,15 @@ class Streams:
                 newest = source.heard_at
         return newest
 
+    def last_heard(self) -> dict[bytes, int]:
+        """Return the time at which each publisher was heard last, in nanoseconds."""
+        newest: dict[bytes, int] = {}
+        for stream in self.by_key.values():
+            for origin, source in stream.sources.items():
+                if source.heard_at > newest.get(origin, 0):
+                    newest[origin] = source.heard_at
+        return newest
+
     def unready(self) -> dict[str, Any]:
         """Say for a message what is still to come: publishers heard, and chunks without an answer."""
         alive = self._alive()

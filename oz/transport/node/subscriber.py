@@ -231,6 +231,10 @@ class NodeSubscriber:
         """Return the time when a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
         return self.streams.heard_at(origin) or 0
 
+    def last_heard(self) -> dict[bytes, int]:
+        """Return the same of all publishers that are known."""
+        return self.streams.last_heard()
+
     @property
     def may_drop(self) -> bool:
         """Whether any subscription lets messages go otherwise than for newer ones of the same subject."""

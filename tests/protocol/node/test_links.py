@@ -17,6 +17,7 @@ from oz.protocol.node.membership import Act, Membership
 from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text
 from oz.wire.discovery import Joined, Left, Lost, Welcome, pack
 from support.announcing import announcement
+from support.calls import count_calls
 from support.hearing import Sockets, Subscriber
 
 LOST_AFTER = 3.0
@@ -335,3 +336,42 @@ def test_peers_outlive_their_name_server(registered):
     steps = registered.run(10 * EXPIRY, PEER)
     assert steps == [ServerChanged(SERVER, is_there=False)]
     assert registered.links.membership.up == [PEER]
+
+
+# what it costs ----------------------------------------------------------------------------------------------
+
+
+def peers_of(count):
+    return [
+        announcement(number, local_endpoint=f"ipc://{number}", endpoints=(f"tcp://127.0.0.1:{number}",))
+        for number in range(4, 4 + 2 * count, 2)
+    ]
+
+
+def speak(bus, peers):
+    for peer in peers:
+        bus.sub.hear(network_origin(peer.uuid)), bus.sub.hear(local_origin(peer.uuid))
+
+
+@pytest.mark.parametrize("count", [10, 100])
+def test_second_in_which_nothing_changes_costs_few_calls_however_many_peers_there_are(count):
+    bus, peers = Bus(), peers_of(count)
+    bus.local.come(*peers)
+    bus.up(*peers)
+    speak(bus, peers)
+    bus.run(3 * CHECK_EVERY, *peers)
+    for _ in range(3):
+        bus.now += CHECK_EVERY
+        speak(bus, peers)
+        assert count_calls(lambda: bus.links.tick(bus.now)) <= 40
+
+
+def test_peer_that_stands_at_one_publisher_only_is_found_again_after_it_was_given_up(bus):
+    (half,) = peers_of(1)
+    bus.local.come(half)
+    bus.look()
+    while bus.links.membership.known:
+        bus.run(CHECK_EVERY)
+    # Nobody says that anything has changed since.
+    bus.run(2 * CHECK_EVERY)
+    assert bus.links.membership.known == [half]

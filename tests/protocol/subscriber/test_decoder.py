@@ -1,6 +1,7 @@
 """A message that comes by itself takes a short way, which must say the same as the long one."""
 
 import pickle
+import random
 
 import pytest
 
@@ -9,9 +10,10 @@ from oz.message import LoneMessage, RichMessage
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscription
-from oz.wire.batch import MESSAGES, RICH, head_end, head_start, pack_array
+from oz.wire.batch import CONTROL, MESSAGES, RICH, head_end, head_start, pack_array, pack_control
 from oz.wire.codec import find_codec
 from oz.wire.keys import DeliveryOptions
+from support.calls import count_calls
 
 OWNER = "_INBOX." + "ab" * 16
 
@@ -109,3 +111,57 @@ def test_a_lone_message_that_is_published_again_is_delivered_once():
     ]
     assert [one is not None for one in got] == [True, True, False]
     assert decoder.stats.repeated == 1
+
+
+# heartbeats -----------------------------------------------------------------------------------------------
+
+
+def heartbeat(decoder, sequence, *, epoch=1, body=b""):
+    (key,) = decoder.streams.by_key
+    return head_start(key, CONTROL, b"o" * 16, epoch) + head_end(sequence, 0) + body
+
+
+def state(decoder):
+    """Show all that is known of publishers, but for how it is known."""
+    (stream,) = decoder.streams.by_key.values()
+    sources = {
+        origin: {name: getattr(one, name) for name in one.__slots__ if name != "heartbeat"}
+        for origin, one in stream.sources.items()
+    }
+    return sources, decoder.stats, decoder.streams.has_news
+
+
+def test_heartbeat_that_says_nothing_new_is_known_by_its_bytes(decoder):
+    frame = heartbeat(decoder, 0)
+    first = count_calls(lambda: decoder.accept([frame], 5))
+    again = count_calls(lambda: decoder.accept([bytes(bytearray(frame))], 6))
+    assert again <= 3 < first
+    (stream,) = decoder.streams.by_key.values()
+    assert stream.sources[b"o" * 16].heard_at == 6
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_heartbeats_known_by_their_bytes_leave_behind_what_the_others_do(decoder, seed):
+    streams = Streams(lambda size: bytes(range(size)))
+    subscription = Subscription([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
+    streams.add(subscription, DeliveryOptions(), last_value=False)
+    other = BatchDecoder(streams, find_codec("json"))
+    drawn, now = random.Random(seed), 5
+    decoder.streams.renew(1_000.0), streams.renew(1_000.0)
+    for _ in range(200):
+        now += drawn.choice([1, 1_000_000_000, 3_000_000_000])
+        epoch, sequence = drawn.choice([1, 1, 1, 2, 3]), drawn.choice([0, 0, 0, 1, 2, 7])
+        body = drawn.choice(
+            [b"", b"", b"", pack_control(live=[1], refused={}, paths=1), pack_control(bye=True)]
+        )
+        frame = heartbeat(decoder, sequence, epoch=epoch, body=body)
+        if drawn.random() < 0.1:
+            for one in (decoder, other):
+                one.streams.renew(1_000.0 + now)
+        decoder.accept([frame], now)
+        # As if it had never heard this one before.
+        (stream,) = streams.by_key.values()
+        for source in stream.sources.values():
+            source.heartbeat = b""
+        other.accept([frame], now)
+        assert state(decoder) == state(other)
