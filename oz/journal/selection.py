@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -48,7 +49,7 @@ class Selection:
         self.end = stop if isinstance(end, int) else None
         self._wanted = checked_columns(columns)
         self._gaps = gaps
-        self._verdicts: dict[bytes, bool] = {}
+        self._subjects = None if self._pattern is None else SubjectFilter([self._pattern], gaps)
 
     def stop_before(self, offset: int) -> None:
         """Bring the end forward to an offset."""
@@ -104,35 +105,58 @@ class Selection:
             masks.append(pc.greater_equal(table["time_ns"], self._start_ns))
         if self.end_ns is not None:
             masks.append(pc.less(table["time_ns"], self.end_ns))
-        if self._pattern is not None:
-            masks.append(self._matching(table))
+        if self._subjects is not None:
+            masks.append(self._subjects.mask(table))
         elif not self._gaps:
             masks.append(pc.equal(table["kind"], int(Kind.MESSAGE)))
         return masks
 
-    def _matching(self, table: pa.Table) -> pa.ChunkedArray:
+
+class SubjectFilter:
+    """Picks records by patterns of their subjects."""
+
+    def __init__(self, patterns: Sequence[Pattern], gaps: bool) -> None:
+        """Say what passes.
+
+        Args:
+            patterns: messages whose subject one of them matches.
+            gaps: also records that are no messages, as far as they may have to do with a pattern.
+        """
+        self._patterns, self._gaps = patterns, gaps
+        self._verdicts: dict[bytes, bool] = {}
+
+    def mask(self, table: pa.Table | pa.RecordBatch) -> pa.ChunkedArray | pa.Array:
+        """Tell of each record whether it passes.
+
+        Args:
+            table: records with their kind and both columns of the subject.
+
+        Raises:
+            PatternTimeout: a pattern ran out of time on a subject.
+        """
         subjects = subject_bytes(table)
+        matching = self._matching(subjects)
         is_message = pc.equal(table["kind"], int(Kind.MESSAGE))
-        mask = pc.and_(is_message, self._matching_subjects(subjects))
-        if not self._gaps or pc.all(is_message).as_py():
-            return mask
+        if pc.all(is_message).as_py() is not False:
+            return matching
+        if not self._gaps:
+            return pc.and_(is_message, matching)
         others = pc.unique(subjects.filter(pc.invert(is_message))).to_pylist()
         similar = pa.array([one for one in others if self._may_concern(one)], pa.binary())
-        return pc.or_(mask, pc.and_(pc.invert(is_message), pc.is_in(subjects, value_set=similar)))
+        return pc.if_else(is_message, matching, pc.is_in(subjects, value_set=similar))
 
-    def _matching_subjects(self, subjects: pa.ChunkedArray) -> pa.ChunkedArray:
-        assert self._pattern is not None
-        if self._pattern.literal is not None:
-            return pc.equal(subjects, pa.scalar(self._pattern.literal, pa.binary()))
+    def _matching(self, subjects: Any) -> Any:
+        literals = [pattern.literal for pattern in self._patterns]
+        if len(literals) == 1 and literals[0] is not None:  # the quickest
+            return pc.equal(subjects, pa.scalar(literals[0], pa.binary()))
+        if None not in literals:
+            return pc.is_in(subjects, value_set=pa.array(literals, pa.binary()))
         candidates = subjects
-        prefixes = self._pattern.prefixes
+        prefixes = {prefix for pattern in self._patterns for prefix in pattern.prefixes}
         if b"" not in prefixes and len(prefixes) <= _MOST_PREFIXES:
-            mask = pc.starts_with(subjects, pattern=prefixes[0])
-            for prefix in prefixes[1:]:
-                mask = pc.or_(mask, pc.starts_with(subjects, pattern=prefix))
-            candidates = subjects.filter(mask)
-        distinct = pc.unique(candidates).to_pylist()
-        matching = [subject for subject in distinct if self._matches(subject)]
+            begins = (pc.starts_with(subjects, pattern=prefix) for prefix in prefixes)
+            candidates = subjects.filter(functools.reduce(pc.or_, begins))
+        matching = [subject for subject in pc.unique(candidates).to_pylist() if self._matches(subject)]
         return pc.is_in(subjects, value_set=pa.array(matching, pa.binary()))
 
     def _matches(self, subject: bytes) -> bool:
@@ -140,21 +164,23 @@ class Selection:
         if verdict is None:
             if len(self._verdicts) >= _MOST_VERDICTS:
                 self._verdicts.clear()
-            assert self._pattern is not None
-            try:
-                verdict = self._pattern.matches(subject)
-            except SubjectError:  # not UTF-8, in a dialect of text
-                verdict = False
-            self._verdicts[subject] = verdict
+            verdict = self._verdicts[subject] = any(_matches(pattern, subject) for pattern in self._patterns)
         return verdict
 
     def _may_concern(self, lost: bytes) -> bool:
-        """Tell whether messages that matched a gap's pattern may have matched this one too."""
-        assert self._pattern is not None
+        """Tell whether messages that matched a gap's pattern may have matched one of these too."""
         try:
-            return not lost or parse(lost).overlaps(self._pattern)
+            heard = parse(lost) if lost else None
+            return heard is None or any(heard.overlaps(pattern) for pattern in self._patterns)
         except OzError:  # it cannot be told
             return True
+
+
+def _matches(pattern: Pattern, subject: bytes) -> bool:
+    try:
+        return pattern.matches(subject)
+    except SubjectError:  # not UTF-8, in a dialect of text
+        return False
 
 
 def checked_columns(columns: Sequence[str] | None) -> list[str]:

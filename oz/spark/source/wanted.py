@@ -8,18 +8,15 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oz.errors import OzError, SubjectError
 from oz.journal.manifest import Entry
 from oz.journal.record import Kind
-from oz.journal.sealing import subject_bytes
+from oz.journal.selection import SubjectFilter
 from oz.journal.stamp import Stamp
 from oz.spark.source.filters import Bounds
-from oz.subjects.pattern import Pattern, parse
+from oz.subjects.pattern import Pattern
 
 _MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
 _MOST = (1 << 63) - 1
-_MOST_PREFIXES = 16  # more, and asking for each of them takes longer than trying every subject
-_MOST_VERDICTS = 1 << 16
 
 
 class Wanted:
@@ -50,7 +47,7 @@ class Wanted:
         # As far as the column goes: in the years before 1677 and from 2263 on there is nothing.
         self._low = min(max(lows), _MOST) if lows else None
         self._high = max(min(highs), -_MOST) if highs else None
-        self._verdicts: dict[bytes, bool] = {}
+        self._subjects = SubjectFilter(patterns, gaps)
 
     def may_be_in(self, entry: Entry | None) -> bool:
         """Tell whether a segment may hold something that is wanted; False is certain."""
@@ -88,54 +85,8 @@ class Wanted:
         if self._high is not None and self._high <= _MOST:
             masks.append(pc.less(times, self._high))
         is_message = pc.equal(records["kind"], _MESSAGE)
-        is_plain = pc.all(is_message).as_py() is not False
-        if not is_plain and not self._gaps:
+        if not self._gaps and pc.all(is_message).as_py() is False:
             masks.append(is_message)
         if self._patterns:
-            subjects = subject_bytes(records)
-            matching = self._matching(subjects)
-            masks.append(matching if is_plain else self._or_similar(subjects, is_message, matching))
+            masks.append(self._subjects.mask(records))
         return masks
-
-    def _or_similar(
-        self, subjects: pa.ChunkedArray, is_message: pa.ChunkedArray, matching: pa.ChunkedArray
-    ) -> pa.ChunkedArray:
-        """Let pass messages that match, and what may have to do with a pattern of what is no message."""
-        others = pc.unique(subjects.filter(pc.invert(is_message))).to_pylist()
-        similar = pa.array([one for one in others if self._may_concern(one)], pa.binary())
-        return pc.if_else(is_message, matching, pc.is_in(subjects, value_set=similar))
-
-    def _matching(self, subjects: pa.ChunkedArray) -> pa.ChunkedArray:
-        literals = [pattern.literal for pattern in self._patterns]
-        if None not in literals:
-            return pc.is_in(subjects, value_set=pa.array(literals, pa.binary()))
-        candidates = subjects
-        prefixes = {prefix for pattern in self._patterns for prefix in pattern.prefixes}
-        if b"" not in prefixes and len(prefixes) <= _MOST_PREFIXES:
-            begins = (pc.starts_with(subjects, pattern=prefix) for prefix in prefixes)
-            candidates = subjects.filter(functools.reduce(pc.or_, begins))
-        matching = [subject for subject in pc.unique(candidates).to_pylist() if self._matches(subject)]
-        return pc.is_in(subjects, value_set=pa.array(matching, pa.binary()))
-
-    def _matches(self, subject: bytes) -> bool:
-        verdict = self._verdicts.get(subject)
-        if verdict is None:
-            if len(self._verdicts) >= _MOST_VERDICTS:
-                self._verdicts.clear()
-            verdict = self._verdicts[subject] = any(_matches(pattern, subject) for pattern in self._patterns)
-        return verdict
-
-    def _may_concern(self, lost: bytes) -> bool:
-        """Tell whether messages that matched a gap's pattern may have matched one of these too."""
-        try:
-            heard = parse(lost) if lost else None
-            return heard is None or any(heard.overlaps(pattern) for pattern in self._patterns)
-        except OzError:  # it cannot be told
-            return True
-
-
-def _matches(pattern: Pattern, subject: bytes) -> bool:
-    try:
-        return pattern.matches(subject)
-    except SubjectError:  # not UTF-8, in a dialect of text
-        return False

@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from oz.errors import LakeError
+from oz.journal.files import sync_directory
 from oz.spark.jobs.archiving.exchange import try_exchange
 from oz.spark.jobs.archiving.lake import Lake
 from oz.spark.jobs.archiving.layout import DAY, FIRST_TOKEN, file_name, folders, range_of
-from oz.spark.jobs.archiving.manifest import Swap, sync_directory
+from oz.spark.jobs.archiving.manifest import Swap
 from oz.spark.jobs.archiving.publishing import finish
 from oz.spark.jobs.archiving.staging import StagedFile, staged_files
 from oz.spark.jobs.archiving.writing import SCHEMA, address, write_sorted

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from oz.errors import LakeError
 from oz.journal.epochs import UNNAMED
+from oz.journal.files import sync_directory
 
 FOLDER = "_oz"
 """Where a lake keeps what is not data: readers pass by names that begin with an underscore."""
@@ -130,12 +131,3 @@ def _pending(data: dict[str, Any] | None) -> Move | Swap | None:
 
 def _checksum(data: dict[str, Any]) -> str:
     return f"{crc32(json.dumps(data, sort_keys=True, separators=(',', ':')).encode()):08x}"
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a directory's entries durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

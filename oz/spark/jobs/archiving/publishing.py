@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from oz.errors import LakeError
+from oz.journal.files import sync_directory
 from oz.spark.jobs.archiving.exchange import exchange
 from oz.spark.jobs.archiving.layout import file_name
-from oz.spark.jobs.archiving.manifest import LakeManifest, Move, Swap, sync_directory
+from oz.spark.jobs.archiving.manifest import LakeManifest, Move, Swap
 from oz.spark.jobs.archiving.staging import StagedFile
 
 

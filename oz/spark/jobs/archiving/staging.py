@@ -12,7 +12,7 @@ from uuid import uuid4
 import pyarrow.parquet as pq
 
 from oz.errors import LakeError
-from oz.spark.jobs.archiving.manifest import sync_directory
+from oz.journal.files import sync_directory
 
 _RUN = re.compile(r"oz-[0-9a-f]{32}")
 
