@@ -50,8 +50,9 @@ class Ledger:
         self.delivery = subscriber.delivery
         self.messages = []
         self.gaps = []
-        self.standing, self.ended, self.asked = [], set(), set()
+        self.standing, self.ended, self.drained = [], set(), set()
         self.is_over = False
+        self.answered = {}
         self.by_origin = defaultdict(list)
         self.ready = {}
 
@@ -63,15 +64,23 @@ class Ledger:
 
     def subscribed(self, text):
         self.standing.append(text)
-        self.asked.add(text)
 
     def unsubscribed(self, text):
         self.standing.remove(text)
         self.ended.add(text)
 
+    def begins_drain(self, text):
+        """Nothing more is asked for; what was published before still comes."""
+        self.drained.add(text)
+
     def left(self):
         self.is_over = True
         self.last_key = self.key
+
+    def was_answered(self, number):
+        """Write down which publishers have answered the goodbye, and so have sent all they had."""
+        sources = self.streams.by_key[self.last_key].sources
+        self.answered = {origin: one.epoch for origin, one in sources.items() if number in one.answered}
 
     def given(self, message):
         oracle = self.oracle
@@ -103,6 +112,8 @@ class Oracle:
         self.publishers = {}
         self.ledgers = []
         self.books = defaultdict(list)
+        self.newest = defaultdict(dict)
+        self.parting = defaultdict(set)
         self.groups = defaultdict(list)
         self.closed = set()
 
@@ -122,15 +133,24 @@ class Oracle:
         origin = publisher.origin
         self.subjects[number] = text
         self._origins[number] = origin
+        self.newest[origin][text] = number
         groups = set()
         for stream in publisher.router.streams.values():
-            if _wants(stream, text):
+            is_standing = _has(stream.chunks, text)
+            if is_standing or _has(stream.ending, text) or (stream.is_shared and _shares(stream, text)):
+                if not is_standing:
+                    self.parting[stream.key].add(number)
                 if stream.delivery.group:
                     groups.add(stream.delivery.group)
                 elif not stream.delivery.is_shared or stream.is_shared:
                     self.books[origin, stream.key, stream.joined].append(number)
         for group in groups:
             self.groups[origin, group].append(number)
+
+    def gave_last_values(self, publisher, stream, count):
+        """Write down that so many numbers of a stream are those of last values."""
+        book = self.books[publisher.origin, stream.key, stream.joined]
+        book.extend([dict(self.newest[publisher.origin])] * count)
 
     def origin_of(self, number):
         return self._origins[number]
@@ -139,10 +159,13 @@ class Oracle:
 
     def check_order(self):
         """Nothing comes twice, and each subject of each publisher in the order of publishing."""
+        self._index()
         for ledger in self.ledgers:
             for messages in ledger.by_origin.values():
                 last, seen = {}, set()
-                for number, _, _ in messages:
+                for number, sequence, _ in messages:
+                    if self._is_last_value(ledger, number, sequence):
+                        continue
                     subject = self.subjects[number]
                     check(number not in seen, "{}: message {} came twice", ledger.name, number)
                     seen.add(number)
@@ -151,6 +174,24 @@ class Oracle:
                         "{}: {} came after {} of {!r}", ledger.name, number, last.get(subject), subject,
                     )  # fmt: skip
                     last[subject] = number
+
+    def _is_last_value(self, ledger, number, sequence):
+        """Tell whether a message came as the last value, which may be old, and for a second time."""
+        if not ledger.subscriber.last_value:
+            return False
+        subject, origin = self.subjects[number], self._origins[number]
+        for one, key, epoch in self._epochs[ledger.key]:
+            book = self.books[one, key, epoch]
+            if one != origin or sequence >= len(book):
+                continue
+            if isinstance(book[sequence], dict) and book[sequence].get(subject) == number:
+                return True
+        return False
+
+    def _index(self):
+        self._epochs = defaultdict(list)
+        for origin, key, epoch in self.books:
+            self._epochs[key].append((origin, key, epoch))
 
     def check_groups(self):
         """A message for a group is given to one member at most, and to one unless that is told."""
@@ -219,10 +260,12 @@ class Oracle:
     def _check_epoch(self, ledger, origin, key, epoch, *, is_last):
         book = self.books[origin, key, epoch]
         subscriber = ledger.subscriber
-        place = {number: at for at, number in enumerate(book)}
+        place = {number: at for at, number in enumerate(book) if not isinstance(number, dict)}
         conflates = ledger.delivery.overflow == "conflate"
         given = {}
         for number, sequence, _ in ledger.by_origin.get(origin, ()):
+            if self._is_last_value(ledger, number, sequence):
+                continue
             if number in place:
                 given[number] = sequence
                 if not conflates:
@@ -249,7 +292,8 @@ class Oracle:
         if lost and not ledger.delivery.is_shared:
             check(max(lost) < len(book), "{}: {} were told as lost of {}", ledger.name, max(lost), len(book))
         source = self._source(ledger, origin)
-        if source is None or not self._is_current(ledger):
+        is_done = self._has_ended(ledger, origin, epoch)
+        if not is_done and (source is None or not self._is_current(ledger)):
             return Tally()
         begins_unknown = (ledger.delivery.is_shared) or any(count is None for _, count in gaps)
         known = lost | {place[number] for number in given}
@@ -260,7 +304,10 @@ class Oracle:
             if ledger.delivery.is_shared:
                 first = max(first, 0)
             missing = [at for at in missing if at >= first]
-        if not (is_last and self._is_alive(origin)):
+        if is_done:
+            # It said that this is all, or answered that it sends nothing more.
+            self.mechanisms["end checked"] += 1
+        elif not (is_last and self._is_alive(origin)):
             # Of an epoch that is over nobody knows how it ended.
             last = max(known, default=-1)
             if source.epoch is not None and source.epoch > epoch and known:
@@ -283,14 +330,26 @@ class Oracle:
             "{}: an epoch of {} ended and nobody told", ledger.name, self.publishers[origin].name,
         )  # fmt: skip
 
+    def _has_ended(self, ledger, origin, epoch):
+        """Tell whether a subscriber was told that nothing more comes on a stream."""
+        if ledger.is_over:
+            return ledger.answered.get(origin) == epoch
+        stream = ledger.streams.by_key.get(ledger.key)
+        return self._is_current(ledger) and stream is not None and stream.has_ended(origin, epoch)
+
     def _source(self, ledger, origin):
         stream = ledger.streams.by_key.get(ledger.key)
         return None if stream is None else stream.sources.get(origin)
 
     def _may_be_refused(self, ledger, number):
         """Tell whether a subscriber may have passed a message over, as it asked no longer for it."""
+        if isinstance(number, dict):
+            # Last values that were given before, as they were asked for again.
+            return True
         subject = self.subjects[number]
-        return any(matches(text, subject) for text in ledger.ended)
+        if any(matches(text, subject) for text in ledger.ended):
+            return True
+        return number in self.parting[ledger.key] and any(matches(text, subject) for text in ledger.drained)
 
     def all_ready(self, publishers):
         return all(
@@ -318,6 +377,14 @@ class Oracle:
                     subscriber.name, publisher.name,
                 )  # fmt: skip
             check(not subscriber.decoder.waiting, "{}: messages wait in line", subscriber.name)
+
+    def check_last_values(self, ledger):
+        """One that joins when all is well is given the last value of each subject of each publisher."""
+        given = {number for messages in ledger.by_origin.values() for number, _, _ in messages}
+        for publisher in self.world.publishers:
+            if publisher.is_alive and not publisher.connects:
+                newest = set(self.newest[publisher.origin].values())
+                check(newest <= given, "{}: {} are no last values", ledger.name, sorted(newest - given)[:5])
 
     def check_newest(self, numbers):
         """What was published at the end, when all was well, has come to all who ask for it."""
@@ -380,13 +447,10 @@ class Tally:
         self.conflated += other.conflated
 
 
-def _wants(stream, subject):
-    """Tell whether a publisher is to send a stream what is published now."""
-    if stream.is_shared:
-        return any(matches(pattern.text, subject) for pattern in stream.patterns)
-    return any(
-        matches(pattern.text, subject)
-        for chunks in (stream.chunks, stream.ending)
-        for chunk in chunks.values()
-        for pattern in chunk.patterns
-    )
+def _has(chunks, subject):
+    """Tell whether some of the declarations of a stream match."""
+    return any(matches(pattern.text, subject) for chunk in chunks.values() for pattern in chunk.patterns)
+
+
+def _shares(stream, subject):
+    return any(matches(pattern.text, subject) for pattern in stream.patterns)

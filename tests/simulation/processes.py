@@ -23,6 +23,7 @@ from oz.protocol.subscriber.subscriptions import Subscription
 from oz.testing.context import Context
 from oz.testing.proxy import ModelProxy
 from oz.transport.publisher.sink import XpubSink
+from oz.wire.keys import parse_declaration
 
 NS = 1_000_000_000
 NOBLOCK, POLLIN, EVENTS = int(zmq.NOBLOCK), int(zmq.POLLIN), int(zmq.EVENTS)
@@ -204,10 +205,18 @@ class SimPublisher(Process):
             self._forget()
             if self.router.to_answer or self.router.to_serve:
                 self.flush()
-                self.records.answer()
+                self._answer()
+
+    def _answer(self):
+        before = [(stream, stream.sequence) for stream, _ in self.router.to_serve]
+        self.records.answer()
+        for stream, sequence in dict(before).items():
+            self.world.oracle.gave_last_values(self, stream, stream.sequence - sequence)
 
     def _forget(self):
-        if self.router.take_changed():
+        interest = self.router.interest
+        if interest.has_changed:
+            interest.has_changed = False
             self._known.clear()
 
     def turn(self):
@@ -261,7 +270,7 @@ class SimSubscriber(Process):
         self.streams = Streams(self.world.random_bytes)
         self.decoder = BatchDecoder(self.streams, on_gap=self._on_gap)
         self.ledger = self.world.oracle.joined(self)
-        self._subscriptions = []
+        self._subscriptions, self._draining = [], []
         self._next = iter(self.patterns)
         self._is_told = False
         for _ in range(2):
@@ -290,6 +299,23 @@ class SimSubscriber(Process):
             self.ledger.unsubscribed(str(subscription.patterns[0].text))
             self._cancel(subscription)
 
+    def drain(self):
+        """The same, but lose nothing that was published before."""
+        if len(self._subscriptions) > 1 and not self.is_ending:
+            subscription = self._subscriptions.pop()
+            self._draining.append(subscription)
+            self.ledger.begins_drain(str(subscription.patterns[0].text))
+            for changes in self.streams.part(subscription):
+                self._ask(changes)
+            self.wake()
+
+    def _end_drains(self):
+        for subscription in [one for one in self._draining if self.streams.has_drained(one)]:
+            self._draining.remove(subscription)
+            self.ledger.standing.remove(str(subscription.patterns[0].text))
+            self._cancel(subscription)
+            self.world.mechanisms["subscription drained"] += 1
+
     def _cancel(self, subscription):
         self._ask(self.streams.remove(subscription))
 
@@ -305,9 +331,12 @@ class SimSubscriber(Process):
         now = self.network.now
         if self.is_ending:
             if self.streams.has_left():
+                self.ledger.was_answered(self._goodbye)
                 self.close()
                 return None
             return now + 0.02
+        if self._draining:
+            self._end_drains()
         self._ask(self.streams.renew(now))
         due = self.streams.next_deadline()
         if due is not None:
@@ -336,7 +365,9 @@ class SimSubscriber(Process):
 
     def begin_end(self):
         self.ledger.left()
-        self._ask(self.streams.leave())
+        goodbye = self.streams.leave()
+        self._goodbye = parse_declaration(goodbye.wanted[0]).chunk
+        self._ask(goodbye)
 
     def close(self):
         self._read(1_000)

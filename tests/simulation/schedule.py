@@ -32,7 +32,7 @@ class Burst(NamedTuple):
 
 KINDS = {
     "reset": 4, "cut": 5, "half_open": 2, "stall": 3, "throttle": 2, "busy": 5, "freeze": 3, "kill": 3,
-    "close": 2, "more": 2, "less": 2,
+    "close": 2, "more": 3, "less": 2, "drain": 3,
 }  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def make_faults(random: Random, pairs, publishers, subscribers, proxies) -> list
             who = random.choice(pairs)
             if random.random() < 0.5:
                 who = who[::-1]
-        elif kind in ("busy", "more", "less"):
+        elif kind in ("busy", "more", "less", "drain"):
             who = (random.choice(subscribers),)
         elif kind == "freeze":
             who = (random.choice(publishers + subscribers),)

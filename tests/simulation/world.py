@@ -92,6 +92,7 @@ class World:
                 SimSubscriber(
                     self, f"s{number}", endpoints=endpoints, patterns=patterns, delivery=delivery,
                     mark=marks(), pace=random.choice((1, 10, 100)),
+                    last_value=number == 1 and random.random() < 0.3,
                 )
             )  # fmt: skip
 
@@ -121,6 +122,13 @@ class World:
             self.mechanisms["found by a greeting"] += 1
             self.network.run_until(self.network.now + GREETED)
         oracle.check_convergence()
+        late = SimSubscriber(
+            self, "late", endpoints=self.subscribers[0].endpoints, patterns=[">"], delivery=DeliveryOptions(),
+            mark=1000, pace=100, last_value=True,
+        )  # fmt: skip
+        late.start()
+        self.network.run_until(self.network.now + 1.0)
+        oracle.check_last_values(late.ledger)
         numbers = self._publish_last()
         self.network.run_until(self.network.now + 2.5)
         oracle.check_newest(numbers)
@@ -242,6 +250,11 @@ class World:
         process = self.processes[name]
         if process.is_alive and not process.is_frozen:
             process.unsubscribe()
+
+    def _drain(self, name):
+        process = self.processes[name]
+        if process.is_alive and not process.is_frozen:
+            process.drain()
 
 
 def run(seed, faults=None, mechanisms=None):
