@@ -12,7 +12,7 @@ from typing import Any
 
 import zmq
 
-from oz.transport.frames import FrameReader, frame_reader
+from oz.transport.subscriber.receiver import FrameReader, frame_reader
 
 _EVENTS, _POLLIN, _NOBLOCK = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK)
 

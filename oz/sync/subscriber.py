@@ -245,8 +245,12 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
 
     def _next(self, flags: int, until: float | None = None) -> Message:
         """Take messages until one is for the caller; see `SubscriberEngine.next`."""
+        waiting = self._waiting
         try:
-            return self._engine.next(flags, until)
+            message = waiting.popleft() if waiting else self._receive_path.take(self, flags, until)
+            if message is not None and message.route.is_only_listed:
+                return message
+            return self._engine.next(flags, until, message)
         except zmq.Again:
             raise
         except zmq.ZMQError:

@@ -1,21 +1,12 @@
-"""Reading the frames of one message at the least price that pyzmq allows.
-
-`recv` gives a frame as bytes in 0.15 µs, but not whether more follow. pyzmq has two ways to know: asking
-for a `Frame` object (0.53 µs) or `getsockopt(RCVMORE)` (0.7 µs, most of it a look-up in an enum). The C
-function behind the second costs 0.2 µs through ctypes, so that is what is called, where it can be found.
-docs/decisions/010-asking-libzmq-for-rcvmore.md
-"""
+"""The frames of one message, sent all or none, and as pyzmq has them."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import zmq
-
-from oz.transport.backend import PYZMQ, backend_of
 
 # A plain number: the enum's member costs 0.3 µs a message.
 _MORE = int(zmq.SNDMORE)
@@ -75,64 +66,3 @@ def send_frames(
             for place in range(at + 1, last + 1):
                 send(socket, frames[place], flags | (_MORE if place < last else 0))
         raise
-
-
-FrameReader = Callable[[Any, int], list[bytes]]
-"""Called with a socket and flags (0 or `zmq.NOBLOCK`), gives all frames of its next message.
-
-The socket is the one that the reader was made for, and nobody else uses it meanwhile. Raises `zmq.Again`
-when there is no message.
-"""
-
-
-def _asking_reader(handle: int, getsockopt: Any) -> FrameReader:
-    """Make a reader that asks libzmq itself after each frame."""
-    more = ctypes.c_int()
-    size = ctypes.c_size_t(ctypes.sizeof(more))
-    # Ready-made arguments: ctypes would make them anew for each call.
-    pointer, option = ctypes.c_void_p.from_param(handle), ctypes.c_int.from_param(int(zmq.RCVMORE))
-    answer, length = ctypes.byref(more), ctypes.byref(size)
-    recv = PYZMQ.recv
-
-    def read(socket: Any, flags: int) -> list[bytes]:
-        frames = [recv(socket, flags)]
-        getsockopt(pointer, option, answer, length)
-        while more.value:
-            frames.append(recv(socket))
-            getsockopt(pointer, option, answer, length)
-        return frames
-
-    return read
-
-
-def _read_frame_objects(socket: Any, flags: int) -> list[bytes]:
-    """Read frames as pyzmq's objects, which know whether more follow."""
-    recv = backend_of(socket).recv
-    frame = recv(socket, flags, False, False)
-    frames = [frame.bytes]
-    while frame.more:
-        frame = recv(socket, 0, False, False)
-        frames.append(frame.bytes)
-    return frames
-
-
-def _find_getsockopt() -> Any:
-    """Find `zmq_getsockopt` in the library that pyzmq itself has loaded; None where that cannot be done."""
-    try:
-        import zmq.backend.cython._zmq as extension
-
-        # Looked up through pyzmq's extension module, so that no second libzmq can be meant. PyDLL keeps
-        # the interpreter's lock: the call does not wait.
-        return ctypes.PyDLL(extension.__file__).zmq_getsockopt
-    except (ImportError, OSError, AttributeError, TypeError):
-        return None
-
-
-_getsockopt = _find_getsockopt()
-
-
-def frame_reader(socket: zmq.Socket[Any]) -> FrameReader:
-    """Make a reader for a socket, which must not outlive it."""
-    if _getsockopt is None or not backend_of(socket).has_handle:
-        return _read_frame_objects
-    return _asking_reader(socket.underlying, _getsockopt)

@@ -101,10 +101,15 @@ class Absences:
         self._look_at = now + LOOK_EVERY
         ended = {origin for origin, link in self._links.items() if has_ended(link)}
         self._absent = {origin: one for origin, one in self._absent.items() if origin in ended}
-        origins, known = self._streams.origins(), self._links.keys() | self._reported.keys()
         # The first answers tell it, so that no time is lost.
-        self.is_curious = not origins or bool(ended) or not origins <= known or self._has_returned()
+        self.is_curious = bool(ended) or self.find_curious()
         return [origin for origin in ended if self._is_gone(origin, now, is_idle=is_idle)]
+
+    def find_curious(self) -> bool:
+        """Find out whether `is_curious` still holds, and return it."""
+        origins, known = self._streams.origins(), self._links.keys() | self._reported.keys()
+        self.is_curious = bool(not origins or self._absent or not origins <= known or self._has_returned())
+        return self.is_curious
 
     def next_deadline(self) -> float | None:
         """Return when to look next, if nothing is read before.

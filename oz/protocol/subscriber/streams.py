@@ -390,6 +390,11 @@ class Streams:
             self._due_at = min(self._due_at, due_at)
         return changes
 
+    def settle(self, now: float) -> SubscriptionChanges:
+        """Do what `renew` does, though it was called a moment ago: everybody has answered since."""
+        self._renew_at = now
+        return self.renew(now)
+
     def next_deadline(self) -> float | None:
         """Return when `renew` has something to do, by what it found when it was called last.
 

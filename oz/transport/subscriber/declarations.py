@@ -168,6 +168,16 @@ class Declarer:
             self.links.look(now, is_idle=is_idle)
         self._plan()
 
+    def settle(self) -> None:
+        """Do what is due now that every publisher has answered: the next message finds nothing left."""
+        if self.streams is not None:
+            with self.guard:
+                self.ask(self.streams.settle(self.backend.monotonic()))
+        if self.links is not None:
+            self.links.settle()
+        self.is_settled = True
+        self._plan()
+
     def hasten(self, seconds: float = 0.0) -> None:
         """Look soon: something has come or changed, which a look may have something to do about.
 

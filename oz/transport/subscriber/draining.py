@@ -104,6 +104,8 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
     )
     if not is_ready:
         raise engine.declarer.not_ready(timeout, attachments.connections, attachments.endpoints)
+    # Otherwise the first message would have to wait for it.
+    engine.declarer.settle()
 
 
 def _unpack_what_is_here(engine: SubscriberEngine) -> Steps[None]:

@@ -107,12 +107,13 @@ class SubscriberEngine:
         if self.is_drained and not self.has_some:
             raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
 
-    def next(self, flags: int, until: float | None = None) -> Message:
+    def next(self, flags: int, until: float | None = None, message: Message | None = None) -> Message:
         """Take messages until one is for the caller; run the handlers of each.
 
         Args:
             flags: 0 or `zmq.NOBLOCK`.
             until: the monotonic time at which to give up, though messages for others keep coming.
+            message: one that was taken already.
 
         Raises:
             zmq.Again: there is none.
@@ -121,9 +122,11 @@ class SubscriberEngine:
         """
         take, dispatch, waiting, socket = self.receive_path.take, self.dispatch, self.waiting, self.socket
         while True:
-            message = waiting.popleft() if waiting else take(socket, flags, until)
+            if message is None:
+                message = waiting.popleft() if waiting else take(socket, flags, until)
             if message is not None and (message.route.is_only_listed or dispatch(message)):
                 return message
+            message = None
             if self.is_drained:
                 # By a handler, just now.
                 self.check_drained()

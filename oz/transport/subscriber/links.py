@@ -60,6 +60,10 @@ class PublisherLinks:
         self._absences.forgive(has_ended)
         self.is_curious = True
 
+    def settle(self) -> None:
+        """Find out whether the connections of all publishers are known; every publisher has answered."""
+        self.is_curious = self._absences.find_curious()
+
     def look(self, now: float, *, is_idle: bool) -> None:
         """Report that messages may be missing of publishers that are gone without a goodbye.
 

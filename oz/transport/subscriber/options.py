@@ -13,7 +13,6 @@ from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
 from oz.protocol.subscriber.streams import Streams
 from oz.transport.backend import backend_of
-from oz.transport.frames import frame_reader
 from oz.transport.guard import Guard
 from oz.transport.multicast.group import MulticastGroup, group_for
 from oz.transport.multicast.receiver import Listening, OnAdvisory
@@ -22,7 +21,7 @@ from oz.transport.socket import CLOSE_TIMEOUT, check_delimiter, keep_tcp_alive, 
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.links import CAN_TELL, PublisherLinks
-from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
+from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath, frame_reader
 from oz.wire.codec import Codec, find_codec
 
 ROUTED_HIGH_WATER_MARK = 1_000

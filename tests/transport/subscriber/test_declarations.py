@@ -119,3 +119,16 @@ def test_the_users_rcvtimeo_is_his_whatever_the_socket_waits_for():
                 sub.recv_multipart()
             assert time.monotonic() - began >= 0.049
             assert sub.rcvtimeo == 50
+
+
+def test_a_subscriber_that_is_ready_has_nothing_left_to_look_at():
+    with (
+        oz.Publisher("tcp://127.0.0.1:*") as pub,
+        oz.Subscriber(pub.endpoint, filtering="publisher") as sub,
+    ):
+        sub.subscribe("a.*")
+        sub.wait_ready(timeout=DEADLINE)
+        declarer = engine_of(sub).declarer
+        assert declarer.is_settled
+        assert declarer.links is None or not declarer.links.is_curious
+        assert not declarer.streams.has_news
