@@ -22,7 +22,7 @@ HERE = Path(__file__).parent
 def pytest_collection_modifyitems(items):
     """Give tests with processes in them more time than others."""
     for item in items:
-        if HERE in item.path.parents and item.get_closest_marker("timeout") is None:
+        if str(item.path).startswith(f"{HERE}{os.sep}") and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(180))
 
 
@@ -52,12 +52,12 @@ class Running:
         self._said = b""
 
     def ready_line(self):
-        return self._line_with(self.process.stderr, b"ready")
+        return self.line_with(self.process.stderr, b"ready")
 
     def stdout_line(self):
-        return self._line_with(self.process.stdout, b"")
+        return self.line_with(self.process.stdout, b"")
 
-    def _line_with(self, stream, word):
+    def line_with(self, stream, word):
         deadline = time.monotonic() + DEADLINE
         line = b""
         while not (line.endswith(b"\n") and word in line):

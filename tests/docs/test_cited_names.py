@@ -4,6 +4,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +13,6 @@ import zmq
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {path: path.read_text(encoding="utf-8") for path in sorted((ROOT / "oz").rglob("*.py"))}
-TREES = {path: ast.parse(text) for path, text in TEXTS.items()}
 CITED = re.compile(r"`([A-Za-z_]\w*)\.([A-Za-z_][\w.]*)`")
 
 
@@ -40,7 +40,8 @@ class Names:
         self.modules: dict[str, set[str]] = defaultdict(set)
         self.members: dict[str, set[str]] = defaultdict(set)
         self.bases: dict[str, set[str]] = defaultdict(set)
-        for path, tree in TREES.items():
+        for path, text in TEXTS.items():
+            tree = ast.parse(text)
             self.modules[path.parent.name if path.stem == "__init__" else path.stem] |= set(names_in(tree))
             for node in ast.walk(tree):
                 if isinstance(node, ast.ClassDef):
@@ -87,11 +88,14 @@ class Names:
         return not parts or parts[0] in self.modules[place.stem]
 
 
-NAMES = Names()
+@cache
+def names() -> Names:
+    """Give all names; each process of the tests imports this module, and one runs its tests."""
+    return Names()
 
 
 def stale(text: str) -> list[str]:
-    return [cited[0] for cited in CITED.finditer(text) if not NAMES.has(cited[1], cited[2])]
+    return [cited[0] for cited in CITED.finditer(text) if not names().has(cited[1], cited[2])]
 
 
 def test_a_name_that_does_not_exist_is_found():

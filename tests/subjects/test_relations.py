@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import re
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -100,12 +101,12 @@ def encoded(subject):
 
 
 PATTERNS = {dialect: compiled(dialect) for dialect in TEXTS}
-MATCHED = {
-    pattern: frozenset(subject for subject in UNIVERSE if matches(pattern, subject))
-    for patterns in PATTERNS.values()
-    for pattern in patterns
-}
-ALL = list(MATCHED)
+ALL = list(dict.fromkeys(pattern for patterns in PATTERNS.values() for pattern in patterns))
+
+
+@cache
+def matched(pattern):
+    return frozenset(subject for subject in UNIVERSE if matches(pattern, subject))
 
 
 def test_every_dialect_takes_part():
@@ -113,7 +114,9 @@ def test_every_dialect_takes_part():
     assert all(len(patterns) > 4 for patterns in PATTERNS.values())
 
 
-LITERALS = {subject: automata.Automaton(expressions.Text(subject)) for subject in UNIVERSE}
+@cache
+def literals():
+    return {subject: automata.Automaton(expressions.Text(subject)) for subject in UNIVERSE}
 
 
 @pytest.mark.parametrize("dialect", PATTERNS)
@@ -121,9 +124,9 @@ def test_an_automaton_takes_what_its_pattern_matches(dialect):
     for pattern in PATTERNS[dialect]:
         automaton = relations.automaton_of(pattern)
         taken = {
-            each for each, literal in LITERALS.items() if searches.shared(literal, automaton) is not None
+            each for each, literal in literals().items() if searches.shared(literal, automaton) is not None
         }
-        assert taken == MATCHED[pattern], pattern
+        assert taken == matched(pattern), pattern
 
 
 def is_text(subject):
@@ -143,7 +146,7 @@ def assert_shortest(found, known):
 
 
 def check(first, second):
-    both, missing = MATCHED[first] & MATCHED[second], MATCHED[second] - MATCHED[first]
+    both, missing = matched(first) & matched(second), matched(second) - matched(first)
     found = relations.witness(first, second)
     if found is None:
         assert not both
