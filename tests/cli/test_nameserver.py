@@ -59,13 +59,13 @@ def test_verbose_says_who_comes_and_goes(oz_start, registered, tmp_path):
     assert ipc == f"ipc://{tmp_path}/ns"
     node = registered(ipc)
     assert tcp.startswith("tcp://")
-    said = running._line_with(running.process.stderr, b"joined")
+    said = running.line_with(running.process.stderr, b"joined")
     assert said.startswith(
         "oz nameserver: joined: pricing of bus md (host lab1, pid 4711) at tcp://192.0.2.7:5757"
     )
     node.send(node.discovery_client.goodbye())
     # Lost, if that took more than its expiry.
-    assert re.search("left|lost: pricing", running._line_with(running.process.stderr, b"nameserver: l"))
+    assert re.search("left|lost: pricing", running.line_with(running.process.stderr, b"nameserver: l"))
 
 
 @pytest.mark.parametrize(

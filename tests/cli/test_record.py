@@ -86,7 +86,7 @@ def test_a_publisher_that_does_not_answer_is_said_and_ready_when_it_does(oz_star
     running = oz_start(
         "record", "a.*", "--journal", str(directory), "--connect", endpoint, "--filtering", "publisher"
     )
-    assert "not every publisher has answered yet" in running._line_with(running.process.stderr, b"answered")
+    assert "not every publisher has answered yet" in running.line_with(running.process.stderr, b"answered")
     with oz.Publisher(endpoint) as pub:
         assert running.ready_line().startswith("oz record: ready")
         pub.publish("a.1", b"1")

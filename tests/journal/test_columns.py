@@ -7,6 +7,7 @@ import pytest
 
 import oz
 from oz.journal import Journal, Kind, Record, Writer
+from support.inside import segments_of
 
 
 def test_columns_are_recorded_as_the_same_records_are(tmp_path):
@@ -121,7 +122,7 @@ def test_the_segment_that_grows_is_never_sealed_though_one_after_it_is_there_for
         for _ in range(2):
             following = tmp_path / f"{writer.end_offset:020d}.arrows"
             following.write_bytes(b"half")
-            writer._segments.make_room()
+            segments_of(writer).make_room()
             following.unlink()
             assert [path.suffix for path in tmp_path.glob("0*")] == [".arrows"]
         writer.append([("b", b"")])

@@ -7,6 +7,7 @@ import oz
 from oz.journal import Journal, Writer
 from oz.journal.mark import AcknowledgedMark
 from support import scripts
+from support.inside import segments_of
 
 
 class Disk:
@@ -72,12 +73,12 @@ def test_a_disk_that_is_full_when_a_segment_should_begin_or_be_sealed(tmp_path, 
             writer.append([("a", b"1")])
         disk.room, disk.refused = None, ".arrow.tmp"  # room for a new stream, none to seal the old one
         assert writer.append([("a", b"1")]) == 2
-        writer._segments.finish()
+        segments_of(writer).finish()
         assert [path.suffix for path in sorted(tmp_path.glob("0*"))] == [".arrows", ".arrows"]
         assert [record.payload for record in Journal(tmp_path).read()] == [b"0", b"1"]
         disk.refused = None
         writer.append([("a", b"2")])
-        writer._segments.finish()
+        segments_of(writer).finish()
         assert [path.suffix for path in sorted(tmp_path.glob("0*"))] == [".arrow", ".arrow", ".arrows"]
     assert [record.payload for record in Journal(tmp_path).read()] == [b"0", b"1", b"2"]
     assert Journal(tmp_path).verify().ok
@@ -89,7 +90,7 @@ def test_that_there_is_no_room_to_seal_is_said_once_each_time_the_disk_fills(tmp
             disk.refused = ".arrow.tmp"
             writer.append([("a", b"0")])
             writer.append([("a", b"1")])
-            writer._segments.finish()
+            segments_of(writer).finish()
             disk.room = 0
             for _ in range(5):
                 with pytest.raises(oz.JournalFull):
@@ -97,7 +98,7 @@ def test_that_there_is_no_room_to_seal_is_said_once_each_time_the_disk_fills(tmp
             assert caplog.text.count("stays a stream") == full
             disk.room = disk.refused = None
             writer.append([("a", b"3")])
-            writer._segments.finish()
+            segments_of(writer).finish()
 
 
 def test_a_segment_that_could_not_be_begun_durably_is_not_there(tmp_path, monkeypatch):

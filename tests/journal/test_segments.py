@@ -12,6 +12,7 @@ import pytest
 import oz
 from oz.journal import Journal, Record, Writer
 from support import scripts, waiting
+from support.inside import segments_of
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -43,7 +44,7 @@ def test_a_new_segment_begins_when_the_present_one_is_old_enough(tmp_path):
 
 def settle(writer):
     """Wait until what is finished is sealed and what is too old is gone."""
-    writer._segments.finish()
+    segments_of(writer).finish()
 
 
 def last_stream(directory):

@@ -19,6 +19,7 @@ from oz.cli import main
 from oz.journal import Journal, Writer
 from oz.journal.own import segments
 from support import waiting
+from support.inside import segments_of
 from support.journal_damage import ACKNOWLEDGED, END, OPTIONS, group, make, read_all
 
 NEW = [payload for _, payload in group(0, 5, "second")]
@@ -177,8 +178,8 @@ def test_retention_removes_no_stray(directory, stray):
     with Writer(directory, segment_bytes=1, sync="never", retain_bytes=1) as writer:
         for payload in NEW:
             writer.append([("a.0", payload)])
-        writer._segments.finish()
-        writer._segments.make_room()
+        segments_of(writer).finish()
+        segments_of(writer).make_room()
     assert Journal(directory).first_offset == END + 4
     assert [one.payload for one in Journal(directory).read()] == NEW[4:]
     assert is_kept(directory, stray)

@@ -55,18 +55,18 @@ def missing():
         text=True,
         timeout=60,
     )
-    _run("ip", "netns", "delete", name)
+    run("ip", "netns", "delete", name)
     return None if not veth.returncode else f"no network namespaces: {veth.stderr.strip()}"
 
 
-def _run(*command, text=None):
+def run(*command, text=None):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, input=text)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
 
 
 def _remove_what_was_left():
-    for name in re.findall(r"^oz\d+(?:n|try)\S*", _run("ip", "netns", "list"), re.MULTILINE):
+    for name in re.findall(r"^oz\d+(?:n|try)\S*", run("ip", "netns", "list"), re.MULTILINE):
         if not os.path.exists(f"/proc/{re.match('oz([0-9]+)', name)[1]}"):
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=60)
 
@@ -86,16 +86,16 @@ class Host:
         """Lose so many of the UDP packets that arrive, at random; 100 is an outage, 0 ends it."""
         chance = f"numgen random mod 1000 < {round(10 * percent)} " if percent < 100 else ""
         drops = "" if not percent else DROPS.format(chance=chance)
-        _run(*self.command("nft", "-f", "-"), text=RULES.format(drops=drops))
+        run(*self.command("nft", "-f", "-"), text=RULES.format(drops=drops))
 
     def reset(self):
         """Lose nothing, and count anew."""
         self.lose(0)
-        _run(*self.command("nft", "reset", "counters"))
+        run(*self.command("nft", "reset", "counters"))
 
     def packets(self):
         """Count packets: data that was lost on purpose, and repairs that came."""
-        counters = json.loads(_run(*self.command("nft", "-j", "list", "counters")))["nftables"]
+        counters = json.loads(run(*self.command("nft", "-j", "list", "counters")))["nftables"]
         return {one["counter"]["name"]: one["counter"]["packets"] for one in counters if "counter" in one}
 
 
@@ -111,10 +111,8 @@ class Network:
         _remove_what_was_left()
         try:
             bridge = self._add(f"{prefix}br")
-            _run(
-                "ip", "-n", bridge, "link", "add", "name", "bridge0", "type", "bridge", "mcast_snooping", "0"
-            )
-            _run("ip", "-n", bridge, "link", "set", "bridge0", "up")
+            run("ip", "-n", bridge, "link", "add", "name", "bridge0", "type", "bridge", "mcast_snooping", "0")
+            run("ip", "-n", bridge, "link", "set", "bridge0", "up")
             for number in range(1, hosts + 1):
                 self._add_host(f"{prefix}h{number}", bridge, number)
         except BaseException:
@@ -122,7 +120,7 @@ class Network:
             raise
 
     def _add(self, name):
-        _run("ip", "netns", "add", name)
+        run("ip", "netns", "add", name)
         self._namespaces.append(name)
         return name
 
@@ -130,12 +128,12 @@ class Network:
         self._add(name)
         address = f"10.77.0.{number}"
         ip = ("ip", "-n", name)
-        _run(*ip, "link", "add", "name", "lan", "type", "veth", "peer", "name", f"p{number}", "netns", bridge)
-        _run("ip", "-n", bridge, "link", "set", f"p{number}", "master", "bridge0", "up")
-        _run(*ip, "address", "add", f"{address}/24", "dev", "lan")
-        _run(*ip, "link", "set", "lan", "up")
-        _run(*ip, "link", "set", "lo", "up")
-        _run(*ip, "route", "add", "224.0.0.0/4", "dev", "lan")
+        run(*ip, "link", "add", "name", "lan", "type", "veth", "peer", "name", f"p{number}", "netns", bridge)
+        run("ip", "-n", bridge, "link", "set", f"p{number}", "master", "bridge0", "up")
+        run(*ip, "address", "add", f"{address}/24", "dev", "lan")
+        run(*ip, "link", "set", "lan", "up")
+        run(*ip, "link", "set", "lo", "up")
+        run(*ip, "route", "add", "224.0.0.0/4", "dev", "lan")
         host = Host(name, address)
         host.lose(0)
         self.hosts.append(host)

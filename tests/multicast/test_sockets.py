@@ -11,7 +11,7 @@ import zmq
 
 import oz
 import oz.asyncio
-from support.inside import engine_of
+from support.inside import engine_of, ticker_of
 from support.ports import lasting_udp_port
 from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE, until
@@ -263,7 +263,7 @@ def test_silence_reconnects_and_is_said_and_counted(endpoint):
         assert advisories[-1].endpoint == subscriber.endpoint
         engine_of(publisher).dispatch.to = to
         # It has slept since it had nothing to say.
-        engine_of(publisher)._ticker.wake()
+        ticker_of(publisher).wake()
         until(lambda: says("heard"))
         publisher.publish("md.x", b"after")
         assert payloads(subscriber, 1) == [b"after"]

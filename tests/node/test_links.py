@@ -155,11 +155,11 @@ def test_a_link_that_is_cut_without_a_word_is_noticed_and_comes_back(hosts, remo
         assert node.ask("listen x") == "ready"
     until(lambda: one.ask("peers") == "['two']")
     # As a cable that is pulled: nothing is refused, nothing comes.
-    network._run(*third.command("ip", "link", "set", "lan", "down"))
+    network.run(*third.command("ip", "link", "set", "lan", "down"))
     began = time.monotonic()
     until(lambda: one.ask("peers") == two.ask("peers") == "[]", 30)
     took = time.monotonic() - began
-    network._run(*third.command("ip", "link", "set", "lan", "up"))
+    network.run(*third.command("ip", "link", "set", "lan", "up"))
     until(lambda: one.ask("peers") == "['two']" and two.ask("peers") == "['one']", 60)
     assert one.ask("ready") == two.ask("ready") == "ready"
     one.ask("publish x 3")

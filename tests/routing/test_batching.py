@@ -8,7 +8,7 @@ import warnings
 import pytest
 
 import oz.asyncio
-from support.inside import engine_of
+from support.inside import engine_of, ticker_of
 from support.routed import Stage, finish, here
 from support.scripts import run, started
 from support.waiting import DEADLINE, Thread, until
@@ -42,7 +42,7 @@ def batches(messages):
 
 def left_alone(pub):
     """Stop the thread that would send what waits; whatever is received from now on did not wait."""
-    engine_of(pub)._ticker.stop()
+    ticker_of(pub).stop()
 
 
 def quiet(pub):

@@ -8,7 +8,7 @@ import zmq
 import oz
 from oz.transport.backend import PYZMQ
 from oz.transport.frames import send_frames
-from support.inside import engine_of
+from support.inside import engine_of, ticker_of
 from support.waiting import DEADLINE, until
 
 
@@ -62,7 +62,7 @@ def test_a_full_plain_subscriber_holds_up_no_raw_send_when_a_routed_one_comes():
         stalled.subscribe(b"a")
         stalled.connect("inproc://full")
         pub.wait_for_subscribers(timeout=DEADLINE)
-        engine_of(pub)._ticker.stop()
+        ticker_of(pub).stop()
         # Full to the brim: one who has been passed over already is not waited for anyway.
         engine_of(pub).dispatch._sink.make_lossless()
         until(lambda: is_full(engine_of(pub).socket))

@@ -15,7 +15,7 @@ class Recording:
     def __init__(self, recorder, directory):
         self.recorder = recorder
         self.directory = directory
-        self._thread = Thread(recorder.run)
+        self.thread = Thread(recorder.run)
 
     @property
     def stats(self):
@@ -29,7 +29,7 @@ class Recording:
         """Stop it; all that is in the journal, losses too."""
         self.recorder.stop()
         try:
-            self._thread.outcome()
+            self.thread.outcome()
         finally:
             self.recorder.close()
         return self.records()

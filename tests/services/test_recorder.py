@@ -212,7 +212,7 @@ def test_a_disk_that_fails_ends_it_with_an_error(recording, publisher, monkeypat
     monkeypatch.setattr(one.recorder.writer, "append_columns", broken)
     pub.publish("a.1", b"x")
     with pytest.raises(oz.JournalError, match="broken"):
-        one._thread.outcome()
+        one.thread.outcome()
 
 
 def test_a_message_that_cannot_be_stored_becomes_a_gap_and_the_others_stay(

@@ -10,6 +10,7 @@ import pytest
 import oz
 from oz.journal import Journal, Writer
 from support import scripts, waiting
+from support.inside import segments_of
 
 HERE = Path(__file__).parent
 
@@ -69,10 +70,10 @@ def test_an_idle_recorder_says_within_a_second_that_its_files_were_taken(recordi
         pub.flush()
         one.recorded(100 * (at + 1))
     waiting.until(lambda: list(one.directory.glob("*.arrow")) and list(one.directory.glob("*.arrows")))
-    one.recorder.writer._segments.finish()
+    segments_of(one.recorder.writer).finish()
     change(one.directory)
     with pytest.raises(oz.JournalError, match=CHANGES[change]):
-        one._thread.outcome()
+        one.thread.outcome()
     there = 0 if change in (remove_the_directory, rename_the_directory, replace_the_directory) else None
     if there is None:
         there = len(intact(one.directory))

@@ -18,3 +18,13 @@ def shell_of(node):
 def receive_path_of(subscriber):
     """Give what turns frames into messages; it unpacks what has come, without giving it to anybody."""
     return subscriber._receive_path
+
+
+def segments_of(writer):
+    """Give what keeps the segments of a journal: they are sealed and removed in a thread of their own."""
+    return writer._segments
+
+
+def ticker_of(publisher):
+    """Give the thread of a publisher, which sends what waits."""
+    return engine_of(publisher)._ticker

@@ -23,7 +23,7 @@ from oz.transport.backend import PYZMQ
 from oz.transport.publisher.options import PublisherOptions
 from support import scripts
 from support.backends import call_instead
-from support.inside import engine_of
+from support.inside import engine_of, ticker_of
 from support.routed import Stage
 from support.waiting import DEADLINE, Thread, until
 
@@ -95,8 +95,8 @@ def test_closing_in_the_middle_of_publishing_does_not_wait_for_the_publishers_th
 
     def close():
         with engine_of(pub).guard:
-            engine_of(pub)._ticker.wake()
-            until(lambda: engine_of(pub)._ticker.is_awake)
+            ticker_of(pub).wake()
+            until(lambda: ticker_of(pub).is_awake)
             pub.close(0)
 
     Thread(close).outcome()
