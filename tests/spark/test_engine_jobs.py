@@ -103,7 +103,7 @@ def test_the_archive_holds_each_record_once(lake):
     assert sum(pq.ParquetFile(file).metadata.num_rows for file in path.rglob("*.parquet")) == COUNT
 
 
-@pytest.mark.parametrize("recorded", ["journal", "lake"])
+@pytest.mark.parametrize("recorded", ["journal", pytest.param("lake", marks=pytest.mark.heavy)])
 def test_the_report_is_that_of_one_process(engine, journal, lake, in_one_process, recorded):
     source = journal if recorded == "journal" else str(lake[0])
     here, there = in_one_process[0], engine.run(jobs.report, source)

@@ -11,7 +11,7 @@ from recorded import START, as_dataframe, random_records, record_journal
 
 import oz
 import oz.spark
-from oz.journal import Journal, Record, Writer
+from oz.journal import Record, Writer
 from oz.spark.jobs.reporting import counts
 from oz.spark.jobs.reporting.counts import by_hour
 from oz.spark.jobs.reporting.rows import narrow_rows
@@ -20,12 +20,22 @@ from oz.spark.jobs.reporting.steps import Steps
 HOURS = Steps.spanning(START, START + 24 * HOUR, HOUR)
 
 
-@pytest.fixture(scope="module", params=[1, 2])
-def made(request, spark, tmp_path_factory):
-    directory = tmp_path_factory.mktemp("report") / "recorded"
-    records = random_records(request.param)
-    record_journal(directory, records)
-    return oz.spark.report(spark, directory, most=1000).figures, PlainReport(records)
+# A report is some thirty queries: the suite makes each kind of it once.
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.heavy)])
+def recorded(request, tmp_path_factory):
+    """Give a journal, and what is in it."""
+    directory, records = tmp_path_factory.mktemp("report") / "recorded", random_records(request.param)
+    return record_journal(directory, records), records
+
+
+@pytest.fixture(scope="module")
+def made(spark, recorded):
+    """Give the figures of a report on it, and the same by plain Python."""
+    directory, records = recorded
+    spark.catalog.clearCache()
+    figures = oz.spark.report(spark, directory, most=1000).figures
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty(), "nothing stays in Spark's memory"
+    return figures, PlainReport(records)
 
 
 def test_totals_and_rates(made):
@@ -178,15 +188,16 @@ def test_a_pattern_selects_what_is_reported_on(spark, tmp_path):
     assert not figures["losses"]["are_numbers_known"]
 
 
-def test_a_journal_a_dataframe_and_a_lake_give_the_same(spark, tmp_path):
-    directory = record_journal(tmp_path / "recorded", random_records(5))
-    rows = as_dataframe(spark, directory)
-    lake = str(tmp_path / "lake")
-    rows.write.partitionBy("kind").parquet(lake)
-    journal, frame, parquet = (oz.spark.report(spark, one).figures for one in (directory, rows, lake))
-    for figures in (journal, frame, parquet):
-        del figures["source"], figures["made"]
-    assert journal == frame == parquet
+@pytest.mark.parametrize("other", ["lake", pytest.param("dataframe", marks=pytest.mark.heavy)])
+def test_a_journal_a_dataframe_and_a_lake_give_the_same(spark, recorded, made, tmp_path, other):
+    source = as_dataframe(spark, recorded[0])
+    if other == "lake":
+        source.write.partitionBy("kind").parquet(str(tmp_path / "lake"))
+        source = str(tmp_path / "lake")
+    found = oz.spark.report(spark, source, most=1000).figures
+    assert made[0].keys() == found.keys()
+    differing = {name for name in found if found[name] != made[0][name]}
+    assert differing <= {"source", "made"}
 
 
 def test_a_dataframe_of_subjects_and_payloads_is_enough(spark):
@@ -224,6 +235,7 @@ def test_one_message(spark, tmp_path):
     assert '<figure role="img"' in made.html()
 
 
+@pytest.mark.heavy
 def test_times_far_apart_make_no_more_steps(spark, tmp_path):
     with Writer(tmp_path / "recorded") as writer:
         writer.append([Record("a", b"1", 0), Record("a", b"2", START), Record("a", b"3", START + 1)])
@@ -239,11 +251,3 @@ def test_what_is_no_journal_is_said(spark, tmp_path):
     with pytest.raises(ValueError, match="most=0"):
         oz.spark.report(spark, tmp_path, most=0)
     assert not (tmp_path / "nothing").exists()
-
-
-def test_nothing_stays_in_sparks_memory(spark, tmp_path):
-    directory = record_journal(tmp_path / "recorded", random_records(6, count=50))
-    assert Journal(directory).end_offset
-    spark.catalog.clearCache()
-    oz.spark.report(spark, directory)
-    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
