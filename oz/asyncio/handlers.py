@@ -19,8 +19,7 @@ from oz.asyncio.closing import is_cancelled
 from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Message
-from oz.protocol.node.handler_queue import Partition
-from oz.protocol.node.handling import TURN, Workers, refused
+from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
 from oz.transport.node.mailbox import Mailbox

@@ -17,7 +17,7 @@ from oz.asyncio.waiting import TURN_SECONDS, Subscription, TaskNews
 from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
 from oz.protocol.node import subscription as node_subscription
-from oz.protocol.node.requests import Request, RequestClient
+from oz.protocol.node.requests import Request, RequestClient, RequestSteps
 from oz.transport.node.mailbox import Mailbox
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
@@ -354,7 +354,9 @@ class TaskRequester:
         news = TaskNews()
         request = Request(subject, timeout, 1, self._monotonic(), news.tell)
         try:
-            await self._begin(request, subject, payload, timeout, headers, key)
+            steps = self._client.begin(request, subject, payload, headers, key)
+            if steps is not None:
+                await self._go_through(steps, timeout)
             while (answer := request.next_answer(now := self._monotonic())) is None:
                 await _await(request, news, now)
             return answer
@@ -375,7 +377,9 @@ class TaskRequester:
         news = TaskNews()
         request = Request(subject, timeout, limit, self._monotonic(), news.tell)
         try:
-            await self._begin(request, subject, payload, timeout, headers, key)
+            steps = self._client.begin(request, subject, payload, headers, key)
+            if steps is not None:
+                await self._go_through(steps, timeout)
             while True:
                 answer = request.next_answer(now := self._monotonic())
                 if answer is not None:
@@ -387,19 +391,8 @@ class TaskRequester:
         finally:
             self._client.end(request.inbox)
 
-    async def _begin(
-        self,
-        request: Request,
-        subject: str | bytes,
-        payload: Any,
-        timeout: float | None,
-        headers: dict[str, Any] | None,
-        key: str | bytes | None,
-    ) -> None:
-        """Send a request, as soon as that makes sense."""
-        steps = self._client.begin(request, subject, payload, headers, key)
-        if steps is None:
-            return
+    async def _go_through(self, steps: RequestSteps, timeout: float | None) -> None:
+        """Take the steps to a request."""
         with closing(steps):
             for step in steps:
                 if callable(step):

@@ -11,8 +11,7 @@ from time import monotonic
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
-from oz.protocol.node.handler_queue import Partition
-from oz.protocol.node.handling import TURN, Workers, refused
+from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.sync.waiting import ThreadNews
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition

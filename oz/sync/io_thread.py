@@ -122,7 +122,8 @@ class IOThread:
         pause = _FIRST_PAUSE
         with self._bell, self._ringer:
             while True:
-                self.work_off()
+                if self._commands:
+                    self.work_off()
                 with self._lock:
                     if self._is_stopped and not self._commands:
                         return

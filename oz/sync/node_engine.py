@@ -18,7 +18,7 @@ import zmq
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
 from oz.protocol.node import subscription as node_subscription
-from oz.protocol.node.requests import Request, RequestClient
+from oz.protocol.node.requests import Request, RequestClient, RequestSteps
 from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import ThreadedPublisher
@@ -84,6 +84,7 @@ class ThreadedNode:
         engine: the node without them.
         pool: calls handlers.
         requester: asks, and waits for answers.
+        answer: publishes a reply.
     """
 
     subscription = NodeSubscription
@@ -103,6 +104,7 @@ class ThreadedNode:
         """
         self.pool = ThreadPool(settings.configuration.threads)
         self.engine = engine = NodeEngine(settings, self)
+        self.answer = engine.replies.answer
         self.requester = ThreadRequester(engine.client, self.wait, self.pool.lend)
         self._news = threading.Condition()
         self._number_of_news = 0
@@ -114,7 +116,8 @@ class ThreadedNode:
         except BaseException:
             self._io.abandon()
             raise
-        self._poller.register(self._io.bell, zmq.POLLIN)
+        self._bell = self._io.bell
+        self._poller.register(self._bell, zmq.POLLIN)
         self._poller.register(engine.sockets.sub.socket, zmq.POLLIN)
         for dealer in engine.sockets.servers.values():
             self._poller.register(dealer, zmq.POLLIN)
@@ -142,7 +145,7 @@ class ThreadedNode:
         engine = self.engine
         left = 0.0 if is_wanted() else engine.seconds_left()
         ready = dict(self._poller.poll(None if left is None else ceil(1000 * left)))
-        if self._io.bell in ready:
+        if self._bell in ready:
             self._io.hear()
         now = time.monotonic()
         for endpoint, dealer in engine.sockets.servers.items():
@@ -207,10 +210,6 @@ class ThreadedNode:
             TypeError: it is one.
         """
         refuse_async(handler, "oz.asyncio.Node")
-
-    def answer(self, message: Message, payload: Any, headers: dict[str, Any] | None) -> None:
-        """Publish a reply."""
-        self.engine.replies.answer(message, payload, headers)
 
     def drain(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
@@ -292,11 +291,17 @@ class ThreadRequester:
         """Send a request, and give its first answer; see `oz.Node.request`."""
         news: SimpleQueue[None] = SimpleQueue()
         request = Request(subject, timeout, 1, time.monotonic(), partial(news.put, None))
+        ends = request.next_deadline()
         try:
-            self._begin(request, subject, payload, timeout, headers, key)
-            while (answer := request.next_answer(now := time.monotonic())) is None:
-                self._await(request, news, now)
-            return answer
+            steps = self._client.begin(request, subject, payload, headers, key)
+            if steps is not None:
+                self._go_through(steps, timeout)
+            while True:
+                # Before the first look: no answer can have come yet, or it has told.
+                self._await(news, ends)
+                answer = request.next_answer(time.monotonic())
+                if answer is not None:
+                    return answer
         finally:
             self._client.end(request.inbox)
 
@@ -312,25 +317,20 @@ class ThreadRequester:
         """Send a request, and give its answers as they come; see `oz.Node.request_many`."""
         news: SimpleQueue[None] = SimpleQueue()
         request = Request(subject, timeout, limit, time.monotonic(), partial(news.put, None))
-        self._begin(request, subject, payload, timeout, headers, key)
+        try:
+            steps = self._client.begin(request, subject, payload, headers, key)
+            if steps is not None:
+                self._go_through(steps, timeout)
+        except BaseException:
+            self._client.end(request.inbox)
+            raise
         answers = self._answers(request, news)
         # Nobody may ever ask for the first one, and what has not begun has no end either.
         weakref.finalize(answers, self._client.end, request.inbox).atexit = False
         return answers
 
-    def _begin(
-        self,
-        request: Request,
-        subject: str | bytes,
-        payload: Any,
-        timeout: float | None,
-        headers: dict[str, Any] | None,
-        key: str | bytes | None,
-    ) -> None:
-        """Send a request, as soon as that makes sense."""
-        steps = self._client.begin(request, subject, payload, headers, key)
-        if steps is None:
-            return
+    def _go_through(self, steps: RequestSteps, timeout: float | None) -> None:
+        """Take the steps to a request."""
         with closing(steps):
             for step in steps:
                 if callable(step):
@@ -342,21 +342,21 @@ class ThreadRequester:
     def _answers(self, request: Request, news: SimpleQueue[None]) -> Iterator[Message]:
         try:
             while True:
-                answer = request.next_answer(now := time.monotonic())
+                answer = request.next_answer(time.monotonic())
                 if answer is not None:
                     yield answer
                 elif request.is_over:
                     return
                 else:
-                    self._await(request, news, now)
+                    self._await(news, request.next_deadline())
         finally:
             self._client.end(request.inbox)
 
-    def _await(self, request: Request, news: SimpleQueue[None], now: float) -> None:
-        """Wait until an answer may have come."""
-        ends = request.next_deadline()
+    def _await(self, news: SimpleQueue[None], ends: float | None) -> None:
+        """Wait until an answer may have come, or until a time of the monotonic clock."""
+        left = None if ends is None else min(max(0.0, ends - time.monotonic()), threading.TIMEOUT_MAX)
         with self._lend(), suppress(Empty):
-            news.get(timeout=None if ends is None else min(ends - now, threading.TIMEOUT_MAX))
+            news.get(timeout=left)
 
 
 def finish(steps: Steps[T]) -> T:

@@ -8,7 +8,7 @@ import pytest
 
 import oz
 import oz.asyncio
-from oz.transport.node.replies import Replies
+from oz.transport.node.handlers import Replies
 from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
 

@@ -17,10 +17,9 @@ from oz.wire.batch import (
     parse_control,
     parse_head,
 )
-from oz.wire.codec import MsgpackCodec
+from oz.wire.codec import MsgpackCodec, NodeCodec
 from oz.wire.discovery import unpack_reply, unpack_request
 from oz.wire.keys import OVERFLOWS, POLICIES, DeliveryOptions, parse_declaration, parse_pattern, parse_stream
-from oz.wire.node_codec import NodeCodec
 
 KEYS = {b"\x001S": parse_stream, b"\x001P": parse_pattern, b"\x001D": parse_declaration}
 NODES = NodeCodec(MsgpackCodec())

@@ -16,8 +16,8 @@ from weakref import WeakSet
 from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.node.presence import uuid_of
+from oz.wire.codec import Asked, Question
 from oz.wire.discovery import Announcement
-from oz.wire.node_codec import Asked, Question
 
 _PREFIX = "_OZ.INTEREST."
 

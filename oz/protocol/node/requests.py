@@ -15,7 +15,7 @@ from oz.errors import ClosedError, NoResponders, ReplyError, Timeout
 from oz.message import Message
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.node.subscription import NodeStats
-from oz.wire.node_codec import Failure
+from oz.wire.codec import Failure
 
 FAILED = ".failed"
 """What stands behind an inbox where it is told that a handler raised: nodes that know of no such thing do not
@@ -28,7 +28,7 @@ MOST_NOTES = 10
 Missing = Callable[[], str | None]
 """Says what is missing; None when one need not wait any more."""
 
-Steps = Generator[float | Missing, None, None]
+RequestSteps = Generator[float | Missing, None, None]
 """What a request waits for before it goes on: seconds to pause, or what is missing, until its deadline at
 most. Closing them ends the request."""
 
@@ -252,7 +252,7 @@ class RequestClient:
 
     def begin(
         self, request: Request, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any
-    ) -> Steps | None:
+    ) -> RequestSteps | None:
         """Send a request at once, if it is known that somebody may answer and there is room.
 
         Returns:
@@ -262,40 +262,34 @@ class RequestClient:
             NoResponders: nobody on the bus has a subscription for the subject.
             SubjectError, WouldBlock, ClosedError, OwnershipError: as `Node.publish`.
         """
-        publisher = self._publisher_for(subject)
-        if not publisher.interest(subject):
-            return self._begin_later(request, subject, payload, headers, key)
-        return self._send(publisher, request, subject, payload, headers, key)
-
-    def _begin_later(
-        self, request: Request, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any
-    ) -> Steps:
-        """Send a request when those who have just been heard of, who may answer, have had their say."""
-        yield lambda: None if self._has_responders(subject) is not None else "peers"
-        publisher = self._publisher_for(subject)
-        if not publisher.interest(subject):
-            raise self._no_responders(subject)
-        yield from self._send(publisher, request, subject, payload, headers, key) or ()
-
-    def _send(
-        self,
-        publisher: Publishing,
-        request: Request,
-        subject: Any,
-        payload: Any,
-        headers: dict[str, Any] | None,
-        key: Any,
-    ) -> Steps | None:
         inbox = self._requests.begin(request)
-        self._stats.requests += 1
         try:
+            publisher = self._publisher_for(subject)
+            if not publisher.interest(subject):
+                return self._begin_later(inbox, subject, payload, headers, key)
+            self._stats.requests += 1
             pauses = publisher.send_request(subject, payload, headers, key, inbox)
         except BaseException:
             self.end(inbox)
             raise
         return None if pauses is None else self._try_again(inbox, pauses)
 
-    def _try_again(self, inbox: str, pauses: Iterator[float]) -> Steps:
+    def _begin_later(
+        self, inbox: str, subject: Any, payload: Any, headers: dict[str, Any] | None, key: Any
+    ) -> RequestSteps:
+        """Send a request when those who have just been heard of, who may answer, have had their say."""
+        try:
+            yield lambda: None if self._has_responders(subject) is not None else "peers"
+            publisher = self._publisher_for(subject)
+            if not publisher.interest(subject):
+                raise self._no_responders(subject)
+            self._stats.requests += 1
+            yield from publisher.send_request(subject, payload, headers, key, inbox) or ()
+        except BaseException:
+            self.end(inbox)
+            raise
+
+    def _try_again(self, inbox: str, pauses: Iterator[float]) -> RequestSteps:
         try:
             yield from pauses
         except BaseException:

@@ -110,10 +110,10 @@ class Batches:
         if not recipients.is_simple:
             self.send([recipients, subject, payload], is_rich=is_rich)
             return
-        self._sink.make_lossless()
-        try_send = self._sink.try_send_one
         items = [subject, payload]
         body = pack_array(items)
+        self._sink.make_lossless()
+        try_send = self._sink.try_send_one
         for stream in recipients.streams:
             sequence = stream.sequence
             if stream.vanished_at is None and not stream.is_full:

@@ -6,11 +6,10 @@ from bisect import bisect
 from itertools import chain
 from typing import Any
 
-from oz.message import BARE, Extras
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.stream import OutStream
 from oz.wire.batch import array_header, pack_array, strip_header
-from oz.wire.extras import encode_extras, sticky_bytes
+from oz.wire.extras import Rich, sticky_bytes
 
 STEP = 3
 """A flat list is accumulated: recipients, subject and payload of each message in turn. Flat, so that one
@@ -136,29 +135,3 @@ def _batch(batches: dict[OutStream, Batch], stream: OutStream) -> Batch:
     if batch is None:
         batch = batches[stream] = Batch(stream)
     return batch
-
-
-class Rich(list[Any]):
-    """A payload with extras, in the form on the wire: packs as an array of payload and map.
-
-    Attributes:
-        extras: what it has, as it was given or came; what of it stays here is read from these.
-    """
-
-    __slots__ = ("extras",)
-
-    extras: Extras
-
-
-def rich(payload: Any, extras: Extras = BARE, fields: dict[str, Any] | None = None) -> Rich:
-    """Put a payload and its extras together.
-
-    Args:
-        payload: bytes, or a list of the bytes of several frames.
-        extras: what it has.
-        fields: the map that stands for them, where it was made before; without it they came from elsewhere.
-    """
-    # A function, as a constructor costs twice as much.
-    made = Rich((payload, encode_extras(extras) if fields is None else fields))
-    made.extras = extras
-    return made

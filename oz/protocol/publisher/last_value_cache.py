@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from oz.protocol.node.reserved_subjects import MARK
-from oz.protocol.publisher.batching import Rich
 from oz.subjects.pattern import Pattern
+from oz.wire.extras import Rich
 
 LIMIT = 65_536
 """Subjects whose newest message a publisher keeps; those published longest ago go first."""

@@ -122,11 +122,12 @@ class Streams:
         buffered: those with a receive buffer.
         is_collecting: something is still to be declared.
         dedupe: messages with an id that was there before are dropped.
+        due_at: when `renew` has something to do, in monotonic seconds, by what it found; minus infinity when
+            something is there that was not when it looked last.
     """
 
     __slots__ = (
         "_draining",
-        "_due_at",
         "_goodbyes",
         "_greet_every",
         "_homes",
@@ -138,6 +139,7 @@ class Streams:
         "buffered",
         "by_key",
         "dedupe",
+        "due_at",
         "is_collecting",
     )
 
@@ -171,7 +173,7 @@ class Streams:
         self.buffered: list[Stream] = []
         self.is_collecting = False
         self._renew_at = 0.0
-        self._due_at = -inf
+        self.due_at = -inf
         self._goodbyes: dict[Interest, int] = {}
         self._draining: dict[Subscription, int] = {}
 
@@ -184,7 +186,7 @@ class Streams:
             PatternError: a pattern cannot be sent to publishers; nothing is changed then.
         """
         patterns = [declare(pattern) for pattern in subscription.patterns]
-        self._due_at = -inf
+        self.due_at = -inf
         changes = SubscriptionChanges()
         interest = self._interests.get(delivery)
         is_new = interest is None
@@ -250,7 +252,7 @@ class Streams:
         interest = self._homes.get(subscription)
         if interest is None:
             return SubscriptionChanges(), SubscriptionChanges()
-        self._due_at = -inf
+        self.due_at = -inf
         changes = interest.declarations.part(subscription)
         self._draining[subscription] = interest.declarations.last
         return changes
@@ -285,7 +287,7 @@ class Streams:
         interest = self._homes.pop(subscription, None)
         if interest is None:
             return SubscriptionChanges()
-        self._due_at = -inf
+        self.due_at = -inf
         stream = interest.stream
         stream.table.remove(subscription)
         changes = SubscriptionChanges()
@@ -353,28 +355,23 @@ class Streams:
     def flush(self) -> SubscriptionChanges:
         """Declare what was collected."""
         self.is_collecting = False
-        self._due_at = -inf
+        self.due_at = -inf
         changes = SubscriptionChanges()
         for interest in self._interests.values():
             changes.add(interest.declarations.flush())
         return changes
 
-    @property
-    def has_news(self) -> bool:
-        """Whether `renew` has something to look at that was not there when it looked last."""
-        return self._due_at == -inf
-
     def note_news(self) -> None:
         """Record that a publisher has come, gone or answered, which `renew` is to look at."""
-        self._due_at = -inf
+        self.due_at = -inf
 
     def renew(self, now: float) -> SubscriptionChanges:
         """Declare again what some publisher has left unanswered, and do what else `Declarations` has due."""
         changes = SubscriptionChanges()
-        if now < self._renew_at or now < self._due_at or self._goodbyes:
+        if now < self._renew_at or now < self.due_at or self._goodbyes:
             return changes
         self._renew_at = now + RENEW_EVERY
-        self._due_at = inf
+        self.due_at = inf
         alive = self._alive()
         for interest in self._interests.values():
             declarations = interest.declarations
@@ -387,7 +384,7 @@ class Streams:
             changes.add(declarations.greet(now))
             # Of what was declared just now nobody knows yet how long it takes.
             due_at = -inf if declarations.last != last else declarations.next_deadline(missing)
-            self._due_at = min(self._due_at, due_at)
+            self.due_at = min(self.due_at, due_at)
         return changes
 
     def settle(self, now: float) -> SubscriptionChanges:
@@ -403,7 +400,7 @@ class Streams:
         """
         if self._goodbyes or not self._interests:
             return None
-        return max(self._renew_at, self._due_at)
+        return max(self._renew_at, self.due_at)
 
     def next_silence(self, time_ns: int) -> float | None:
         """Return in how many seconds a publisher does not count any more for `is_ready`, if it stays silent.
@@ -448,7 +445,7 @@ class Streams:
 
     def forget(self, origin: bytes) -> None:
         """Forget a publisher that is gone for good, so that nobody waits for its answers."""
-        self._due_at = -inf
+        self.due_at = -inf
         for stream in self.by_key.values():
             stream.sources.pop(origin, None)
 

@@ -7,8 +7,7 @@ from typing import Any, Protocol
 
 from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol.node.handler_queue import HandlerQueue
-from oz.protocol.node.handling import Worker
+from oz.protocol.node.handler_queue import HandlerQueue, Worker
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, WaitedNews
 

@@ -27,15 +27,15 @@ from oz.protocol.node.requests import RequestClient, Requests
 from oz.protocol.node.subscription import NodeStats, NodeSubscription
 from oz.subjects.pattern import compile
 from oz.transport.node.dialler import Dialler
+from oz.transport.node.handlers import Replies
 from oz.transport.node.notices import Notices
 from oz.transport.node.opening import NodeSettings, NodeSockets
 from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.readiness import Readiness
-from oz.transport.node.replies import Replies
 from oz.transport.node.subscriber import FOR_EVER
 from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions, Steps
+from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
-from oz.wire.node_codec import Introduction
 
 TAKE_IN_SECONDS = 0.05
 """Seconds for what has come before a drain begins; the rest is still on its way."""
@@ -295,7 +295,7 @@ class NodeEngine:
 
     def has_due(self, now: float) -> bool:
         """Tell whether `tick` has something to do."""
-        return now >= self._tick_at or self._is_due or self.links.is_stale or self.notices.has_some
+        return now >= self._tick_at or self._is_due or self.links.is_stale or bool(self.notices.waiting)
 
     def expect(self, at: float) -> None:
         """Wake those who wait at a time of the monotonic clock."""

@@ -26,9 +26,13 @@ _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LO
 
 
 class Notices:
-    """The notices of one node, of itself and its peers. Any thread may add to them."""
+    """The notices of one node, of itself and its peers. Any thread may add to them.
 
-    __slots__ = ("_advised", "_counted", "_stats", "_throttle", "_time_ns", "_waiting", "_wake")
+    Attributes:
+        waiting: advisories that wait to be published.
+    """
+
+    __slots__ = ("_advised", "_counted", "_stats", "_throttle", "_time_ns", "_wake", "waiting")
 
     def __init__(self, stats: NodeStats, wake: Callable[[], None], time_ns: Callable[[], int]) -> None:
         """Start with none.
@@ -42,7 +46,7 @@ class Notices:
         self._stats = stats
         self._wake = wake
         self._advised = reserved_subjects.ReservedIndex()
-        self._waiting: deque[Advisory] = deque()
+        self.waiting: deque[Advisory] = deque()
         self._throttle = Throttle()
         self._counted = (0, 0, 0)
 
@@ -102,16 +106,11 @@ class Notices:
             self._advise(advise("pattern_timeout", text, about="patterns", count=count))
 
     def _advise(self, advisory: Advisory) -> None:
-        if len(self._waiting) < MOST_NOTICES:
-            self._waiting.append(advisory)
+        if len(self.waiting) < MOST_NOTICES:
+            self.waiting.append(advisory)
             self._wake()
 
     # who is told; on the I/O side ------------------------------------------------------------------------
-
-    @property
-    def has_some(self) -> bool:
-        """Whether advisories wait to be published."""
-        return bool(self._waiting)
 
     def next_deadline(self) -> float | None:
         """Return when one that was held back is due, in monotonic seconds; None for never."""
@@ -128,8 +127,8 @@ class Notices:
     def publish(self, now: float) -> None:
         """Hand what waits to those who ask for it."""
         notified = self._throttle.due(now)
-        while self._waiting:
-            advisory = self._throttle.offer(self._waiting.popleft(), now)
+        while self.waiting:
+            advisory = self._throttle.offer(self.waiting.popleft(), now)
             if advisory is not None:
                 notified.append(advisory)
         for advisory in notified:

@@ -28,9 +28,8 @@ from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import OnFull, PublisherOptions, Role
 from oz.transport.socket import HIGH_WATER_MARK, end_context, keep_link_alive
 from oz.version import VERSION
-from oz.wire.codec import find_codec
+from oz.wire.codec import NodeCodec, find_codec
 from oz.wire.discovery import Announcement
-from oz.wire.node_codec import NodeCodec
 
 _log = logging.getLogger("oz.node")
 

@@ -12,7 +12,6 @@ from oz.message import Extras
 from oz.protocol.bridge.bridge import Ledger
 from oz.protocol.node.presence import Presence
 from oz.protocol.node.reserved_subjects import ReservedIndex
-from oz.protocol.publisher.batching import rich
 from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.last_value_cache import NodeLastValueCache
 from oz.protocol.publisher.router import Router
@@ -23,6 +22,7 @@ from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.sink import as_item, as_sendable
 from oz.transport.socket import keep_link_alive
 from oz.wire.discovery import Announcement
+from oz.wire.extras import rich
 
 
 def make_uuid(random_bytes: Callable[[int], bytes] = os.urandom) -> bytes:

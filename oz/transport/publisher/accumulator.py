@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import zmq
 
-from oz.protocol.publisher.batching import STEP, Rich
+from oz.protocol.publisher.batching import STEP
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.interest import Recipients
 from oz.protocol.publisher.sink import Clock
 from oz.protocol.stats import PublisherStats
 from oz.transport.guard import Guard
 from oz.wire.batch import LARGE, MAX_COUNT
+from oz.wire.extras import Rich
 
 QUIET = 20e-6
 """Seconds from the end of a short send, more after messages that nobody wanted, from which a publisher counts
@@ -56,6 +58,7 @@ class Accumulator:
         "_quiet",
         "_sent_at",
         "_stats",
+        "_took",
         "_unwanted",
         "_whole_limit",
         "is_held",
@@ -101,6 +104,9 @@ class Accumulator:
         self._counted = 0
         self._sent_at = 0.0
         self._quiet = QUIET
+        # Seconds of the last send, but at most twice those of the one before: one that another thread came
+        # into the middle of says nothing about the next.
+        self._took = inf
         self._unwanted = 0
 
     def __len__(self) -> int:
@@ -137,7 +143,8 @@ class Accumulator:
             # Not from its beginning: with many subscribers a send takes longer than what counts as quiet, and
             # every message of a burst would go out alone.
             self._sent_at = sent_at = self._clock()
-            self._quiet = max(QUIET, _SHARE * (sent_at - now))
+            self._took = took = min(sent_at - now, 2 * max(QUIET, self._took))
+            self._quiet = max(QUIET, _SHARE * took)
         except zmq.ZMQError:
             raise
         except BaseException:
@@ -233,7 +240,8 @@ class Accumulator:
             is_rich, self._is_rich = self._is_rich, False
             self._dispatch.send(taken, is_rich=is_rich)
         self._sent_at = sent_at = self._clock()
-        self._quiet = max(QUIET, _SHARE * (sent_at - begun_at))
+        self._took = took = min(sent_at - begun_at, 2 * max(QUIET, self._took))
+        self._quiet = max(QUIET, _SHARE * took)
         self._unwanted = self._stats.unwanted
         self._limit_bytes(length)
         self._look(socket)

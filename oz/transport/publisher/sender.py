@@ -12,7 +12,6 @@ from typing import Any
 import zmq
 
 from oz.message import BARE, Extras
-from oz.protocol.publisher.batching import rich
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.last_value_cache import LastValueCache
@@ -24,7 +23,7 @@ from oz.transport.publisher.sink import HandOver, as_item, as_sendable
 from oz.transport.publisher.subjects import Route, Routes
 from oz.wire.batch import LARGE
 from oz.wire.codec import Codec
-from oz.wire.extras import check_extras
+from oz.wire.extras import check_extras, rich
 
 LISTEN_EVERY = 0.001
 """Seconds after which a busy publisher takes in the subscriptions that have arrived."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from math import ceil, nan
+from math import ceil, inf, nan
 from typing import Any
 
 import zmq
@@ -386,7 +386,7 @@ class RoutedReceivePath(ReceivePath):
                 self._declarer.look(self._monotonic())
                 self._armed_for = nan
         message = self._accept(frames, now)
-        if self._declarer.is_settled and (links is not None or self._decoder.streams.has_news):
+        if self._declarer.is_settled and (links is not None or self._decoder.streams.due_at == -inf):
             self._declarer.hasten(_LATER)
         if is_curious and links is not None:
             links.note(frames[0], link)

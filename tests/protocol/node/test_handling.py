@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from oz.message import Message
-from oz.protocol.node.handler_queue import HandlerQueue
-from oz.protocol.node.handling import Handling, Workers
+from oz.protocol.node.handler_queue import HandlerQueue, Handling, Workers
 
 
 class Asking(Message):

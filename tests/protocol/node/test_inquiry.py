@@ -17,8 +17,8 @@ from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import compile
+from oz.wire.codec import Asked, Question
 from oz.wire.keys import DECLARATION, DeliveryOptions
-from oz.wire.node_codec import Asked, Question
 from support.announcing import announcement
 
 A, B = b"a" * 16, b"b" * 16

@@ -7,7 +7,7 @@ import pytest
 import oz
 from oz.protocol.node.requests import Request, RequestClient, Requests
 from oz.protocol.node.subscription import NodeStats
-from oz.wire.node_codec import Failure
+from oz.wire.codec import Failure
 
 
 def reply(inbox, payload=b""):

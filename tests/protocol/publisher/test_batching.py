@@ -1,9 +1,10 @@
 import pytest
 
 from oz.message import Extras
-from oz.protocol.publisher.batching import rich, split, sticky_key
+from oz.protocol.publisher.batching import split, sticky_key
 from oz.protocol.publisher.interest import Recipients
 from oz.wire.batch import parse_body
+from oz.wire.extras import rich
 from oz.wire.keys import DeliveryOptions
 
 

@@ -23,15 +23,15 @@ class SlowDispatch:
 
     def __init__(self, clock, seconds):
         self._clock = clock
-        self._seconds = seconds
+        self.seconds = seconds
         self.sent = []
 
     def send_alone(self, recipients, raw, item):
-        self._clock.now += self._seconds
+        self._clock.now += self.seconds
         self.sent.append([raw])
 
     def send(self, taken, *, is_rich):
-        self._clock.now += self._seconds
+        self._clock.now += self.seconds
         self.sent.append(taken[1::3])
 
 
@@ -74,3 +74,12 @@ def test_a_message_after_silence_goes_out_at_once(clock):
     waits.begin(None, None, b"1", b"")
     assert dispatch.sent == [[b"0"], [b"1"]]
     assert not waits
+
+
+def test_a_send_that_was_interrupted_makes_no_later_message_wait(clock):
+    waits, dispatch = make(clock, 0.1 * QUIET)
+    for number in range(10):
+        waits.begin(None, None, b"%d" % number, b"")
+        dispatch.seconds = 1_000 * QUIET if number == 7 else 0.1 * QUIET
+        clock.now += 1.1 * QUIET
+    assert dispatch.sent == [[b"%d" % number] for number in range(10)]
