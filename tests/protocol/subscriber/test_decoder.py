@@ -128,7 +128,7 @@ def state(decoder):
         origin: {name: getattr(one, name) for name in one.__slots__ if name != "heartbeat"}
         for origin, one in stream.sources.items()
     }
-    return sources, decoder.stats, decoder.streams.has_news
+    return sources, decoder.stats, decoder.streams.due_at
 
 
 def test_heartbeat_that_says_nothing_new_is_known_by_its_bytes(decoder):
