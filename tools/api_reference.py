@@ -86,6 +86,12 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "oz.Setting",
         "oz.ConfigurationFile",
     ),
+    "Testing": (
+        "oz.testing.Bus",
+        "oz.testing.message",
+        "oz.testing.RecordedMessage",
+        "oz.testing.VirtualLoop",
+    ),
     "Discovery": ("oz.services.NameServer", "oz.services.RegistryStats"),
     "Forwarders": (
         "oz.services.Forwarder",
@@ -117,6 +123,26 @@ OWN = {
     "Publisher": {"check_owner", "shadow"},
     "PatternIndex": {"find"},
     "Archived": {"count"},
+    "SubscriberFront": {"check_owner", "described"},
+    "PublisherFront": {"check_owner"},
+    "Node": {"die"},
+    # What a model's socket has, by which a subscriber is one.
+    "AwaitedSocket": {
+        *("attach", "await_events", "backend", "context", "die", "get", "get_string", "getsockopt"),
+        *(
+            "getsockopt_string",
+            "hiccuped",
+            "identity",
+            "is_busy",
+            "join",
+            "last_endpoint",
+            "marks",
+            "new_end",
+        ),
+        *("notify", "poll", "post", "process_commands", "readable", "recv", "recv_multipart", "send", "set"),
+        *("send_multipart", "session_ended", "setsockopt", "terminated", "type", "writable"),
+        *("__enter__", "__exit__"),
+    },
     # What it does otherwise than asyncio's own.
     "VirtualLoop": {"call_soon", "run_in_executor", "shutdown_default_executor"},
     "Pattern": {
@@ -143,6 +169,7 @@ MADE_BY_USERS = {
     ),
     *("oz.journal.Record", "oz.services.Recorder", "oz.services.Control"),
     *("oz.services.NameServer", "oz.services.Forwarder", "oz.services.Proxy"),
+    *("oz.testing.Bus", "oz.testing.VirtualLoop"),
 }
 ITERATION = {"__iter__", "__aiter__"}
 _ATTRIBUTE = re.compile(r"^    (\w+(?:, \w+)*): ((?:.*)(?:\n        .*)*)$", re.MULTILINE)

@@ -12,7 +12,7 @@ import zmq.asyncio
 
 from oz.asyncio.closing import Closing
 from oz.asyncio.publisher_engine import LoopPublisher, LoopSocket
-from oz.transport.publisher.front import PublisherFront
+from oz.transport.publisher.front import PublisherFront, PublisherSocket
 from oz.transport.publisher.options import PublisherOptions
 from oz.transport.publisher.sender import by_fields
 
@@ -20,46 +20,10 @@ _TURN = 256
 """Messages published in one turn of the loop; after them other tasks have theirs."""
 
 
-class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
-    """Publishes messages by subject, as `oz.Publisher` does; in place of a `zmq.asyncio` PUB socket."""
+class LoopPublishing(PublisherFront):
+    """A publisher that waits in a loop, whatever ZeroMQ is below it."""
 
     _engine: LoopPublisher
-
-    def _begin(self, options: PublisherOptions) -> None:
-        self._engine = engine = LoopPublisher(options)
-        try:
-            LoopSocket.__init__(self, engine)
-            self._register()
-            engine.attach(options.bind, options.connect)
-        except BaseException:
-            engine.close(0)
-            raise
-        self._publish_fields = by_fields(engine.publish)
-        quick = engine.quick_publish(self._publish_fields)
-        if type(self).publish is Publisher.publish and quick is not None:
-            quick.__doc__ = Publisher.publish.__doc__
-            self.__dict__["publish"] = quick
-
-    def get(self, option: int) -> Any:
-        """Get a socket option, as `zmq.Socket.get` does; TYPE is PUB.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork.
-        """
-        found = super().get(option)
-        if option == zmq.EVENTS:
-            self._schedule_remaining_events(found)  # type: ignore[operator]
-        return found
-
-    getsockopt = get
-
-    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Any:
-        """Wait for events, as `zmq.asyncio.Socket.poll`: milliseconds.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork.
-        """
-        return super().poll(timeout, flags)
 
     async def publish(
         self,
@@ -126,7 +90,7 @@ class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
         """
         await self._engine.wait_for_subscribers(n, subject, timeout)
 
-    def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:  # type: ignore[override]
+    def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
         """Close, as `oz.Publisher.close`; await what it gives to know that all is sent.
 
         Args:
@@ -135,12 +99,6 @@ class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
         """
         return self._engine.close(linger, timeout=timeout)
 
-    def __del__(self) -> None:
-        """Close what nobody closed, as pyzmq's sockets do."""
-        if "_engine" in self.__dict__ and not self._engine.closed:
-            warnings.warn(f"Unclosed socket {self}", ResourceWarning, stacklevel=2, source=self)
-            self._engine.close()
-
     async def __aenter__(self) -> Self:
         """Use it in `async with`."""
         return self
@@ -148,3 +106,51 @@ class Publisher(PublisherFront, LoopSocket):  # type: ignore[misc]
     async def __aexit__(self, *_: object) -> None:
         """Close, and wait until all is sent."""
         await self.close()
+
+
+class Publisher(LoopPublishing, PublisherSocket, LoopSocket):  # type: ignore[misc]
+    """Publishes messages by subject, as `oz.Publisher` does; in place of a `zmq.asyncio` PUB socket."""
+
+    _engine: LoopPublisher
+
+    def _begin(self, options: PublisherOptions) -> None:
+        self._engine = engine = LoopPublisher(options)
+        try:
+            LoopSocket.__init__(self, engine)
+            self._register()
+            engine.attach(options.bind, options.connect)
+        except BaseException:
+            engine.close(0)
+            raise
+        self._publish_fields = by_fields(engine.publish)
+        quick = engine.quick_publish(self._publish_fields)
+        if type(self).publish is Publisher.publish and quick is not None:
+            quick.__doc__ = Publisher.publish.__doc__
+            self.__dict__["publish"] = quick
+
+    def get(self, option: int) -> Any:
+        """Get a socket option, as `zmq.Socket.get` does; TYPE is PUB.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork.
+        """
+        found = super().get(option)
+        if option == zmq.EVENTS:
+            self._schedule_remaining_events(found)  # type: ignore[operator]
+        return found
+
+    getsockopt = get
+
+    def poll(self, timeout: int | None = None, flags: int = zmq.POLLIN) -> Any:
+        """Wait for events, as `zmq.asyncio.Socket.poll`: milliseconds.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork.
+        """
+        return super().poll(timeout, flags)
+
+    def __del__(self) -> None:
+        """Close what nobody closed, as pyzmq's sockets do."""
+        if "_engine" in self.__dict__ and not self._engine.closed:
+            warnings.warn(f"Unclosed socket {self}", ResourceWarning, stacklevel=2, source=self)
+            self._engine.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable
 from functools import partial
 from math import ceil, inf
@@ -11,7 +12,7 @@ from typing import Any, Self
 import zmq
 import zmq.asyncio
 
-from oz.asyncio.closing import Closing
+from oz.asyncio.closing import Closing, end_in_loop
 from oz.asyncio.waiting import TURN_SECONDS, Handler, LoopWaiter, Subscription
 from oz.errors import ClosedError, Timeout
 from oz.message import Message, MessageBatch, PlainBatch
@@ -20,7 +21,7 @@ from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.engine import is_kept, is_wanted
 from oz.transport.subscriber.receiver import RoutedReceivePath
-from oz.transport.subscriber.socket import SubscriberSocket
+from oz.transport.subscriber.socket import GOODBYE_SECONDS, SubscriberFront, SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000
@@ -30,20 +31,16 @@ _TURN = 512
 """Messages received in one turn of the loop; after them other tasks have theirs."""
 
 
-class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
-    """Receives messages by subject pattern; in place of a `zmq.asyncio` SUB socket.
+class LoopSubscriber(SubscriberFront[Handler, Subscription]):
+    """A subscriber that waits in a loop, on a SUB of pyzmq's or of a model."""
 
-    A message is never held in something that can be cancelled: cancelling `receive`, `recv_multipart` or
-    a `wait_for` around them loses nothing. Handlers may be ordinary or `async` functions; each message is
-    handled to the end before the next is taken.
-    """
-
-    _context_class = zmq.asyncio.Context
     _subscription_class = Subscription
     _waiter_class = LoopWaiter
     _awaits_handlers = True
     _may_block = False
     _waiter: LoopWaiter
+    # Of the SUB: those who wait for something to read.
+    _recv_futures: deque[Any]
 
     async def receive(self, timeout: float | None = None) -> Message:
         """Wait for the next message that a subscription without a handler wants; run handlers meanwhile.
@@ -243,7 +240,32 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
         """
         await self._waiter.run(drain(self._engine, timeout))
 
-    # the pyzmq surface -----------------------------------------------------------------------------------
+    def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:
+        """Close, as `oz.Subscriber.close`; what it gives may be awaited."""
+        if not self._close_socket(0 if linger is None else linger, timeout):
+            return Closing(None)
+        if (ending := end_in_loop(self.context, GOODBYE_SECONDS)) is not None:
+            return Closing(later=ending)
+        return Closing(partial(self._end_context, 0))
+
+    async def __aenter__(self) -> Self:
+        """Use it in `async with`."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """Close."""
+        await self.close()
+
+
+class Subscriber(LoopSubscriber, SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):  # type: ignore[misc]
+    """Receives messages by subject pattern; in place of a `zmq.asyncio` SUB socket.
+
+    A message is never held in something that can be cancelled: cancelling `receive`, `recv_multipart` or
+    a `wait_for` around them loses nothing. Handlers may be ordinary or `async` functions; each message is
+    handled to the end before the next is taken.
+    """
+
+    _context_class = zmq.asyncio.Context
 
     async def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> Any:  # type: ignore[override]
         """Receive the frames of the next message that a subscription wants; see `oz.Subscriber`.
@@ -329,17 +351,3 @@ class Subscriber(SubscriberSocket[Handler, Subscription], zmq.asyncio.Socket):
         future: asyncio.Future[Any] = super()._add_recv_event(*args, **options)  # type: ignore[misc]
         self._waiter.begin()
         return future
-
-    def close(self, linger: int | None = None, *, timeout: float | None = None) -> Closing:  # type: ignore[override]
-        """Close, as `oz.Subscriber.close`; what it gives may be awaited."""
-        if not self._close_socket(0 if linger is None else linger, timeout):
-            return Closing(None)
-        return Closing(partial(self._end_context, 0))
-
-    async def __aenter__(self) -> Self:
-        """Use it in `async with`."""
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Close."""
-        await self.close()

@@ -165,6 +165,14 @@ def _end(polls: set[asyncio.Future[int]], events: int) -> None:
             poll.set_result(events)
 
 
+def _polled_by(socket: Any) -> Callable[[Any, int | None, int], asyncio.Future[int]]:
+    """Return how events of a socket are waited for in a loop, whatever `poll` a subscriber has."""
+    if isinstance(socket, zmq.asyncio.Socket):
+        return zmq.asyncio.Socket.poll  # type: ignore[return-value]
+    found: Callable[[Any, int | None, int], asyncio.Future[int]] = type(socket).await_events
+    return found
+
+
 class LoopWaiter:
     """Waits for the socket of one subscriber in the loop, and awaits its handlers.
 
@@ -174,7 +182,7 @@ class LoopWaiter:
     be.
     """
 
-    __slots__ = ("__weakref__", "_clock", "_engine", "_polls", "_stepping", "turn")
+    __slots__ = ("__weakref__", "_clock", "_engine", "_poll_socket", "_polls", "_stepping", "turn")
 
     def __init__(self, engine: SubscriberEngine) -> None:
         """Wait for a subscriber's socket.
@@ -183,6 +191,7 @@ class LoopWaiter:
             engine: the subscriber's.
         """
         self._engine = engine
+        self._poll_socket = _polled_by(engine.socket)
         self._polls: set[asyncio.Future[int]] = set()
         self._stepping: set[asyncio.Future[int]] = set()
         self.turn = Turn(engine.monotonic)
@@ -258,7 +267,7 @@ class LoopWaiter:
         return self._poll(timeout, flags, self._polls)
 
     def _poll(self, timeout: int | None, flags: int, among: set[asyncio.Future[int]]) -> asyncio.Future[int]:
-        poll: asyncio.Future[int] = zmq.asyncio.Socket.poll(self._socket, timeout, flags)  # type: ignore[call-arg, assignment]
+        poll = self._poll_socket(self._socket, timeout, flags)
         if not poll.done():
             among.add(poll)
             poll.add_done_callback(among.discard)

@@ -8,12 +8,12 @@ from typing import Any
 import zmq
 
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.transport.publisher.front import PublisherFront
+from oz.transport.publisher.front import PublisherSocket
 from oz.transport.publisher.options import PublisherOptions
 from oz.transport.publisher.sender import by_fields
 
 
-class Publisher(PublisherFront):
+class Publisher(PublisherSocket):
     """Publishes messages by subject; in place of a `zmq.PUB` socket.
 
     Several threads may publish on one. Plain ZeroMQ subscribers get `[subject, payload]`; subscribers

@@ -1,20 +1,27 @@
-"""Testing: messages for handlers alone, and an event loop on a virtual clock.
+"""Testing: a bus in one process, on a clock that jumps and with faults; messages for handlers alone.
 
 ::
 
-    async def quote(message):
-        await message.reply(f"{message.payload} costs 42")
+    with oz.testing.Bus() as bus:
 
+        async def main():
+            async with bus.node("asks") as asks, bus.node("answers") as answers:
+                answers.subscribe("svc.price", handler=price)
+                await asyncio.sleep(3600)
+                return await asks.request("svc.price", "tea")
 
-    asked = oz.testing.message("svc.price", "tea")
-    asyncio.run(quote(asked))
-    assert asked.replies[0].payload == "tea costs 42"
+        assert bus.run(main()).payload == 42
 
 Below that is a model of what oz uses of ZeroMQ: `network` has who listens where and the faults, `context` the
 processes that sockets are made by, `proxy` the proxies between them. No real socket, thread or time is in it.
 """
 
+from oz.testing.bus import Bus
+from oz.testing.fronts import Publisher as Publisher
+from oz.testing.fronts import Subscriber as Subscriber
 from oz.testing.loop import Deadlock, VirtualLoop
 from oz.testing.messages import RecordedMessage, message
+from oz.testing.nodes import Node as Node
 
-__all__ = ["Deadlock", "RecordedMessage", "VirtualLoop", "message"]
+# The classes of a bus's members have names for annotations; a bus makes them.
+__all__ = ["Bus", "Deadlock", "RecordedMessage", "VirtualLoop", "message"]

@@ -22,8 +22,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.05
 class AwaitedSocket(Socket):
     """A model socket that is waited for by awaiting.
 
-    As a `zmq.asyncio` socket it wakes one who waits for each sign of news, and looks again when it has found
-    some: whoever takes the sign otherwise, by asking for EVENTS, has it do that too.
+    As a `zmq.asyncio` socket it is watched by the loop that waits for it, and from then on takes notice of
+    what happened also while nobody waits. It wakes one who waits for each sign of news, and looks again when
+    it has found some: whoever takes the sign otherwise, by asking for EVENTS, has it do that too.
     """
 
     def __init__(self, context: Process, socket_type: int) -> None:
@@ -31,9 +32,10 @@ class AwaitedSocket(Socket):
         super().__init__(context, socket_type)
         self._recv_futures: deque[tuple[asyncio.Future[int], int]] = deque()
         self._looking: asyncio.Handle | None = None
+        self._watched_by: asyncio.AbstractEventLoop | None = None
         self.notify = self._look_soon
 
-    def poll(self, timeout: int | None = None, flags: int = _POLLIN) -> asyncio.Future[int]:  # type: ignore[override]
+    def await_events(self, timeout: int | None = None, flags: int = _POLLIN) -> asyncio.Future[int]:
         """Wait for events.
 
         Args:
@@ -43,7 +45,7 @@ class AwaitedSocket(Socket):
         Raises:
             zmq.ZMQError: the socket is closed.
         """
-        self._check_open()
+        self._refuse_closed()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         events = int(Socket.get(self, _EVENTS)) & flags
@@ -56,9 +58,12 @@ class AwaitedSocket(Socket):
         self._add_recv_event(future, flags)
         return future
 
+    poll = await_events  # type: ignore[assignment]
+
     def _add_recv_event(self, future: asyncio.Future[int], flags: int) -> asyncio.Future[int]:
         """Wait for something to read, as all ways to wait do."""
         waiting = future, flags
+        self._watched_by = future.get_loop()
         self._recv_futures.append(waiting)
         future.add_done_callback(lambda _: self._wait_no_more(waiting))
         return future
@@ -79,7 +84,7 @@ class AwaitedSocket(Socket):
             except zmq.Again:
                 if flags & _NOBLOCK:
                     raise
-            await self.poll()
+            await self.await_events()
 
     def get(self, option: int) -> int | bytes:
         """Return an option; asking for EVENTS wakes those who wait for what there is."""
@@ -106,10 +111,8 @@ class AwaitedSocket(Socket):
                 future.cancel()
 
     def _look_soon(self) -> None:
-        if self._looking is None and self._recv_futures:
-            loop = self._recv_futures[0][0].get_loop()
-            if not loop.is_closed():
-                self._looking = loop.call_soon(self._look)
+        if self._looking is None and self._watched_by is not None and not self._watched_by.is_closed():
+            self._looking = self._watched_by.call_soon(self._look)
 
     def _look(self) -> None:
         """Wake the first who waits for what there is."""

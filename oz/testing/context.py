@@ -49,6 +49,7 @@ class Context:
             disconnect=Socket.disconnect,
             monotonic=lambda: network.now,
             time_ns=lambda: EPOCH_NS + round(network.now * 1e9),
+            sleep=lambda seconds: network.run_until(network.now + seconds),
             random_bytes=network.random.randbytes,
         )
         self._sockets: dict[Socket, None] = {}
@@ -68,11 +69,10 @@ class Context:
         self._sockets[made] = None
         return made
 
-    def _add_socket(self, _: object) -> None:
-        """Do nothing: a context knows its sockets. In pyzmq, those who make one otherwise tell it."""
-
-    def _rm_socket(self, _: object) -> None:
-        """Do nothing, as `_add_socket`."""
+    def _add_socket(self, made: object) -> None:
+        """Know a socket that was made otherwise, as pyzmq's contexts are told of it."""
+        if isinstance(made, Socket):
+            self._sockets[made] = None
 
     def term(self) -> None:
         """Wait until every socket is closed and has sent what it lingers for."""

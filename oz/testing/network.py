@@ -160,7 +160,7 @@ class Network:
             link.reset()
 
     def cut(self, one: str, other: str) -> None:
-        """Break all connections between two hosts, and refuse others until `heal`."""
+        """Break all connections between two hosts, and refuse others until they are healed."""
         self._cut.add(frozenset((one, other)))
         self.reset(one, other)
 
@@ -177,13 +177,21 @@ class Network:
         """Pass on so many messages a second at most in one direction of a connection, until `heal`."""
         self._rates[frozenset((one, other))] = rate
 
-    def heal(self) -> None:
-        """End all faults between hosts: who was cut off connects again, and what was stalled goes on."""
-        self._cut.clear()
-        self._stalled.clear()
-        self._rates.clear()
+    def heal(self, *between: str) -> None:
+        """End faults between hosts: who was cut off connects again, and what was stalled goes on.
+
+        Args:
+            between: two hosts; without them all faults end.
+        """
+        hosts = frozenset(between)
+        for one in list(self._cut | self._stalled | self._rates.keys()):
+            if not hosts or one == hosts:
+                self._cut.discard(one)
+                self._stalled.discard(one)
+                self._rates.pop(one, None)
         for link in list(self._links):
-            link.resume()
+            if not hosts or link.hosts == hosts:
+                link.resume()
 
     def kill(self, host: str) -> None:
         """End all contexts of a host at once, as `kill -9` does: what they have still to send is lost."""

@@ -7,15 +7,39 @@ from typing import Any
 
 import oz.asyncio.node
 from oz.asyncio.node_engine import LoopNode
+from oz.configuration.settings import DEFINITIONS
 from oz.testing.places import Place
 from oz.transport.node.opening import NodeSettings
 from oz.transport.node.publisher import make_uuid
 
 
-class Node(oz.asyncio.node.Node):
-    """A node of `oz.testing.Bus`: `oz.asyncio.Node`, on a virtual network."""
+class VirtualNode(LoopNode):
+    """The tasks of a node that can be killed."""
 
-    def __init__(self, place: Place, name: str | None, **options: Any) -> None:
+    def die(self) -> None:
+        """End without a word, when the sockets have: what its tasks and handlers do is cut off."""
+        if self._is_closing or not self.has_started:
+            return
+        self._is_closing = self.engine.is_closed = True
+        if self._loop.is_closed():
+            return
+        for task in self.tasks:
+            task.cancel()
+        self.pool.cancel()
+        self.engine.close_queues()
+        self._woken.set()
+        self._last_news = self._loop.create_task(self._tell_news())
+
+
+class Node(oz.asyncio.node.Node):
+    """A node of `oz.testing.Bus`: `oz.asyncio.Node`, on a virtual network.
+
+    It reads no environment and no configuration file.
+    """
+
+    _shell: VirtualNode
+
+    def __init__(self, place: Place, name: str, **options: Any) -> None:
         """Prepare to join; `oz.testing.Bus.node` makes nodes.
 
         Args:
@@ -24,8 +48,18 @@ class Node(oz.asyncio.node.Node):
             options: as of `oz.asyncio.Node`.
         """
         self.place = place
-        super().__init__(name, **options)
+        defaults = {one.name: one.default() for one in DEFINITIONS}
+        super().__init__(**(defaults | options | {"name": name}))
 
-    def _make_shell(self, settings: NodeSettings) -> LoopNode:
+    def _make_shell(self, settings: NodeSettings) -> VirtualNode:
         uuid = make_uuid(self.place.context.backend.random_bytes)
-        return LoopNode(replace(settings, uuid=uuid), self.place.kinds)
+        return VirtualNode(replace(settings, uuid=uuid), self.place.kinds)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has left the bus."""
+        return self._engine.is_closed
+
+    def die(self) -> None:
+        """End without a word, when its process has."""
+        self._shell.die()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from oz.asyncio.publisher_engine import LoopPublisher
 from oz.testing.awaiting import AwaitedContext, WatchedPublisher
@@ -55,6 +56,7 @@ class Place:
     Attributes:
         context: what its sockets are made by.
         host: the name by which faults mean it.
+        make_publisher: makes the engine of a publisher.
         kinds: of its sockets.
     """
 
@@ -67,12 +69,11 @@ class Place:
         """
         self.host = host
         self.context = context = AwaitedContext(network, host)
-        self.kinds = SocketKinds(
-            lambda: context,  # type: ignore[arg-type, return-value]
-            partial(LoopPublisher, context_class=lambda: context, front_class=WatchedPublisher),  # type: ignore[arg-type, return-value]
-            context.backend,
-            self._meet,
+        itself: Any = context
+        self.make_publisher = partial(
+            LoopPublisher, context_class=lambda: itself, front_class=WatchedPublisher
         )
+        self.kinds = SocketKinds(lambda: itself, self.make_publisher, context.backend, self._meet)
 
     def _meet(self, _: Path, bus: str, uuid: bytes) -> tuple[MeetingPlace, bytes]:
         return VirtualDirectory(self.context.network, bus, uuid), HOST_ID

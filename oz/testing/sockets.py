@@ -124,7 +124,7 @@ class Socket:
         self._ends: dict[End, str] = {}
         self._last_endpoint = b""
         self._parts: list[bytes] = []
-        self._rest: deque[bytes] = deque()
+        self._left: deque[bytes] = deque()
 
     @property
     def backend(self) -> Backend:
@@ -144,7 +144,7 @@ class Socket:
         Raises:
             zmq.ZMQError: the model does not know the option.
         """
-        self._check_open()
+        self._refuse_closed()
         option = int(option)
         value = value.encode() if isinstance(value, str) else value
         if option in self._options:
@@ -161,11 +161,11 @@ class Socket:
         Raises:
             zmq.ZMQError: the model does not know the option.
         """
-        self._check_open()
+        self._refuse_closed()
         if option == zmq.EVENTS:
             return self._events()
         if option == zmq.RCVMORE:
-            return int(bool(self._rest))
+            return int(bool(self._left))
         if option == zmq.LAST_ENDPOINT:
             return self._last_endpoint + b"\0"
         if option == zmq.TYPE:
@@ -213,7 +213,7 @@ class Socket:
         Raises:
             zmq.ZMQError: somebody else does, or it is no endpoint.
         """
-        self._check_open()
+        self._refuse_closed()
         transport, address = parse(addr)
         if transport == "inproc":
             self.context.bind_name(address, self)
@@ -235,7 +235,7 @@ class Socket:
         Raises:
             zmq.ZMQError: it is no endpoint.
         """
-        self._check_open()
+        self._refuse_closed()
         transport, address = parse(addr)
         if transport == "inproc":
             self.context.connect_name(address, self)
@@ -265,7 +265,7 @@ class Socket:
             zmq.ZMQError: there is none to that endpoint.
             RuntimeError: libzmq would end the process, or join the frames of two messages.
         """
-        self._check_open()
+        self._refuse_closed()
         transport, address = parse(addr)
         name = f"{transport}://{address}"
         session = self._sessions.get(name)
@@ -290,7 +290,7 @@ class Socket:
         Raises:
             zmq.ZMQError: nothing is bound there.
         """
-        self._check_open()
+        self._refuse_closed()
         transport, address = parse(addr)
         if transport == "inproc" and address in self._names:
             self._names.remove(address)
@@ -395,7 +395,7 @@ class Socket:
         Raises:
             zmq.Again: there is no room, and NOBLOCK or SNDTIMEO says not to wait longer.
         """
-        self._check_open()
+        self._refuse_closed()
         # libzmq looks at most once in about a millisecond here: it may know of room that has come, or not.
         if self.network.random.random() < 0.5:
             self.process_commands()
@@ -411,7 +411,7 @@ class Socket:
         if self._behaviour.begin(first):
             return
         timeout = 0 if flags & _NOBLOCK else self._number(zmq.SNDTIMEO)
-        if not timeout or not self._wait(lambda: self._behaviour.begin(first), timeout):
+        if not timeout or not self._let_pass(lambda: self._behaviour.begin(first), timeout):
             raise zmq.Again
 
     def send_multipart(
@@ -432,11 +432,11 @@ class Socket:
         Raises:
             zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
         """
-        self._check_open()
-        if not self._rest:
-            self._rest.extend(self._receive(int(flags)))
-        data = self._rest.popleft()
-        return data if copy else ModelFrame(data, bool(self._rest))
+        self._refuse_closed()
+        if not self._left:
+            self._left.extend(self._receive(int(flags)))
+        data = self._left.popleft()
+        return data if copy else ModelFrame(data, bool(self._left))
 
     def _receive(self, flags: int) -> Message:
         found: list[Message] = []
@@ -450,7 +450,7 @@ class Socket:
         if has_found():
             return found[0]
         timeout = 0 if flags & _NOBLOCK else self._number(zmq.RCVTIMEO)
-        if not self._wait(has_found, timeout):
+        if not self._let_pass(has_found, timeout):
             raise zmq.Again
         return found[0]
 
@@ -461,8 +461,8 @@ class Socket:
             zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
         """
         frames = [self.recv(flags)]
-        while self._rest:
-            frames.append(self._rest.popleft())
+        while self._left:
+            frames.append(self._left.popleft())
         return frames
 
     def poll(self, timeout: float | None = None, flags: int = _POLLIN) -> int:
@@ -472,19 +472,19 @@ class Socket:
             timeout: milliseconds of virtual time; None or less than 0 waits without end.
             flags: POLLIN, POLLOUT or both.
         """
-        self._wait(lambda: bool(self._events() & flags), -1 if timeout is None else timeout)
+        self._let_pass(lambda: bool(self._events() & flags), -1 if timeout is None else timeout)
         return self._events() & flags
 
     def _events(self) -> int:
         self.process_commands()
         events = 0
-        if self._rest or self._behaviour.has_in():
+        if self._left or self._behaviour.has_in():
             events |= _POLLIN
         if self._behaviour.has_out():
             events |= _POLLOUT
         return events
 
-    def _wait(self, condition: Callable[[], bool], timeout: float) -> bool:
+    def _let_pass(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Let time pass until something is so, for so many milliseconds.
 
         Raises:
@@ -537,7 +537,7 @@ class Socket:
         """Tell whether this keeps a context from being terminated."""
         return not self.closed or bool(self._lingering)
 
-    def _check_open(self) -> None:
+    def _refuse_closed(self) -> None:
         if self.closed:
             raise zmq.ZMQError(zmq.ENOTSOCK)
 

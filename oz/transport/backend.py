@@ -30,6 +30,7 @@ class Backend:
         disconnect: disconnects from an endpoint.
         monotonic: seconds of a clock that never goes back.
         time_ns: nanoseconds since 1970.
+        sleep: lets so many seconds pass.
         random_bytes: gives so many, that nobody can guess.
         has_handle: whether libzmq knows the socket by its `underlying`.
     """
@@ -44,6 +45,7 @@ class Backend:
     disconnect: Callable[..., Any]
     monotonic: Callable[[], float]
     time_ns: Callable[[], int]
+    sleep: Callable[[float], object]
     random_bytes: Callable[[int], bytes]
     has_handle: bool = False
 
@@ -61,6 +63,7 @@ PYZMQ = Backend(
     disconnect=zmq.Socket.disconnect,
     monotonic=time.monotonic,
     time_ns=time.time_ns,
+    sleep=time.sleep,
     random_bytes=os.urandom,
     has_handle=True,
 )

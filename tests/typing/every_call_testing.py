@@ -4,7 +4,7 @@ import asyncio
 from typing import assert_type
 
 import oz
-from oz.testing import RecordedMessage, VirtualLoop, message
+from oz.testing import Bus, Node, Publisher, RecordedMessage, Subscriber, VirtualLoop, message
 
 
 def alone(asked: RecordedMessage) -> None:
@@ -20,3 +20,31 @@ def on_a_virtual_clock() -> None:
         print(runner.get_loop().time())
     loop = VirtualLoop()
     assert_type(loop.time(), float)
+
+
+def on_a_bus() -> None:
+    """Make a bus, run on it and let things go wrong."""
+    with Bus(seed=1) as bus:
+        assert_type(bus.run(asyncio.sleep(3600, 1)), int)
+        assert_type(bus.publisher(last_value=True), Publisher)
+        assert_type(bus.subscriber(filtering="publisher"), Subscriber)
+        assert_type(bus.node("here", codec="json"), Node)
+        assert_type(bus.now(), float)
+        assert_type(bus.make_loop(), VirtualLoop)
+        bus.cut("here", bus.publisher())
+        bus.stall("here", bus.subscriber())
+        bus.disturb(10, longest=1.0)
+        bus.heal()
+        bus.kill("here")
+    bus.close()
+
+
+async def on_a_loop_of_its_user() -> None:
+    """Use a bus on a loop that runs."""
+    async with Bus() as bus, bus.node() as node:
+        await node.publish("a", b"")
+
+
+async def members(publisher: Publisher, subscriber: Subscriber, node: Node) -> None:
+    """Know what is closed, and where."""
+    print(publisher.closed, subscriber.closed, node.closed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import inf
@@ -68,6 +67,7 @@ class PublisherClosing:
         "_records",
         "_router",
         "_sender",
+        "_sleep",
         "_socket",
         "_take_more",
         "_untaken",
@@ -102,7 +102,8 @@ class PublisherClosing:
                 None where nothing comes from elsewhere.
         """
         self._socket = socket
-        self._monotonic = backend_of(socket).monotonic
+        backend = backend_of(socket)
+        self._monotonic, self._sleep = backend.monotonic, backend.sleep
         self._guard = guard
         self._attachments = attachments
         self._monitor = monitor
@@ -186,7 +187,7 @@ class PublisherClosing:
     def _send_rest(self, seconds: float) -> None:
         """Send what has not gone out yet, for so long at most, and say goodbye; with the guard held."""
         for pause in self.leave(seconds):
-            time.sleep(pause)
+            self._sleep(pause)
 
     def leave(self, seconds: float) -> Iterator[float]:
         """Send what has not gone out yet, for so long at most, and say goodbye; give the seconds to wait."""

@@ -19,20 +19,14 @@ from oz.transport.socket import describe, refuse_to_copy
 from oz.wire.codec import Codec
 
 
-class PublisherFront(zmq.Socket[Any]):
-    """The part of `oz.Publisher` and `oz.asyncio.Publisher` in which nothing waits."""
+class PublisherFront:
+    """A publisher as its users see it, whatever ZeroMQ is below it. The waiting is added elsewhere."""
 
     # zmq.Socket takes attributes that are not declared here for socket options.
     _engine: PublisherEngine
     _publish_fields: Callable[..., Any]
     _begin: Callable[[PublisherOptions], None]
     """Makes the engine, and this socket beside it."""
-
-    _own_options: ClassVar[frozenset[int]] = frozenset()
-    """What its own handle answers, and not the engine."""
-
-    __copy__ = __deepcopy__ = __reduce__ = refuse_to_copy  # type: ignore[assignment]
-    shadow = classmethod(refuse_to_copy)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -107,11 +101,6 @@ class PublisherFront(zmq.Socket[Any]):
             )
         )
 
-    def _register(self) -> None:
-        """Make `Context.destroy` and its `repr` know of this socket in place of its engine."""
-        self.context._rm_socket(self._engine)
-        self.context._add_socket(self)
-
     def batch(self) -> AbstractContextManager[None]:
         """Hold what is published until the end of a `with` block, or until a batch is full.
 
@@ -167,9 +156,10 @@ class PublisherFront(zmq.Socket[Any]):
 
     def __repr__(self) -> str:
         """Show where it is bound or connected to, and whether it is closed."""
-        return describe(self, self._engine.described() if "_engine" in self.__dict__ else [])
+        itself: Any = self
+        return describe(itself, self._engine.described() if "_engine" in self.__dict__ else [])
 
-    # what pyzmq's sockets have ---------------------------------------------------------------------------
+    # endpoints -------------------------------------------------------------------------------------------
 
     def bind(self, addr: str | bytes) -> Any:
         """Bind to an endpoint, as `zmq.Socket.bind` does.
@@ -209,6 +199,29 @@ class PublisherFront(zmq.Socket[Any]):
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._engine.disconnect(addr)
+
+    def check_owner(self) -> None:
+        """Refuse the child of a fork.
+
+        Raises:
+            OwnershipError: the publisher was made before a fork, in the parent process.
+        """
+        self._engine.guard.check_owner()
+
+
+class PublisherSocket(PublisherFront, zmq.Socket[Any]):
+    """The part of `oz.Publisher` and `oz.asyncio.Publisher` that pyzmq's sockets have."""
+
+    _own_options: ClassVar[frozenset[int]] = frozenset()
+    """What its own handle answers, and not the engine."""
+
+    __copy__ = __deepcopy__ = __reduce__ = refuse_to_copy  # type: ignore[assignment]
+    shadow = classmethod(refuse_to_copy)  # type: ignore[assignment]
+
+    def _register(self) -> None:
+        """Make `Context.destroy` and its `repr` know of this socket in place of its engine."""
+        self.context._rm_socket(self._engine)
+        self.context._add_socket(self)
 
     def set(self, option: int, optval: Any) -> None:
         """Set a socket option, as `zmq.Socket.set` does.
@@ -280,11 +293,3 @@ class PublisherFront(zmq.Socket[Any]):
     @copy_threshold.setter
     def copy_threshold(self, size: int) -> None:
         self._engine.socket.copy_threshold = size
-
-    def check_owner(self) -> None:
-        """Refuse the child of a fork.
-
-        Raises:
-            OwnershipError: the publisher was made before a fork, in the parent process.
-        """
-        self._engine.guard.check_owner()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, TypeVar
 
 import zmq
@@ -42,19 +42,23 @@ GOODBYE_SECONDS = 0.5
 AnyHandler = TypeVar("AnyHandler", bound=Handler)
 
 
-class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
-    """A SUB socket that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting.
+class SubscriberFront(Generic[AnyHandler, AnySubscription]):
+    """A subscriber as its users see it, on a SUB of pyzmq's or of a model. The waiting is added elsewhere."""
 
-    It can be made as an oz socket, `Subscriber("tcp://…")`, or as pyzmq makes sockets,
-    `context.socket(zmq.SUB, socket_class=Subscriber)`, which calls it with context and type.
-    """
-
-    _context_class: ClassVar[type[zmq.Context[Any]]] = zmq.Context
+    _context_class: Callable[[], zmq.Context[Any]]
     _subscription_class: type[AnySubscription]
     _waiter_class: ClassVar[type[Waiter]]
     _awaits_handlers: ClassVar[bool]
     _may_block: ClassVar[bool]
     """Whether a read may wait within libzmq, so that the socket itself has an RCVTIMEO."""
+
+    # What the SUB has, by which a subscriber is one itself.
+    context: Any
+    closed: Any
+    _open_handle: Callable[[zmq.Context[Any]], None]
+    """Makes the SUB, in a context."""
+    _close_handle: Callable[[int], None]
+    """Closes the SUB, with a linger in milliseconds."""
 
     # zmq.Socket takes attributes that are not declared here for socket options.
     dialect: str
@@ -70,10 +74,6 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
     _waiting: deque[Message]
     _is_shared: bool
     _subscribing: Subscribing[AnySubscription]
-    _asked_sndhwm: int = 0
-
-    __copy__ = __deepcopy__ = __reduce__ = refuse_to_copy  # type: ignore[assignment]
-    shadow = classmethod(refuse_to_copy)  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -157,8 +157,8 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         self._monitor = Monitor(guard, is_shared=False)
         self.dialect = dialect
         self._is_shared = shared
-        super().__init__(self._context_class() if context is None else context, zmq.SUB)
-        self._hold(options.make_engine(self, guard))
+        self._open_handle(self._context_class() if context is None else context)
+        self._hold(options.make_engine(self._socket, guard))
         self._subscribing = Subscribing(
             self._engine,
             self._waiter,
@@ -170,26 +170,26 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         try:
             # Let `Context.destroy` know of this socket, as `Context.socket` does.
             self.context._add_socket(self)
-            options.configure(self, high_water_mark, own_context=context is None)
+            options.configure(self._socket, high_water_mark, own_context=context is None)
             for endpoint in endpoints.as_list(bind):
                 self.bind(endpoint)
             for endpoint in endpoints.as_list(connect):
                 self.connect(endpoint)
         except BaseException:
             # Nothing is left open behind.
-            self.close(0)
+            self._socket.close(0)
             raise
+
+    @property
+    def _socket(self) -> zmq.Socket[Any]:
+        """The SUB, which it is itself."""
+        return self  # type: ignore[return-value]
 
     def _hold(self, engine: SubscriberEngine) -> None:
         self._engine = engine
         self._receive_path, self._waiting = engine.receive_path, engine.waiting
         self._ready, self._rest = engine.ready, engine.rest
         self._waiter = type(self)._waiter_class(engine)
-
-    @property
-    def _keeps_rcvtimeo(self) -> bool:
-        """Whether RCVTIMEO is kept here, and that of the socket itself is another."""
-        return not self._may_block or self._engine.declarer.has_duties
 
     # endpoints -------------------------------------------------------------------------------------------
 
@@ -212,7 +212,7 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
             EndpointError: see `connect`.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
-        manager = self._attachments.bind(self, addr)
+        manager = self._attachments.bind(self._socket, addr)
         self._engine.declarer.joined()
         return manager
 
@@ -228,57 +228,22 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
             EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
             zmq.ZMQError: file descriptors are used up.
         """
-        manager = self._attachments.connect(self, addr)
+        manager = self._attachments.connect(self._socket, addr)
         self._engine.declarer.joined()
         return manager
 
     def unbind(self, addr: Any) -> None:
         """Unbind from an endpoint, as `zmq.Socket.unbind` does."""
-        self._engine.end_connections(lambda: self._attachments.unbind(self, addr))
+        self._engine.end_connections(lambda: self._attachments.unbind(self._socket, addr))
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._engine.declarer.forgive()
-        self._engine.end_connections(lambda: self._attachments.disconnect(self, addr))
-
-    def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
-        """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does.
-
-        It has no limit: what you do not read stays in memory. Closing it ends the monitor, and closing this
-        socket does too.
-
-        Args:
-            events: which events, as a sum of `zmq.EVENT_…`; default all.
-            addr: an `inproc://` address to have them sent to; default one of oz's own.
-
-        Returns:
-            A PAIR; the same one until it is closed or the monitor ends.
-
-        Raises:
-            OwnershipError: the socket was made before a fork.
-            zmq.ZMQError: the socket is closed, the address is in use, or there are too many sockets.
-        """
-        return self._monitor.socket_for(self, events, addr)
-
-    def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
-        """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does.
-
-        Whoever connects a PAIR to it must read all of them and call `disable_monitor` before closing it:
-        otherwise libzmq stands still, with all sockets of the context.
-
-        Args:
-            addr: an `inproc://` address; None ends the monitor.
-            events: which events, as a sum of `zmq.EVENT_…`.
-
-        Raises:
-            OwnershipError: the socket was made before a fork.
-            zmq.ZMQError: the socket is closed, or the address is in use.
-        """
-        self._monitor.begin(self, addr, events)
+        self._engine.end_connections(lambda: self._attachments.disconnect(self._socket, addr))
 
     # subscribing -----------------------------------------------------------------------------------------
 
-    def subscribe(  # type: ignore[override]
+    def subscribe(
         self,
         pattern: Patterns,
         *,
@@ -354,6 +319,120 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         """
         self._subscribing.unsubscribe(topic)
 
+    def check_owner(self) -> None:
+        """Refuse the child of a fork.
+
+        Raises:
+            OwnershipError: the socket was made before a fork, in the parent process.
+        """
+        self._guard.check_owner()
+
+    def __repr__(self) -> str:
+        """Show where it is bound or connected to, what it is made for, and whether it is closed."""
+        return describe(self._socket, self.described() if "_attachments" in self.__dict__ else [])
+
+    def described(self) -> list[str]:
+        """Say for `repr` where it is bound or connected to, how it filters, and its patterns."""
+        patterns = [repr(one.text) for one in self._subscribing.patterns()]
+        kind = (
+            "multicast"
+            if self._attachments.group is not None
+            else "prefix"
+            if self._engine.declarer.streams is None
+            else "publisher"
+        )
+        return ["zmq.SUB", *some(self._attachments.endpoints), f"filtering={kind!r}", *some(patterns)]
+
+    @property
+    def stats(self) -> SubscriberStats:
+        """The counts of this subscriber so far; see `SubscriberStats`."""
+        return self._engine.receiver.stats
+
+    # closing ---------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        self._engine.check_open()
+
+    def _close_socket(self, linger: int, timeout: float | None) -> bool:
+        """Close the socket but not its context; tell whether the context is still to be ended."""
+        if self.closed or self._guard.is_foreign:
+            # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
+            return False
+        with self._guard:
+            if self._engine.declarer.say_goodbye() and not linger and timeout is None:
+                linger = round(1000 * GOODBYE_SECONDS)
+            if self.closed:
+                return False
+            # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
+            self._monitor.end()
+            self._close_handle(linger)
+            if self._attachments.group is not None:
+                self._attachments.group.release()
+        return self._attachments.own_context
+
+    def _end_context(self, timeout: float) -> None:
+        end_context(self.context, timeout)
+
+
+class SubscriberSocket(SubscriberFront[AnyHandler, AnySubscription], zmq.Socket[Any]):  # type: ignore[misc]
+    """A SUB socket of pyzmq that knows patterns. `oz.Subscriber` and `oz.asyncio.Subscriber` add the waiting.
+
+    It can be made as an oz socket, `Subscriber("tcp://…")`, or as pyzmq makes sockets,
+    `context.socket(zmq.SUB, socket_class=Subscriber)`, which calls it with context and type.
+    """
+
+    _context_class: Callable[[], zmq.Context[Any]] = zmq.Context
+    _asked_sndhwm: int = 0
+
+    __copy__ = __deepcopy__ = __reduce__ = refuse_to_copy  # type: ignore[assignment]
+    shadow = classmethod(refuse_to_copy)  # type: ignore[assignment]
+
+    def _open_handle(self, context: zmq.Context[Any]) -> None:
+        super(SubscriberFront, self).__init__(context, zmq.SUB)
+
+    def _close_handle(self, linger: int) -> None:
+        super().close(linger)
+
+    @property
+    def _keeps_rcvtimeo(self) -> bool:
+        """Whether RCVTIMEO is kept here, and that of the socket itself is another."""
+        return not self._may_block or self._engine.declarer.has_duties
+
+    def get_monitor_socket(self, events: int | None = None, addr: str | None = None) -> Any:
+        """Make a socket that receives events of the connections, as `zmq.Socket.get_monitor_socket` does.
+
+        It has no limit: what you do not read stays in memory. Closing it ends the monitor, and closing this
+        socket does too.
+
+        Args:
+            events: which events, as a sum of `zmq.EVENT_…`; default all.
+            addr: an `inproc://` address to have them sent to; default one of oz's own.
+
+        Returns:
+            A PAIR; the same one until it is closed or the monitor ends.
+
+        Raises:
+            OwnershipError: the socket was made before a fork.
+            zmq.ZMQError: the socket is closed, the address is in use, or there are too many sockets.
+        """
+        return self._monitor.socket_for(self, events, addr)
+
+    def monitor(self, addr: Any, events: int = zmq.EVENT_ALL) -> None:
+        """Send events of the connections to an endpoint, as `zmq.Socket.monitor` does.
+
+        Whoever connects a PAIR to it must read all of them and call `disable_monitor` before closing it:
+        otherwise libzmq stands still, with all sockets of the context.
+
+        Args:
+            addr: an `inproc://` address; None ends the monitor.
+            events: which events, as a sum of `zmq.EVENT_…`.
+
+        Raises:
+            OwnershipError: the socket was made before a fork.
+            zmq.ZMQError: the socket is closed, or the address is in use.
+        """
+        self._monitor.begin(self, addr, events)
+
     # the pyzmq surface -----------------------------------------------------------------------------------
 
     def set(self, option: int, optval: Any) -> None:
@@ -400,30 +479,6 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
 
     setsockopt_string = setsockopt_unicode = set_string
 
-    def check_owner(self) -> None:
-        """Refuse the child of a fork.
-
-        Raises:
-            OwnershipError: the socket was made before a fork, in the parent process.
-        """
-        self._guard.check_owner()
-
-    def __repr__(self) -> str:
-        """Show where it is bound or connected to, what it is made for, and whether it is closed."""
-        return describe(self, self.described() if "_attachments" in self.__dict__ else [])
-
-    def described(self) -> list[str]:
-        """Say for `repr` where it is bound or connected to, how it filters, and its patterns."""
-        patterns = [repr(one.text) for one in self._subscribing.patterns()]
-        kind = (
-            "multicast"
-            if self._attachments.group is not None
-            else "prefix"
-            if self._engine.declarer.streams is None
-            else "publisher"
-        )
-        return ["zmq.SUB", *some(self._attachments.endpoints), f"filtering={kind!r}", *some(patterns)]
-
     def get(self, option: int) -> Any:
         """Get a socket option; RCVMORE speaks of the frames that `recv` has left of a message."""
         if option == zmq.RCVMORE:
@@ -439,33 +494,3 @@ class SubscriberSocket(zmq.Socket[Any], Generic[AnyHandler, AnySubscription]):
         return value
 
     getsockopt = get
-
-    @property
-    def stats(self) -> SubscriberStats:
-        """The counts of this subscriber so far; see `SubscriberStats`."""
-        return self._engine.receiver.stats
-
-    # closing ---------------------------------------------------------------------------------------------
-
-    def _check_open(self) -> None:
-        self._engine.check_open()
-
-    def _close_socket(self, linger: int, timeout: float | None) -> bool:
-        """Close the socket but not its context; tell whether the context is still to be ended."""
-        if self.closed or self._guard.is_foreign:
-            # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
-            return False
-        with self._guard:
-            if self._engine.declarer.say_goodbye() and not linger and timeout is None:
-                linger = round(1000 * GOODBYE_SECONDS)
-            if self.closed:
-                return False
-            # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
-            self._monitor.end()
-            super().close(linger)
-            if self._attachments.group is not None:
-                self._attachments.group.release()
-        return self._attachments.own_context
-
-    def _end_context(self, timeout: float) -> None:
-        end_context(self.context, timeout)

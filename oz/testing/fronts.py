@@ -1,0 +1,76 @@
+"""Publishers and subscribers of a bus in a test tube: those of `oz.asyncio` but for what is pyzmq's."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import zmq
+
+from oz.asyncio.publisher import LoopPublishing
+from oz.asyncio.subscriber import LoopSubscriber
+from oz.testing.awaiting import AwaitedContext, AwaitedSocket
+from oz.testing.places import Place
+from oz.transport.publisher.options import PublisherOptions
+from oz.transport.publisher.sender import by_fields
+
+
+class Publisher(LoopPublishing):
+    """A publisher of `oz.testing.Bus`: `oz.asyncio.Publisher`, on a virtual network."""
+
+    def __init__(self, place: Place, **options: Any) -> None:
+        """Make a publisher; `oz.testing.Bus.publisher` does.
+
+        Args:
+            place: the process that it runs in.
+            options: as of `oz.asyncio.Publisher`.
+        """
+        self.place = place
+        super().__init__(**options)
+
+    def _begin(self, options: PublisherOptions) -> None:
+        self._engine = engine = self.place.make_publisher(options)
+        try:
+            engine.attach(options.bind, options.connect)
+        except BaseException:
+            engine.close(0)
+            raise
+        self._publish_fields = by_fields(engine.publish)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._engine.closed
+
+    def die(self) -> None:
+        """End without a word, when its process has."""
+        # What nobody wants would not touch the socket, and so not find it closed.
+        self._engine.sender.routes.close()
+
+
+class Subscriber(LoopSubscriber, AwaitedSocket):  # type: ignore[misc]
+    """A subscriber of `oz.testing.Bus`: `oz.asyncio.Subscriber`, on a virtual network."""
+
+    def __init__(self, place: Place, **options: Any) -> None:
+        """Make a subscriber; `oz.testing.Bus.subscriber` does.
+
+        Args:
+            place: the process that it runs in.
+            options: as of `oz.asyncio.Subscriber`.
+        """
+        self.place = place
+        super().__init__(**options)
+
+    def _context_class(self) -> AwaitedContext:  # type: ignore[override]
+        return self.place.context
+
+    def _open_handle(self, context: Any) -> None:
+        AwaitedSocket.__init__(self, context, zmq.SUB)
+
+    def _close_handle(self, linger: int) -> None:
+        AwaitedSocket.close(self, linger)
+
+    def _add_recv_event(self, future: asyncio.Future[int], flags: int) -> asyncio.Future[int]:
+        super()._add_recv_event(future, flags)
+        self._waiter.begin()
+        return future

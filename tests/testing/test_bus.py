@@ -1,0 +1,318 @@
+"""A bus in a test tube."""
+
+import asyncio
+import inspect
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+import zmq.asyncio
+
+import oz
+import oz.testing
+
+
+@pytest.fixture
+def bus():
+    with oz.testing.Bus(7) as made:
+        yield made
+
+
+def surface(kind):
+    """Return the public names of a class with their signatures, but for what pyzmq's sockets have."""
+    names = {name for name in dir(kind) if not name.startswith("_")} - {*dir(zmq.asyncio.Socket)}
+    names |= {"close", "bind", "connect", "unbind", "disconnect", "__aenter__", "__aexit__", "__aiter__"} & {
+        *dir(kind)
+    }
+    return {
+        name: inspect.signature(member) if callable(member := getattr(kind, name)) else None for name in names
+    }
+
+
+@pytest.mark.parametrize("name", ["Publisher", "Subscriber", "Node"])
+def test_members_have_the_surface_of_asyncio(name):
+    real, ours = surface(getattr(oz.asyncio, name)), surface(getattr(oz.testing, name))
+    # `set` of pyzmq and other names of its sockets may hide what is oz's: none of these is.
+    assert real.items() <= ours.items()
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_messages_go_from_publishers_to_subscribers(bus, filtering):
+    async def main():
+        first, subscriber = bus.publisher(), bus.subscriber(filtering=filtering)
+        later = bus.publisher(codec="json")
+        subscriber.subscribe("time.*")
+        for publisher in (first, later):
+            await publisher.wait_for_subscribers(timeout=5)
+            await publisher.publish_many(
+                ("time.a", str(number)) if publisher is later else ("time.a", b"%d" % number)
+                for number in range(100)
+            )
+        return [(await subscriber.receive(5)).subject for _ in range(200)]
+
+    assert bus.run(main()) == 200 * ["time.a"]
+
+
+def test_endpoints_join_publishers_and_subscribers_that_name_them(bus):
+    async def main():
+        publisher = bus.publisher(bind="tcp://127.0.0.1:5555")
+        subscriber, stranger = bus.subscriber(connect="tcp://127.0.0.1:5555"), bus.subscriber()
+        for one in (subscriber, stranger):
+            one.subscribe("a")
+        await publisher.wait_for_subscribers(timeout=5)
+        await publisher.publish("a", b"b")
+        assert (await subscriber.receive(5)).payload == b"b"
+        with pytest.raises(oz.Timeout):
+            await stranger.receive(3600)
+        return publisher.endpoint
+
+    assert bus.run(main()) == "tcp://127.0.0.1:5555"
+
+
+def test_timeout_of_receive_takes_virtual_time(bus):
+    async def main():
+        with pytest.raises(oz.Timeout):
+            await bus.subscriber().receive(86_400)
+        return bus.now()
+
+    assert bus.run(main()) == pytest.approx(86_400)
+
+
+def test_subscriber_counts_what_a_cut_lost(bus):
+    async def main():
+        gaps = []
+        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher", on_gap=gaps.append)
+        subscriber.subscribe("a")
+        await subscriber.wait_ready(5)
+        await publisher.publish("a", b"before")
+        assert (await subscriber.receive(5)).payload == b"before"
+        bus.cut(publisher, subscriber)
+        await publisher.publish("a", b"lost")
+        await asyncio.sleep(1)
+        bus.heal()
+        await asyncio.sleep(5)
+        await publisher.publish("a", b"after")
+        message = await subscriber.receive(5)
+        return message.payload, message.gap, [gap.count for gap in gaps]
+
+    assert bus.run(main()) == (b"after", 1, [1])
+
+
+def test_stalled_messages_come_late_and_none_is_lost(bus):
+    async def main():
+        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher")
+        subscriber.subscribe("a")
+        await subscriber.wait_ready(5)
+        bus.stall(publisher, subscriber)
+        for number in range(10):
+            await publisher.publish("a", b"%d" % number)
+        with pytest.raises(oz.Timeout):
+            await subscriber.receive(1)
+        bus.heal()
+        return [(await subscriber.receive(5)).payload for _ in range(10)], subscriber.stats.lost
+
+    assert bus.run(main()) == ([b"%d" % number for number in range(10)], 0)
+
+
+@pytest.mark.parametrize("kind", ["publisher", "subscriber", "node"])
+def test_killed_member_refuses_all_calls(bus, kind):
+    async def main():
+        member = getattr(bus, kind)()
+        if kind == "node":
+            await member.start()
+        subscribed = None if kind == "publisher" else member.subscribe("a")
+        receiver = {"subscriber": member, "node": subscribed}.get(kind)
+        waiting = None if receiver is None else asyncio.ensure_future(receiver.receive())
+        await asyncio.sleep(0)
+        bus.kill(member)
+        assert member.closed
+        if waiting is not None:
+            with pytest.raises(oz.ClosedError):
+                await waiting
+        if kind != "subscriber":
+            with pytest.raises(oz.ClosedError):
+                await member.publish("a", b"")
+        await member.close()
+
+    bus.run(main())
+
+
+def test_nodes_find_each_other_and_answer(bus):
+    async def price(message):
+        await asyncio.sleep(5)
+        await message.reply({"price": 42})
+
+    async def main():
+        async with bus.node("asks") as asks, bus.node("answers") as answers:
+            answers.subscribe("svc.price", handler=price)
+            await asks.wait_ready(5)
+            assert [peer.name for peer in asks.peers] == ["answers"]
+            answer = await asks.request("svc.price", "tea", timeout=10)
+            with pytest.raises(oz.NoResponders):
+                await asks.request("svc.none", timeout=10)
+            with pytest.raises(oz.Timeout):
+                await asks.request("svc.price", timeout=3)
+            return answer.payload
+
+    assert bus.run(main()) == {"price": 42}
+    assert bus.now() < 20
+
+
+def test_work_of_a_killed_node_goes_to_the_next_member_of_its_group(bus):
+    done = []
+
+    def work(name):
+        async def handle(message):
+            await asyncio.sleep(1)
+            done.append((name, message.payload))
+
+        return handle
+
+    async def main():
+        async with bus.node("desk") as desk, bus.node("left") as left, bus.node("right") as right:
+            for worker in (left, right):
+                worker.subscribe("work", handler=work(worker.name), group="workers")
+            await desk.wait_ready(5)
+            bus.kill("left")
+            await desk.wait_for_peers("right", 5)
+            while "left" in {peer.name for peer in desk.peers}:
+                await asyncio.sleep(0.1)
+            for number in range(4):
+                await desk.publish("work", number)
+            await asyncio.sleep(10)
+            again = bus.node("left")
+            async with again:
+                await desk.wait_for_peers("left", 5)
+
+    bus.run(main())
+    assert done == [("right", number) for number in range(4)]
+
+
+def test_cut_node_is_lost_and_found_again(bus):
+    async def main():
+        became = []
+        async with (
+            bus.node("here", on_peer=lambda peer, what: became.append((peer.name, what))) as here,
+            bus.node("there") as there,
+        ):
+            await here.wait_for_peers("there", 5)
+            bus.cut(here, "there")
+            await asyncio.sleep(60)
+            assert not here.peers
+            bus.heal()
+            await here.wait_for_peers("there", 60)
+            await there.wait_for_peers("here", 60)
+            await asyncio.sleep(1)
+            return list(became)
+
+    assert bus.run(main()) == [("there", "up"), ("there", "lost"), ("there", "up")]
+
+
+def busy_day(seed):
+    """Return all that can be seen of a day with faults."""
+    seen = []
+
+    async def main(bus):
+        publisher, subscriber = (
+            bus.publisher(),
+            bus.subscriber(
+                filtering="publisher", on_gap=lambda gap: seen.append((bus.now(), gap.origin, gap.count))
+            ),
+        )
+        subscriber.subscribe(
+            "tick.*", handler=lambda message: seen.append((bus.now(), message.subject, message.time_ns))
+        )
+        one, other = bus.node("one"), bus.node()
+        async with one, other:
+            other.subscribe(
+                "tick.>", handler=lambda message: seen.append((bus.now(), message.subject, message.origin))
+            )
+            bus.disturb(2, 2)
+            running = asyncio.ensure_future(subscriber.run())
+            for number in range(40):
+                await asyncio.sleep(0.25)
+                await publisher.publish(f"tick.{number}", b"")
+                await one.publish(f"tick.{number}")
+            bus.heal()
+            await asyncio.sleep(5)
+            running.cancel()
+        seen.append((bus.now(), publisher.stats, subscriber.stats, one.stats, other.stats))
+
+    with oz.testing.Bus(seed) as bus:
+        bus.run(main(bus))
+    return seen
+
+
+def test_same_seed_gives_the_same_run():
+    assert busy_day(5) == busy_day(5)
+    assert busy_day(5) != busy_day(6)
+
+
+def test_same_seed_gives_the_same_run_in_another_process():
+    here = os.path.dirname(__file__)
+    program = f"import sys; sys.path.insert(0, {here!r}); import test_bus; print(test_bus.busy_day(5))"
+    hashes_otherwise = os.environ | {"PYTHONHASHSEED": "4711"}
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env=hashes_otherwise,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert found.stdout.strip() == str(busy_day(5))
+
+
+def test_bus_closes_what_is_left_open():
+    with oz.testing.Bus() as bus:
+
+        async def main():
+            return bus.publisher(), bus.subscriber(), await bus.node().start()
+
+        members = bus.run(main())
+    assert all(one.closed for one in members)
+    assert threading.active_count() == 1 or not [
+        one for one in threading.enumerate() if one.name.startswith("oz")
+    ]
+
+
+def test_bus_runs_on_a_loop_of_its_user():
+    async def main():
+        async with oz.testing.Bus() as bus:
+            publisher, subscriber = bus.publisher(), bus.subscriber()
+            subscriber.subscribe("a")
+            await publisher.wait_for_subscribers(timeout=5)
+            await publisher.publish("a", b"b")
+            await asyncio.sleep(3600)
+            assert bus.now() == asyncio.get_running_loop().time() > 3600
+            return (await subscriber.receive(1)).payload
+
+    with asyncio.Runner(loop_factory=oz.testing.VirtualLoop) as runner:
+        assert runner.run(main()) == b"b"
+
+
+def test_bus_refuses_a_loop_whose_clock_does_not_jump(bus):
+    async def main():
+        with pytest.raises(oz.OwnershipError, match=r"loop_factory=oz\.testing\.VirtualLoop"):
+            bus.publisher()
+
+    asyncio.run(main())
+
+
+def test_bus_refuses_what_makes_no_sense(bus):
+    with pytest.raises(ValueError, match="nobody on this bus is called 'nobody'"):
+        bus.kill("nobody")
+    with pytest.raises(ValueError, match="no use for multicast="):
+        bus.publisher(multicast=oz.Multicast())
+    with pytest.raises(ValueError, match="every is more than 0"):
+        bus.disturb(0)
+
+
+def test_wait_for_what_never_comes_is_an_error(bus):
+    async def main():
+        await asyncio.get_running_loop().create_future()
+
+    with pytest.raises(oz.testing.Deadlock, match="in main"):
+        bus.run(main())
