@@ -356,6 +356,27 @@ def test_conflation_gives_a_full_subscriber_the_newest_of_each_subject_without_a
     assert slow.read()[3:] == [31]
 
 
+@pytest.mark.parametrize("overflow", ["drop_oldest", "conflate"])
+def test_subscription_has_drained_only_when_it_was_given_what_waited_at_the_publisher(overflow):
+    delivery = {"overflow": overflow, "limit": BUFFERED}
+    publisher = Publisher()
+    one = Subscriber(publisher, **delivery)
+    parting = Subscription([oz.compile("b.*")], None, lambda _: None)
+    one.apply(one.streams.add(parting, DeliveryOptions(**delivery), last_value=False))
+    joined(publisher, one)
+    for _ in range(ROOM):
+        publisher.publish(b"a.x")
+    publisher.publish(b"a.y")
+    publisher.publish(b"b.x")
+    for changes in one.streams.part(parting):
+        one.apply(changes)
+    while not one.streams.has_drained(parting):
+        # Room for one frame: for what waited, or for the answer that nothing more comes.
+        one.take(1)
+        publisher.tick()
+    assert ROOM + 2 in one.read()
+
+
 def test_queue_group_hands_over_what_a_full_member_has_no_room_for():
     publisher = Publisher()
     slow, quick = (Subscriber(publisher, group="g", policy="round_robin") for _ in range(2))

@@ -81,11 +81,14 @@ class Records:
         router = self._router
         before = len(router.to_answer)
         if router.to_answer:
+            if any(stream.send_buffer for stream in router.to_answer):
+                # It goes out first: see `_can_be_answered`.
+                self._batches.retry()
             self._sink.make_lossless()
             # Shared patterns first: their numbers must be known when the declaration is answered.
             for stream in sorted(router.to_answer, key=lambda one: not one.is_shared):
                 body = b"" if stream.is_shared else _answer(stream)
-                if _can_be_notified(stream) and self._tell_in_time(stream, body):
+                if _can_be_answered(stream) and self._tell_in_time(stream, body):
                     router.to_answer.pop(stream, None)
         waiting, router.to_serve = router.to_serve, []
         for stream, number in waiting:
@@ -208,6 +211,13 @@ def _answer(stream: OutStream) -> bytes:
 def _has_numbered(stream: OutStream) -> bool:
     """Tell whether a stream holds messages back that have their numbers already."""
     return bool(stream.send_buffer) and stream.send_buffer.is_numbered
+
+
+def _can_be_answered(stream: OutStream) -> bool:
+    """Tell whether a stream can be told what became of its declarations: not before what waited then."""
+    if not _can_be_notified(stream):
+        return False
+    return not stream.send_buffer or stream.send_buffer.take(stream, 0)[0] >= stream.answer_from
 
 
 def _is_absent(stream: OutStream) -> bool:

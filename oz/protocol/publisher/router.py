@@ -218,6 +218,9 @@ class Router:
         stream = self.lifetimes.stream(declaration.stream, key, declaration.delivery)
         self.lifetimes.returned(stream, now)
         self.to_answer[stream] = None
+        if stream.send_buffer:
+            # Whoever takes a subscription back is given first what waits for it: the answer says that it was.
+            stream.answer_from = stream.send_buffer.end(stream)
         number = declaration.chunk
         chunk = stream.chunks.get(number) or stream.ending.pop(number, None)
         if chunk is None and number not in stream.refused:

@@ -33,6 +33,10 @@ class SendBuffer(Protocol):
         """Forget so many that `take` gave, as they have gone."""
         ...
 
+    def end(self, stream: OutStream) -> int:
+        """Return the sequence of what comes after all that are held."""
+        ...
+
     def __bool__(self) -> bool:
         """Whether any are held."""
         ...
@@ -64,6 +68,10 @@ class DropOldestSendBuffer:
         """Return the oldest of them."""
         pairs = list(islice(self._items, most))
         return stream.sequence - len(self._items), [part for pair in pairs for part in pair]
+
+    def end(self, stream: OutStream) -> int:
+        """Return the sequence of the next message: all that are held have theirs."""
+        return stream.sequence
 
     def drop(self, stream: OutStream, count: int) -> None:
         """Forget the oldest, as they have gone."""
@@ -100,6 +108,10 @@ class ConflatingSendBuffer:
         """Return those whose subjects came up first."""
         pairs = islice(self._newest.items(), most)
         return stream.sequence, [part for pair in pairs for part in pair]
+
+    def end(self, stream: OutStream) -> int:
+        """Return what the sequence is when all have gone that are held, if no other subject comes up."""
+        return stream.sequence + len(self._newest)
 
     def drop(self, stream: OutStream, count: int) -> None:
         """Forget those whose subjects came up first, and number them only now: none is conflated any more."""

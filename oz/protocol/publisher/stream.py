@@ -47,6 +47,7 @@ class OutStream:
     """One key on which messages go out.
 
     Attributes:
+        answer_from: the number up to which what waited when it was last declared goes out before the answer.
         name: the id that its subscriber gave it; the key itself for a shared pattern.
         key: the ZeroMQ subscription.
         delivery: how its messages are to be treated.
@@ -72,6 +73,7 @@ class OutStream:
     """
 
     __slots__ = (
+        "answer_from",
         "chunks",
         "delivery",
         "ending",
@@ -154,7 +156,7 @@ class OutStream:
     def number(self, origin: bytes, number: int) -> None:
         """Count from 0, under another epoch."""
         self.heads = tuple(head_start(self.key, one, origin, number) for one in _FLAGS)
-        self.sequence = 0
+        self.sequence = self.answer_from = 0
 
     def head(self, kind: int, sequence: int, count: int) -> bytes:
         """Return what a frame begins with: its kind is a place in `heads`."""
