@@ -23,6 +23,10 @@ def matches(text, subject):
     return len(tokens) == len(parts)
 
 
+SOON = 1.5
+"""Virtual seconds in which a message comes where nothing goes wrong."""
+
+
 class Violation(AssertionError):
     """Something that must be so is not.
 
@@ -92,7 +96,7 @@ class Ledger:
             any(matches(text, subject) for text in self.standing),
             "{}: {!r} matches nothing that it asks for", self.name, subject,
         )  # fmt: skip
-        self.by_origin[origin].append((number, message.sequence, message.gap))
+        self.by_origin[origin].append((number, message.sequence, oracle.world.network.now))
 
     def gap(self, subscriber, gap):
         stream = self.streams.by_key[self.key]
@@ -107,7 +111,7 @@ class Oracle:
     def __init__(self, world):
         self.world = world
         self.mechanisms = world.mechanisms
-        self.subjects = {}
+        self.subjects, self.published_at = {}, {}
         self._origins = {}
         self.publishers = {}
         self.ledgers = []
@@ -132,6 +136,7 @@ class Oracle:
         text = subject.decode()
         origin = publisher.origin
         self.subjects[number] = text
+        self.published_at[number] = self.world.network.now
         self._origins[number] = origin
         self.newest[origin][text] = number
         groups = set()
@@ -377,6 +382,21 @@ class Oracle:
                     subscriber.name, publisher.name,
                 )  # fmt: skip
             check(not subscriber.decoder.waiting, "{}: messages wait in line", subscriber.name)
+
+    def check_quiet(self, publisher, subscriber):
+        """Where nothing went wrong nothing is lost, and nothing waits for those with whom something did."""
+        publisher, subscriber = self.world.processes[publisher], self.world.processes[subscriber]
+        ledger, origin = subscriber.ledger, publisher.origin
+        gaps = [gap[1:] for gap in ledger.gaps if gap[0] == origin]
+        check(not gaps, "{}: it was told of a loss of {}: {}", ledger.name, publisher.name, gaps[:3])
+        if not publisher.drops or ledger.delivery.overflow is not None:
+            return
+        for number, _, came_at in ledger.by_origin[origin]:
+            took = came_at - self.published_at[number]
+            check(
+                took < SOON or ledger.delivery.group or ledger.subscriber.last_value,
+                "{}: message {} took {:.3f} s", ledger.name, number, took,
+            )  # fmt: skip
 
     def check_last_values(self, ledger):
         """One that joins when all is well is given the last value of each subject of each publisher."""

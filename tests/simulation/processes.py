@@ -207,6 +207,10 @@ class SimPublisher(Process):
                 self.flush()
                 self._answer()
 
+    def look(self):
+        """Take in subscriptions while messages wait for others, as `publish` does."""
+        self._listen()
+
     def _answer(self):
         before = [(stream, stream.sequence) for stream, _ in self.router.to_serve]
         self.records.answer()
