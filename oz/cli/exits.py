@@ -125,7 +125,7 @@ Exit codes:
   143  a node ended by SIGTERM
 """
 
-_NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT)
+_NOT_AN_ENDPOINT = (errno.EINVAL, zmq.EPROTONOSUPPORT, zmq.ENOCOMPATPROTO)
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.ENODEV)
 
 

@@ -41,7 +41,8 @@ def _checked_source(_ctx: click.Context, _option: click.Parameter, source: str |
     """Refuse early what is neither a file nor an endpoint."""
     if source is None or source == "-":
         return source
-    if "://" not in source and not Path(source).is_file():
+    # A pipe is as good as a file: in a shell, <(…) names one.
+    if "://" not in source and (Path(source).is_dir() or not Path(source).exists()):
         raise click.BadParameter(f"{source!r} is neither a file nor an endpoint such as tcp://127.0.0.1:5750")
     if "://" in source:
         try:

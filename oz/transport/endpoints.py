@@ -16,7 +16,7 @@ Endpoints = str | bytes | Iterable[str | bytes]
 """One endpoint, such as `tcp://127.0.0.1:5555`, or several."""
 
 MAX_PORT = 65_535
-
+_ANY_PORT = ("*", "!")
 
 _ADDRESSED = ("tcp", "ws", "wss")
 """Transports whose endpoints have a host and a port."""
@@ -97,6 +97,9 @@ def check(endpoint: str | bytes, *, own_context: bool) -> None:
         raise EndpointError(
             f"{endpoint!r} names no port; one looks like tcp://127.0.0.1:5555 or tcp://[::1]:5555"
         )
+    if scheme == "tcp" and port not in _ANY_PORT and not (port.isascii() and port.isdecimal()):
+        # libzmq would take the digits that it begins with.
+        raise EndpointError(f"{endpoint!r} names port {port!r}; a port is a number up to {MAX_PORT}, or *")
     check_transport(scheme, endpoint)
     if scheme == "inproc" and own_context:
         raise EndpointError(f"{endpoint!r} joins sockets of one context; give both sockets context=…")

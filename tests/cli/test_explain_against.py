@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import oz
 from oz.cli import main
 from oz.demo.flights import load
+from support.waiting import Thread
 
 DEADLINE = 60
 
@@ -51,6 +52,16 @@ def test_stdin_and_bytes_that_are_not_utf8_are_taken():
     )
     nats, redis = json.loads(result.output)
     assert (nats["seen"], nats["matched"], redis["matched"]) == (2, 1, 2)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipe has a name")
+def test_a_pipe_of_the_shell_is_taken_as_a_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = Thread(lambda: pipe.write_text("a\nb\n"))
+    result = CliRunner().invoke(main, ["explain", "a", "--against", str(pipe), "--json"])
+    writing.outcome()
+    assert json.loads(result.output)[0]["seen"] == 2
 
 
 def test_a_running_publisher_is_sampled():

@@ -273,6 +273,8 @@ def test_an_address_in_use_is_one_line(oz_run, command):
     [
         ("pub", "a", "b", "--bind", "nowhere"),
         ("pub", "a", "b", "--bind", "tcp://nowhere"),
+        ("pub", "a", "b", "--bind", "tcp://127.0.0.1:5555x"),
+        ("sub", "a", "--connect", "udp://127.0.0.1:5555"),
         ("pub", "a", "b", "--connect", "inproc://a"),
         ("pub", "a", "b", "--connect", "gopher://a:1"),
         ("sub", "a", "--connect", "tcp://127.0.0.1:port"),

@@ -80,7 +80,9 @@ def test_an_endpoint_without_a_port_is_refused_with_an_example(make, way, endpoi
     [
         ("connect", "tcp://::1:*", "the port of the other side"),
         ("connect", "tcp://*:5555", "the port of the other side"),
-        ("bind", "tcp://127.0.0.1:abc", "a port or"),
+        ("bind", "tcp://127.0.0.1:abc", "a port is a number"),
+        ("bind", "tcp://127.0.0.1:5555x", "names port '5555x'; a port is a number up to 65535"),
+        ("connect", "tcp://127.0.0.1:+5", "a port is a number"),
     ],
 )
 def test_what_libzmq_takes_for_no_endpoint_is_an_endpoint_error(make, way, endpoint, says):
