@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from types import CodeType, FrameType
 
 _AGAIN = 0.01  # seconds after which a signal that came at a bad moment is sent again
@@ -19,7 +20,10 @@ _deaf: set[CodeType] = set()
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Make Ctrl-C raise `KeyboardInterrupt` for certain, unless the program has a handler of its own."""
+    """Make Ctrl-C raise `KeyboardInterrupt` for certain, unless the program has a handler of its own.
+
+    One that comes within a second of another is the same one: what is open is being closed.
+    """
     is_main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
     # SIG_DFL: it is being loaded; see the module oz.starting.
@@ -27,11 +31,20 @@ def interruptible() -> Iterator[None]:
         yield
         return
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        if not _put_off(number, frame):
-            raise KeyboardInterrupt
+    came = -inf
 
-    with _sent_again_if_lost(KeyboardInterrupt, signal.SIGINT):
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal came
+        if time.monotonic() - came < _SAME or _put_off(number, frame):
+            return
+        came = time.monotonic()
+        raise KeyboardInterrupt
+
+    def forget() -> None:
+        nonlocal came
+        came = -inf
+
+    with _sent_again_if_lost(KeyboardInterrupt, signal.SIGINT, forget):
         signal.signal(signal.SIGINT, interrupt)
         try:
             yield
@@ -43,7 +56,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def _sent_again_if_lost(
-    kind: type[BaseException], number: int, rearm: Callable[[], object] = lambda: None
+    kind: type[BaseException], number: int, rearm: Callable[[], object]
 ) -> Iterator[None]:
     """Send a signal again a moment later, where what its handler raised did not reach the program.
 

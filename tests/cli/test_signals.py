@@ -235,6 +235,25 @@ def test_a_later_ctrl_c_forces_the_end(handlers, monkeypatch):
             signal.raise_signal(signal.SIGINT)
 
 
+def test_ctrl_c_that_comes_twice_leaves_the_goodbye_to_its_end(monkeypatch):
+    closed = []
+
+    def work():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        finally:
+            signal.raise_signal(signal.SIGINT)
+            closed.append("after the same one")
+            monkeypatch.setattr(signals, "_SAME", 0.0)
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+            closed.append("after another")
+
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        work()
+    assert closed == ["after the same one", "after another"]
+
+
 def test_sigterm_that_comes_twice_leaves_the_goodbye_to_its_end(handlers):
     closed = []
     with ended_by_sigterm():
