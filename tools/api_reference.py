@@ -144,7 +144,7 @@ OWN = {
         *("__enter__", "__exit__"),
     },
     # What it does otherwise than asyncio's own.
-    "VirtualLoop": {"call_soon", "run_in_executor", "shutdown_default_executor"},
+    "VirtualLoop": {"call_soon", "run_forever", "run_in_executor", "shutdown_default_executor"},
     "Pattern": {
         "flags",
         "named_lists",

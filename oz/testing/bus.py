@@ -8,8 +8,9 @@ from random import Random
 from typing import Any, Self, TypeVar
 
 from oz.errors import OwnershipError
+from oz.testing.blocking import Blocking
 from oz.testing.fronts import Publisher, Subscriber
-from oz.testing.loop import VirtualLoop
+from oz.testing.loop import LONGEST_RUN, VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node
 from oz.testing.places import Place
@@ -35,12 +36,15 @@ class Bus:
         network: the model of ZeroMQ below.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, *, longest: float = LONGEST_RUN) -> None:
         """Make a bus on which nobody is yet.
 
         Args:
             seed: what every choice follows from.
+            longest: virtual seconds of one `run` after which it is given up, with an error that says what
+                waits.
         """
+        self._longest = longest
         self.network = Network(seed)
         self._random = Random(seed)
         self._runner: asyncio.Runner | None = None
@@ -61,15 +65,18 @@ class Bus:
             What it returns.
 
         Raises:
-            Deadlock: nothing is left to happen that it waits for.
+            Deadlock: nothing is left to happen that it waits for, or it takes longer than `longest`.
         """
         if self._runner is None:
             self._runner = asyncio.Runner(loop_factory=self.make_loop)
+        new = [one for one in self._members if isinstance(one, Publisher) and not one.is_looked_after]
+        if new:
+            self._runner.run(_look_after(new))
         return self._runner.run(coroutine)
 
     def make_loop(self) -> VirtualLoop:
         """Make a loop on the bus's clock, for `asyncio.Runner(loop_factory=bus.make_loop)`."""
-        return VirtualLoop(self.network.clock)
+        return VirtualLoop(self.network.clock, longest=self._longest)
 
     def now(self) -> float:
         """Return the seconds of virtual time since the clock was made."""
@@ -161,6 +168,20 @@ class Bus:
         made = Node(place, name or place.host, **options)
         self._members.append(made)
         return made
+
+    def blocking(self, member: Member) -> Any:
+        """Return a member as blocking code sees it: with the calls of `oz` in place of `oz.asyncio`'s.
+
+        `receive(timeout=3600)` lets time pass on the bus's own loop, and returns at once. Handlers run in
+        that loop: they use the member itself.
+
+        Args:
+            member: what `publisher`, `subscriber` or `node` gave.
+
+        Returns:
+            The same member; for use outside of loops.
+        """
+        return Blocking(self.run, member)
 
     def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> Place:
         self._join_loop()
@@ -268,7 +289,7 @@ class Bus:
             await one.close()
 
     def _end(self) -> None:
-        """Kill whoever is left, as nobody lets time pass here any more."""
+        """Kill the members that are left, as nobody lets time pass here any more."""
         self._is_closed = True
         for one in self._members:
             if not one.closed:
@@ -291,3 +312,9 @@ class Bus:
         """Close what is still open."""
         await self._close_members()
         self._end()
+
+
+async def _look_after(publishers: list[Publisher]) -> None:
+    """Have the loop look after publishers that were made while none ran."""
+    for one in publishers:
+        one.adopt()

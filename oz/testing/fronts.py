@@ -42,6 +42,15 @@ class Publisher(LoopPublishing):
         """Whether it is closed."""
         return self._engine.closed
 
+    @property
+    def is_looked_after(self) -> bool:
+        """Whether a loop answers its subscribers, or nobody has to any more."""
+        return self._engine.loop is not None or self.closed
+
+    def adopt(self) -> None:
+        """Be looked after by the loop that runs."""
+        self._engine.adopt(asyncio.get_running_loop())
+
     def die(self) -> None:
         """End without a word, when its process has."""
         # What nobody wants would not touch the socket, and so not find it closed.

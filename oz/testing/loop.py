@@ -19,6 +19,12 @@ Ts = TypeVarTuple("Ts")
 _PATIENCE = 5.0
 """Real seconds for a thread or a real socket to wake a loop that has nothing else to wait for."""
 
+LONGEST_RUN = 86_400.0
+"""Virtual seconds of one run after which it is taken for one that never ends."""
+
+_MOST_WAITS = 10_000
+"""Waits of one run at least until it is taken for that: a sleep of years is one."""
+
 _SHOWN = 5
 """Tasks that an error names at most."""
 
@@ -38,19 +44,27 @@ class VirtualSelector(selectors.BaseSelector):
         is_woken: something was given to the loop to do.
         work: pieces of work that threads do for the loop, for which the clock stands.
         explain: says what the tasks of the loop wait for.
+        longest: virtual seconds of one run after which it is given up.
     """
 
-    def __init__(self, clock: VirtualClock) -> None:
+    def __init__(self, clock: VirtualClock, longest: float) -> None:
         """Begin without descriptors.
 
         Args:
             clock: the time.
+            longest: virtual seconds of one run after which it is given up.
         """
         self.clock = clock
+        self.longest = longest
+        self._ends, self._waits = inf, 0
         self.is_woken = False
         self.work = 0
         self.explain: Callable[[], str] = str
         self._real = selectors.DefaultSelector()
+
+    def begin(self) -> None:
+        """Count from now on what one run takes."""
+        self._ends, self._waits = self.clock.now + self.longest, 0
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
         """Watch a real descriptor."""
@@ -86,6 +100,13 @@ class VirtualSelector(selectors.BaseSelector):
             Deadlock: nothing will happen.
         """
         self.is_woken = False
+        self._waits += 1
+        if self.clock.now > self._ends and self._waits > _MOST_WAITS:
+            self.begin()
+            raise Deadlock(
+                f"this has run for {self.longest:g} s and never ends: {self.explain()}. Give what waits a "
+                "timeout, or see who should wake it; longest= allows more"
+            )
         found = self._real.select(0)
         clock = self.clock
         ends = inf if timeout is None else clock.now + max(0.0, timeout)
@@ -137,16 +158,23 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         clock: the time.
     """
 
-    def __init__(self, clock: VirtualClock | None = None) -> None:
+    def __init__(self, clock: VirtualClock | None = None, *, longest: float = LONGEST_RUN) -> None:
         """Make a loop.
 
         Args:
             clock: by default one of its own, which begins at 0.
+            longest: virtual seconds of one run after which it is given up, and an error says what waits.
+                Publishers and nodes have timers for ever, by which time goes on. Sleeps alone may be longer.
         """
         self.clock = clock = VirtualClock() if clock is None else clock
-        self._waiting = selector = VirtualSelector(clock)
+        self._waiting = selector = VirtualSelector(clock, longest)
         super().__init__(selector)
         selector.explain = self._explain
+
+    def run_forever(self) -> None:
+        """Run until it is stopped."""
+        self._waiting.begin()
+        super().run_forever()
 
     def time(self) -> float:
         """Return the seconds since the clock was made."""

@@ -83,7 +83,7 @@ class Undoing:
         self._undo = undo
 
     def __enter__(self) -> Any:
-        """Give the socket."""
+        """Return the socket."""
         return self.socket
 
     def __exit__(self, *_: object) -> None:

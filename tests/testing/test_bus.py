@@ -293,6 +293,35 @@ def test_bus_runs_on_a_loop_of_its_user():
         assert runner.run(main()) == b"b"
 
 
+def test_blocking_calls_let_time_pass(bus):
+    publisher, subscriber = bus.blocking(bus.publisher()), bus.blocking(bus.subscriber(filtering="publisher"))
+    subscriber.subscribe("time.*")
+    subscriber.wait_ready(5)
+    publisher.publish_many(("time.a", str(number).encode()) for number in range(4))
+    assert subscriber.receive(timeout=5).payload == b"0"
+    assert [message.payload for _, message in zip(range(3), subscriber, strict=False)] == [b"1", b"2", b"3"]
+    with pytest.raises(oz.Timeout):
+        subscriber.receive(timeout=60)
+    assert bus.now() > 60
+    assert publisher.stats.sent == 4
+    publisher.close()
+    with pytest.raises(oz.ClosedError):
+        publisher.publish("time.a")
+
+
+def test_blocking_nodes_ask_and_answer(bus):
+    with bus.blocking(bus.node("asks")) as asks, bus.blocking(bus.node("answers")) as answers:
+        for number in range(2):
+            answers.subscribe("svc.*", handler=lambda message, number=number: message.reply(number))
+        received = answers.subscribe("event.>")
+        asks.wait_ready(5)
+        assert asks.request("svc.a", timeout=5).payload in (0, 1)
+        assert sorted(answer.payload for answer in asks.request_many("svc.a", timeout=5)) == [0, 1]
+        asks.publish("event.a", "b")
+        assert received.receive(5).payload == "b"
+        assert received.drain()
+
+
 def test_bus_refuses_a_loop_whose_clock_does_not_jump(bus):
     async def main():
         with pytest.raises(oz.OwnershipError, match=r"loop_factory=oz\.testing\.VirtualLoop"):
@@ -308,6 +337,20 @@ def test_bus_refuses_what_makes_no_sense(bus):
         bus.publisher(multicast=oz.Multicast())
     with pytest.raises(ValueError, match="every is more than 0"):
         bus.disturb(0)
+
+
+def test_wait_for_ever_beside_timers_is_given_up():
+    async def main(bus):
+        bus.publisher()
+        subscriber = bus.subscriber(filtering="publisher")
+        subscriber.subscribe("a")
+        await subscriber.receive()
+
+    with (
+        oz.testing.Bus(longest=600) as bus,
+        pytest.raises(oz.testing.Deadlock, match=r"for 600 s .* in main"),
+    ):
+        bus.run(main(bus))
 
 
 def test_wait_for_what_never_comes_is_an_error(bus):

@@ -35,6 +35,7 @@ def on_a_bus() -> None:
         bus.stall("here", bus.subscriber())
         bus.disturb(10, longest=1.0)
         bus.heal()
+        bus.blocking(bus.subscriber()).receive(timeout=1.0)
         bus.kill("here")
     bus.close()
 

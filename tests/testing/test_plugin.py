@@ -1,0 +1,51 @@
+"""The pytest plugin, as pytest runs it for users."""
+
+import subprocess
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_tests(directory, text, *arguments):
+    """Run tests in a process of their own, with the plugin as where oz is installed."""
+    (directory / "test_of_a_user.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_oz", "-W", "error", *arguments]
+    return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=100)
+
+
+def test_fixture_gives_a_bus_and_imports_nothing_before_it_is_used(tmp_path):
+    text = """
+import asyncio
+import sys
+
+import pytest
+
+
+def test_without_it():
+    assert not [name for name in sys.modules if name.partition(".")[0] in ("oz", "zmq")]
+
+
+@pytest.mark.parametrize("oz_bus", [0, 7], indirect=True)
+def test_with_it(oz_bus):
+    async def main():
+        publisher, subscriber = oz_bus.publisher(), oz_bus.subscriber()
+        subscriber.subscribe("a.*")
+        await publisher.wait_for_subscribers(timeout=5)
+        await asyncio.sleep(3600)
+        await publisher.publish("a.b", b"c")
+        return (await subscriber.receive(5)).payload
+
+    assert oz_bus.run(main()) == b"c"
+    assert oz_bus.now() > 3600
+"""
+    found = run_tests(tmp_path, text)
+    assert "3 passed" in found.stdout, found.stdout + found.stderr
+
+
+def test_installation_tells_pytest_of_the_plugin():
+    setup = ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    assert setup["options"]["py_modules"] == "pytest_oz"
+    assert "pytest_oz = pytest_oz" in setup["options.entry_points"]["pytest11"]
