@@ -214,7 +214,7 @@ class _Ready:
         if self._is_said or declarer.streams is None:
             return declarer.due_at
         # Who has been silent for long is not waited for, and nothing tells of that.
-        silence = declarer.streams.publishers.next_silence(time.time_ns())
+        silence = declarer.streams.next_silence(time.time_ns())
         return min(declarer.due_at, inf if silence is None else time.monotonic() + silence + _LATER)
 
     def look(self, seconds: float = 0) -> None:

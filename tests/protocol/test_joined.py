@@ -141,7 +141,7 @@ class Subscriber:
 
     @property
     def is_ready(self):
-        return self.streams.publishers.is_ready(1)
+        return self.streams.is_ready(1)
 
     @property
     def stats(self):

@@ -8,8 +8,8 @@ from oz.errors import ProtocolError
 from oz.message import LoneMessage, Message
 from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
-from oz.protocol.subscriber.stream import MOST, Source, Stream
-from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.sequences import MOST, Source
+from oz.protocol.subscriber.streams import Stream, Streams
 from oz.protocol.subscriber.subscriptions import Route
 from oz.wire.batch import CONTROL, Head
 from oz.wire.codec import Codec

@@ -124,7 +124,7 @@ class Watchdog:
         )
 
     def _is_stale(self, sender: HeardSender, watch: _Watch, now: float) -> bool:
-        return watch.tries <= MOST_TRIES and now - watch.tried_at >= self._patience(sender, watch)
+        return watch.tries <= MOST_TRIES and now >= watch.tried_at + self._patience(sender, watch)
 
     def _patience(self, sender: HeardSender, watch: _Watch) -> float:
         patience = self._stale_after * float(2 ** max(0, watch.tries - 1))

@@ -102,7 +102,7 @@ class Throttle:
 
     def due(self, now: float) -> list[Advisory]:
         """Return those whose time has come, each with the count of all that it stands for."""
-        ready = [key for key in self._held if now - self._published_at.get(key, 0.0) >= EVERY]
+        ready = [key for key in self._held if now >= self._published_at.get(key, 0.0) + EVERY]
         for key in ready:
             self._published_at[key] = now
         due = [_summed(self._held.pop(key)) for key in ready]

@@ -109,7 +109,7 @@ class DiscoveryClient:
         Args:
             now: monotonic seconds.
         """
-        return self._has_heard and self.heard_at is not None and now - self.heard_at < self._expiry
+        return self._has_heard and self.heard_at is not None and now < self.heard_at + self._expiry
 
     def tick(self, now: float) -> list[bytes]:
         """Return the frames that are to be sent now.

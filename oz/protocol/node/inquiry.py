@@ -61,7 +61,8 @@ class Inquiry:
     def is_due(self, uuid: bytes, now: float) -> bool:
         """Tell whether a peer is to be asked, or asked again."""
         at, patience = self._asked.get(uuid, (now, 0.0))
-        return now - at >= patience
+        # Added as `next_deadline` adds them: a difference may be a last digit less.
+        return now >= at + patience
 
     def next_deadline(self) -> float | None:
         """Return when a peer that was asked is to be asked again, in monotonic seconds; None for never."""

@@ -172,13 +172,13 @@ class Membership:
         for uuid, one in list(self._known.items()):
             if one.linked:
                 continue
-            if now - one.since >= self._lost_after and (one.is_up or not one.vouched):
+            if now >= one.since + self._lost_after and (one.is_up or not one.vouched):
                 if one.vouched:
                     one.is_up = False
                     steps.append(Step(Act.LOST, one.announced))
                 else:
                     steps += self._end(uuid, now, Act.LOST)
-        for uuid in [uuid for uuid, (at, _) in self._gone.items() if now - at >= 4 * self._lost_after]:
+        for uuid in [uuid for uuid, (at, _) in self._gone.items() if now >= at + 4 * self._lost_after]:
             del self._gone[uuid]
         return steps
 

@@ -193,7 +193,7 @@ class Registry:
         sends: Sends = []
         while self._nodes:
             node = next(iter(self._nodes.values()))
-            if now - node.heard_at < self._expiry:
+            if now < node.heard_at + self._expiry:
                 break
             sends += self._end(node, "lost")
         return sends

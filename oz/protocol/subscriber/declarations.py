@@ -211,7 +211,7 @@ class Declarations:
                 continue
             if chunk.declared_at is None:
                 chunk.declared_at = now
-            elif now - chunk.declared_at >= chunk.patience:
+            elif now >= chunk.declared_at + chunk.patience:
                 overdue[chunk.wants_last_value].append(number)
         changes = SubscriptionChanges()
         for number in overdue[True]:
@@ -257,7 +257,7 @@ class Declarations:
         """
         if self._greeted_at is None:
             self._greeted_at = now
-        if now - self._greeted_at < self._greet_every:
+        if now < self._greeted_at + self._greet_every:
             return SubscriptionChanges()
         self._greeted_at = now
         return self._greet()

@@ -18,8 +18,8 @@ from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.receiver import Refusals
-from oz.protocol.subscriber.stream import Source, Stream, find
-from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.sequences import Source, find
+from oz.protocol.subscriber.streams import Stream, Streams
 from oz.protocol.subscriber.subscriptions import Route, Subscription, SubscriptionTable
 from oz.wire.batch import (
     CHUNK_FIELD,

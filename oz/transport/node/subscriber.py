@@ -13,8 +13,7 @@ from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receive_buffer import DropOldestBuffer
-from oz.protocol.subscriber.stream import Stream
-from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.streams import Stream, Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern
 from oz.transport.attachments import Attachments
@@ -230,11 +229,11 @@ class NodeSubscriber:
 
     def heard_at(self, origin: bytes) -> int:
         """Return the time when a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
-        return self.streams.publishers.heard_at(origin) or 0
+        return self.streams.heard_at(origin) or 0
 
     def last_heard(self) -> dict[bytes, int]:
         """Return the same of all publishers that are known."""
-        return self.streams.publishers.last_heard()
+        return self.streams.last_heard()
 
     @property
     def may_drop(self) -> bool:
@@ -243,7 +242,7 @@ class NodeSubscriber:
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""
-        return self.streams.publishers.has_answered(origin)
+        return self.streams.has_answered(origin)
 
     def asked(self) -> dict[bytes, int]:
         """Declare what is still to be declared, and give the newest chunk of each stream."""

@@ -232,15 +232,15 @@ class Declarer:
             ProtocolError: a publisher refuses a pattern.
         """
         assert self.streams is not None
-        refusals = self.streams.publishers.refusals()
+        refusals = self.streams.refusals()
         if refusals:
             raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
-        return self.streams.publishers.is_ready(connections, self.backend.time_ns())
+        return self.streams.is_ready(connections, self.backend.time_ns())
 
     def not_ready(self, timeout: float | None, connections: int, endpoints: Sequence[str]) -> Timeout:
         """Make the error that says what is missing."""
         assert self.streams is not None
-        state = self.streams.publishers.unready()
+        state = self.streams.unready()
         if not state["publishers"]:
             missing = (
                 f"no oz publisher answered at {', '.join(some(endpoints))}. Is one running there? "

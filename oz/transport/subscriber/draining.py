@@ -97,7 +97,7 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
 
     def next_silence() -> float | None:
         # A publisher that has been silent for long is not waited for.
-        return streams.publishers.next_silence(engine.declarer.backend.time_ns())
+        return streams.next_silence(engine.declarer.backend.time_ns())
 
     is_ready = yield from _unpack_until(
         engine, lambda: engine.declarer.is_ready(attachments.connections), deadline, next_silence

@@ -16,8 +16,8 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError
+from oz.protocol.subscriber.absences import Absences, Link
 from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.protocol.subscriber.publishers import Absences, Link
 from oz.transport.backend import Backend
 from oz.wire.batch import key_size, parse_head
 
@@ -45,14 +45,14 @@ class PublisherLinks:
     def __init__(self, decoder: BatchDecoder) -> None:
         """Start without knowing any."""
         self._decoder = decoder
-        self._absences = Absences(decoder.streams.publishers)
+        self._absences = Absences(decoder.streams)
         self.is_curious = True
 
     def note(self, frame: bytes, link: Link) -> None:
         """Record the connection that a message came by, if it is of a publisher that filters."""
         with suppress(ProtocolError):
             origin = parse_head(frame, key_size(frame)).origin
-            if self._decoder.streams.publishers.heard_at(origin) is not None:
+            if self._decoder.streams.heard_at(origin) is not None:
                 self._absences.note(origin, link)
 
     def forgive(self) -> None:

@@ -7,9 +7,8 @@ import pytest
 import oz
 from oz.protocol.subscriber.declarations import GREETING
 from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.protocol.subscriber.publishers import SILENCE
-from oz.protocol.subscriber.stream import find
-from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.sequences import find
+from oz.protocol.subscriber.streams import SILENCE, Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
 from oz.wire.keys import DECLARATION, PATTERN, STREAM, DeliveryOptions, parse_declaration
@@ -59,30 +58,30 @@ def test_subscriptions_on_other_terms_have_a_stream_of_their_own(streams):
 
 def test_ready_when_every_known_publisher_has_answered_everything(streams):
     add(streams, "a")
-    assert not streams.publishers.is_ready(1)
+    assert not streams.is_ready(1)
     answer(streams, A)
-    assert streams.publishers.is_ready(1)
-    assert not streams.publishers.is_ready(2)
+    assert streams.is_ready(1)
+    assert not streams.is_ready(2)
     answer(streams, B)
-    assert streams.publishers.is_ready(2)
+    assert streams.is_ready(2)
     add(streams, "b")
-    assert not streams.publishers.is_ready(2)
+    assert not streams.is_ready(2)
     answer(streams, A)
-    assert not streams.publishers.is_ready(2)
-    assert streams.publishers.unready() == {"publishers": 2, "unanswered": 1}
+    assert not streams.is_ready(2)
+    assert streams.unready() == {"publishers": 2, "unanswered": 1}
 
 
 def test_two_connections_to_one_publisher_are_two_paths(streams):
     add(streams, "a")
     answer(streams, A, paths=2)
-    assert streams.publishers.is_ready(2)
+    assert streams.is_ready(2)
 
 
 def test_a_stream_that_a_publisher_does_not_know_is_not_ready(streams):
     add(streams, "a")
     answer(streams, A)
     add(streams, "b", group="g")
-    assert not streams.publishers.is_ready(1)
+    assert not streams.is_ready(1)
 
 
 def test_a_shared_pattern_is_ready_once_it_is_known_where_it_stands(streams):
@@ -91,27 +90,27 @@ def test_a_shared_pattern_is_ready_once_it_is_known_where_it_stands(streams):
     answer(streams, A)
     shared = next(stream for stream in streams.by_key.values() if stream.is_shared)
     known = shared.sources.pop(A)
-    assert not streams.publishers.is_ready(1)
+    assert not streams.is_ready(1)
     shared.sources[A] = known
-    assert streams.publishers.is_ready(1)
+    assert streams.is_ready(1)
 
 
 def test_a_publisher_that_fell_silent_beside_others_does_not_count(streams):
     add(streams, "a")
     answer(streams, A, at=1)
     answer(streams, B, at=1 + SILENCE + 0.1)
-    assert streams.publishers.is_ready(1)
-    assert not streams.publishers.is_ready(2)
+    assert streams.is_ready(1)
+    assert not streams.is_ready(2)
     add(streams, "b")
     answer(streams, B, at=1 + SILENCE + 0.1)
-    assert streams.publishers.is_ready(1)
+    assert streams.is_ready(1)
 
 
 def test_a_lone_publisher_that_fell_silent_does_not_count_when_the_time_is_known(streams):
     add(streams, "a")
     answer(streams, A, at=10)
-    assert streams.publishers.is_ready(1, time_ns=round((10 + SILENCE) * NS))
-    assert not streams.publishers.is_ready(1, time_ns=round((10.1 + SILENCE) * NS))
+    assert streams.is_ready(1, time_ns=round((10 + SILENCE) * NS))
+    assert not streams.is_ready(1, time_ns=round((10.1 + SILENCE) * NS))
 
 
 def test_not_ready_while_something_is_gathered(streams):
@@ -119,16 +118,16 @@ def test_not_ready_while_something_is_gathered(streams):
         add(streams, f"n.{number}")
     answer(streams, A)
     assert streams.is_collecting
-    assert not streams.publishers.is_ready(1)
+    assert not streams.is_ready(1)
     streams.flush()
     answer(streams, A)
-    assert streams.publishers.is_ready(1)
+    assert streams.is_ready(1)
 
 
 def test_without_any_publisher_every_declaration_is_unanswered(streams):
     add(streams, "a")
     add(streams, "b")
-    assert streams.publishers.unready() == {"publishers": 0, "unanswered": 2}
+    assert streams.unready() == {"publishers": 0, "unanswered": 2}
 
 
 def test_what_one_publisher_left_unanswered_is_declared_again(streams):
@@ -149,7 +148,7 @@ def test_what_was_refused_is_not_declared_again(streams):
     answer(streams, A)
     (source,) = next(iter(streams.by_key.values())).sources.values()
     source.answered, source.refused = frozenset(), {1: "no"}
-    assert streams.publishers.refusals() == ["no"]
+    assert streams.refusals() == ["no"]
     for now in (1, 2, 3):
         assert not streams.renew(now).wanted
 
@@ -254,16 +253,16 @@ def test_half_of_a_batch_that_was_here_before_is_passed_over(feed):
 
 def test_an_answer_of_a_former_life_does_not_count(streams, feed):
     feed.control(0, epoch=2, live=[1], refused={}, paths=1)
-    assert streams.publishers.is_ready(1)
+    assert streams.is_ready(1)
     feed.control(0, epoch=1, live=[], refused={}, paths=1)
-    assert streams.publishers.is_ready(1)
+    assert streams.is_ready(1)
 
 
 def test_a_stream_that_was_forgotten_is_declared_again(streams, feed):
     feed.control(0, live=[1], refused={}, paths=1)
     feed.control(0, epoch=2)
     assert [gap.count for gap in feed.gaps] == [None]
-    assert not streams.publishers.is_ready(1)
+    assert not streams.is_ready(1)
     streams.renew(0)
     assert kinds(streams.renew(1).wanted) == [DECLARATION]
 
@@ -296,12 +295,12 @@ def test_it_says_when_something_is_to_be_renewed(streams):
 
 def test_it_says_when_a_silent_publisher_will_not_count(streams):
     add(streams, "a")
-    assert streams.publishers.next_silence(round(100 * NS)) is None
+    assert streams.next_silence(round(100 * NS)) is None
     answer(streams, A, at=99.0)
     answer(streams, B, at=99.5)
-    left = streams.publishers.next_silence(round(100 * NS))
+    left = streams.next_silence(round(100 * NS))
     assert left == pytest.approx(SILENCE - 1)
-    assert streams.publishers.next_silence(round((100 + SILENCE) * NS)) is None
+    assert streams.next_silence(round((100 + SILENCE) * NS)) is None
 
 
 def test_heartbeat_is_no_news_and_all_that_may_leave_something_unanswered_is(streams):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from oz.protocol.subscriber.publishers import LOOK_EVERY, QUIET, SILENCE, UNCOUNTED, Absences, Link
+from oz.protocol.subscriber.absences import LOOK_EVERY, QUIET, UNCOUNTED, Absences, Link
+from oz.protocol.subscriber.streams import SILENCE
 
 PUB = b"one pub."
 LOCAL, REMOTE = Link(5, 50, True), Link(5, 50, False)

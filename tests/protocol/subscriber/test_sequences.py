@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.protocol.subscriber import stream
-from oz.protocol.subscriber.stream import Source, find
+from oz.protocol.subscriber import sequences
+from oz.protocol.subscriber.sequences import Source, find
 from oz.wire.batch import CONTROL, MESSAGES, Head
 
 ORIGIN = bytes(16)
@@ -91,7 +91,7 @@ def test_what_overtakes_on_another_path_leaves_nothing_uncounted_and_nothing_twi
 
 
 def test_the_publisher_silent_for_longest_is_forgotten_first(monkeypatch):
-    monkeypatch.setattr(stream, "MOST", 2)
+    monkeypatch.setattr(sequences, "MOST", 2)
     known = {}
     for name, at in ((b"a", 5), (b"b", 3)):
         find(known, name).heard_at = at
