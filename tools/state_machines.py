@@ -29,11 +29,10 @@ from oz.protocol.node.connections import (
 )
 from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.protocol.node.membership import Membership
-from oz.protocol.node.presence import local_origin, network_origin
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.protocol.subscriber.stream import Source
+from oz.protocol.subscriber.sequences import Source
 from oz.wire.batch import Head
 from oz.wire.discovery import Announcement, Joined, Lost, Welcome, pack
 from oz.wire.keys import Declaration, stream_key
@@ -256,10 +255,6 @@ class _Heard:
 
     def heard_at(self, _: bytes) -> int:
         return self.at
-
-    def last_heard(self) -> dict[bytes, int]:
-        both = local_origin(_PEER.uuid), network_origin(_PEER.uuid)
-        return dict.fromkeys(both, self.at) if self.at else {}
 
     def has_answer(self, _: bytes) -> bool:
         return bool(self.at)

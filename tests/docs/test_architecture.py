@@ -38,7 +38,7 @@ BESIDE = {
     "oz/sync/waiting.py",
     "oz/transport/subscriber/engine.py",
     "oz/transport/subscriber/links.py",
-    "oz/protocol/subscriber/publishers.py",
+    "oz/protocol/subscriber/absences.py",
     "oz/wire/batch.py",
 }
 

@@ -220,7 +220,7 @@ def test_a_subscriber_is_ready_behind_a_proxy(proxy):
 
 
 def test_a_publisher_that_is_gone_for_long_makes_nobody_ready(monkeypatch):
-    monkeypatch.setattr("oz.protocol.subscriber.publishers.SILENCE", 0.2)
+    monkeypatch.setattr("oz.protocol.subscriber.streams.SILENCE", 0.2)
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
         sub = oz.Subscriber(pub.endpoint, filtering="publisher")
         sub.subscribe("n.*")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import multiprocessing
 import os
 import sys
@@ -12,11 +13,18 @@ from collections import Counter
 
 from simulation.mechanisms import EXPECTED, watched
 from simulation.minimising import minimise
+from simulation.nodes import NodeWorld
 from simulation.world import World, run
 
 PART = 20
+NODES_EVERY = 20
 ENOUGH = 300
 """Seeds in which every mechanism is to fire."""
+
+
+def worlds(seed):
+    """Return what is run of a seed: nodes only now and then, as they take longer."""
+    return (World, NodeWorld) if seed % NODES_EVERY == 0 else (World,)
 
 
 def run_some(seeds):
@@ -25,19 +33,20 @@ def run_some(seeds):
     counter, failed = Counter(), []
     with watched(counter):
         for seed in seeds:
-            violation = run(seed, mechanisms=counter)
-            if violation is not None:
-                failed.append((seed, violation.kind, str(violation)))
+            for world in worlds(seed):
+                violation = run(seed, mechanisms=counter, kind=world)
+                if violation is not None:
+                    failed.append((world, seed, violation.kind, str(violation)))
     gc.collect()
     return failed, counter
 
 
-def report(seed, kind, text):
+def report(world, seed, kind, text):
     """Say what failed, and with which faults alone it still does."""
-    faults = World(seed).faults
+    faults = world(seed).faults
 
     def fails(some):
-        violation = run(seed, some)
+        violation = run(seed, some, kind=world)
         return violation is not None and violation.kind == kind
 
     left = minimise(faults, fails)
@@ -45,24 +54,25 @@ def report(seed, kind, text):
     print(f"seed {seed}: {text}")
     for one in left:
         print(f"    {one.at:7.3f} s  {one.kind} {' '.join(one.who)} for {one.lasts:g} s")
-    print(f"    again: python -m simulation --seed {seed} --faults {places or 'none'}", flush=True)
+    nodes = "--nodes " if world is NodeWorld else ""
+    print(f"    again: python -m simulation {nodes}--seed {seed} --faults {places or 'none'}", flush=True)
 
 
 def violates(seed):
     """Tell whether a seed violates anything, and say what."""
-    violation = run(seed)
-    if violation is not None:
+    found = [violation for world in worlds(seed) if (violation := run(seed, kind=world)) is not None]
+    for violation in found:
         print(f"seed {seed}: {violation}")
-    return violation is not None
+    return bool(found)
 
 
-def replay(seed, places):
+def replay(world, seed, places):
     """Run one seed, with some of its faults or all."""
     faults = None
     if places is not None:
-        every = World(seed).faults
+        every = world(seed).faults
         faults = [] if places == "none" else [every[int(one)] for one in places.split(",")]
-    violation = run(seed, faults)
+    violation = run(seed, faults, kind=world)
     print("nothing is violated" if violation is None else violation)
     return int(violation is not None)
 
@@ -75,12 +85,14 @@ def main(arguments=None):
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: as processors)"
     )
     parser.add_argument("--seed", type=int, help="run this one only")
+    parser.add_argument("--nodes", action="store_true", help="with --seed: that of nodes")
     parser.add_argument("--faults", help="with --seed: the places of its faults, as 0,3,17, or none")
     parser.add_argument("--most", type=int, default=5, help="failing seeds that are cut down (default: 5)")
     parser.add_argument("--quick", action="store_true", help="in this process, up to the first that fails")
     given = parser.parse_args(arguments)
+    logging.getLogger("oz").setLevel(logging.CRITICAL)
     if given.seed is not None:
-        return replay(given.seed, given.faults)
+        return replay(NodeWorld if given.nodes else World, given.seed, given.faults)
     seeds = range(given.first, given.first + given.seeds)
     if given.quick:
         return int(any(violates(seed) for seed in seeds))

@@ -10,7 +10,8 @@ from oz.protocol.publisher.lifetimes import Lifetimes
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.send_buffer import ConflatingSendBuffer, DropOldestSendBuffer, Passing
 from oz.protocol.subscriber.declarations import Declarations
-from oz.protocol.subscriber.stream import Source, Stream
+from oz.protocol.subscriber.sequences import Source
+from oz.protocol.subscriber.streams import Stream
 
 EXPECTED = (
     "declaration renewed",

@@ -18,8 +18,7 @@ from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.protocol.subscriber.publishers import SILENCE
-from oz.protocol.subscriber.streams import Streams
+from oz.protocol.subscriber.streams import SILENCE, Streams
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.testing.context import Context
 from oz.testing.proxy import ModelProxy
@@ -380,10 +379,10 @@ class SimSubscriber(Process):
 
     def is_ready(self, origin):
         """Tell whether a publisher has answered all, and is heard."""
-        heard_at = self.streams.publishers.heard_at(origin)
+        heard_at = self.streams.heard_at(origin)
         if heard_at is None or self.network.now + 1_000 - heard_at / NS > SILENCE:
             return False
-        return self.streams.publishers.has_answered(origin)
+        return self.streams.has_answered(origin)
 
 
 class SimProxy(Process):

@@ -6,6 +6,7 @@ import pytest
 
 from simulation.mechanisms import watched
 from simulation.minimising import minimise
+from simulation.nodes import NodeWorld
 from simulation.world import World, run
 
 SEEDS = 24
@@ -15,6 +16,11 @@ SEEDS = 24
 def test_all_that_must_be_so_is_so_whatever_goes_wrong(first):
     with watched(Counter()):
         assert [violation for seed in range(first, first + 4) if (violation := run(seed))] == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nodes_answer_find_each_other_and_hear_all_whatever_goes_wrong(seed):
+    assert run(seed, kind=NodeWorld) is None
 
 
 def test_seed_replays_exactly():

@@ -270,11 +270,10 @@ class World:
             process.drain()
 
 
-def run(seed, faults=None, mechanisms=None):
-    """Run one seed; return the violation, or None."""
-    world = World(seed, faults, mechanisms)
+def run(seed, faults=None, mechanisms=None, kind=World):
+    """Run one seed of a kind of world; return the violation, or None."""
     try:
-        world.run()
+        kind(seed, faults, mechanisms).run()
     except Violation as violation:
         return violation
     except Exception as error:

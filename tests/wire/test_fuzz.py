@@ -19,7 +19,7 @@ import oz
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.protocol.subscriber import stream as subscriber_stream
+from oz.protocol.subscriber import sequences
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscription
@@ -193,7 +193,7 @@ def test_spoiled_frames_are_read_or_are_a_protocol_error():
 
 @pytest.mark.parametrize("codec", [None, MsgpackCodec()], ids=["bytes", "msgpack"])
 def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, monkeypatch):
-    monkeypatch.setattr(subscriber_stream, "MOST", 100)
+    monkeypatch.setattr(sequences, "MOST", 100)
     rng = random.Random(2)
     gaps = []
     decoder, known = subscriber(codec, gaps.append)
@@ -223,7 +223,7 @@ def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, 
     assert stats.malformed > ROUNDS // 10
     assert stats.delivered > ROUNDS // 100
     assert stats.received == stats.delivered + stats.filtered + stats.malformed + stats.dropped
-    assert all(len(stream.sources) <= subscriber_stream.MOST for stream in decoder.streams.by_key.values())
+    assert all(len(stream.sources) <= sequences.MOST for stream in decoder.streams.by_key.values())
     assert grown < GROWTH
 
 
