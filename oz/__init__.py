@@ -52,11 +52,12 @@ from oz.errors import (
     Undecidable,
     WouldBlock,
 )
-from oz.message import Gap, Message, MessageBatch, PlainBatch
+from oz.message import Gap, Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.node.advisories import Advisory
 from oz.protocol.node.subscription import NodeStats
 from oz.protocol.stats import PublisherStats, SubscriberStats
+from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.subjects.dialects import DIALECTS
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern, parse, validate_subject

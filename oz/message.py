@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import repeat
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
@@ -359,104 +358,3 @@ class _Delivered:
 
 
 DELIVERED: MessageRoute = _Delivered()
-
-
-class PlainBatch:
-    """Messages of two frames that were taken one after another, as columns: see `MessageBatch`.
-
-    Attributes:
-        subjects: of each; as `Message.subject`.
-        payloads: of each; bytes.
-        times: when each was taken from the socket, in nanoseconds since 1970.
-    """
-
-    __slots__ = ("payloads", "subjects", "times")
-
-    route = DELIVERED
-    origin: bytes | None = None
-    sequence: int | None = None
-
-    def __init__(self) -> None:
-        """Begin with none; for subscribers."""
-        self.subjects: list[str] = []
-        self.payloads: list[bytes] = []
-        self.times: list[int] = []
-
-    def __len__(self) -> int:
-        """Count the messages."""
-        return len(self.subjects)
-
-    @property
-    def time_ns(self) -> int:
-        """When the first was taken from the socket."""
-        return self.times[0]
-
-    def messages(self) -> list[Message]:
-        """Make the messages."""
-        return [
-            Message(subject, payload, [_as_bytes(subject), payload], DELIVERED, time_ns)
-            for subject, payload, time_ns in zip(self.subjects, self.payloads, self.times, strict=True)
-        ]
-
-
-class MessageBatch:
-    """Routed messages that came together, as columns: for those who have no use for one at a time.
-
-    Attributes:
-        subjects: of each; bytes.
-        payloads: of each; bytes.
-        is_text: whether all subjects are known to be UTF-8.
-        arrival: what they have in common. All of them were new: they are numbered from its sequence on.
-        size: bytes of the frame that they came in.
-    """
-
-    __slots__ = ("_routes", "arrival", "is_text", "payloads", "size", "subjects")
-
-    route = DELIVERED
-
-    def __init__(
-        self,
-        subjects: list[bytes],
-        payloads: list[bytes],
-        routes: Sequence[Any],
-        arrival: Arrival,
-        *,
-        is_text: bool,
-        size: int,
-    ) -> None:
-        """For subscribers."""
-        self.subjects = subjects
-        self.payloads = payloads
-        self.is_text = is_text
-        self.size = size
-        self.arrival = arrival
-        self._routes = routes
-
-    def __len__(self) -> int:
-        """Count the messages."""
-        return len(self.subjects)
-
-    @property
-    def origin(self) -> bytes:
-        """The publisher."""
-        return self.arrival.origin
-
-    @property
-    def sequence(self) -> int:
-        """The number of the first message."""
-        return self.arrival.sequence
-
-    @property
-    def time_ns(self) -> int:
-        """When they were taken from the socket, in nanoseconds since 1970."""
-        return self.arrival.time_ns
-
-    def messages(self) -> list[Message]:
-        """Make the messages."""
-        names = [route.subject for route in self._routes]
-        places = range(len(names))
-        return list(map(RoutedMessage, names, self.payloads, self._routes, repeat(self.arrival), places))
-
-
-Arrived = Message | MessageBatch | PlainBatch
-"""What `receive_batches` gives."""

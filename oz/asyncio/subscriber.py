@@ -15,7 +15,8 @@ import zmq.asyncio
 from oz.asyncio.closing import Closing, end_in_loop
 from oz.asyncio.waiting import TURN_SECONDS, Handler, LoopWaiter, Subscription
 from oz.errors import ClosedError, Timeout
-from oz.message import Message, MessageBatch, PlainBatch
+from oz.message import Message
+from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready

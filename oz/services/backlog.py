@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from oz.errors import JournalFull
 from oz.journal import Writer
-from oz.message import Arrived
+from oz.protocol.subscriber.columns import Arrived
 from oz.services.columns import LaidOut, Loss, columns_of_loss, count_of
 
 _log = logging.getLogger("oz.recorder")

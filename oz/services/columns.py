@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from oz.journal import Kind
 from oz.journal.columns import arranged
 from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
-from oz.message import Arrived, Extras, LoneMessage, Message, MessageBatch, PlainBatch, RoutedMessage
+from oz.message import Extras, LoneMessage, Message, RoutedMessage
+from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
 from oz.subjects.pattern import Pattern
 from oz.wire.extras import STORED, restore_extras, stored_extras
 

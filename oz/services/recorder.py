@@ -16,7 +16,8 @@ import zmq
 from oz.errors import JournalError, JournalFull
 from oz.journal import Journal, Writer
 from oz.journal.ranges import messages_there
-from oz.message import Arrived, Gap, MessageId
+from oz.message import Gap, MessageId
+from oz.protocol.subscriber.columns import Arrived
 from oz.protocol.subscriber.dedupe import SINGLES
 from oz.services.backlog import Backlog, BacklogWriter, RecorderStats
 from oz.services.columns import Collector, Loss, place_of, spanning, unpack_headers

@@ -8,9 +8,10 @@ from typing import Any
 
 import zmq
 
-from oz.message import Arrived, Message
+from oz.message import Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
+from oz.protocol.subscriber.columns import Arrived
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.subscriptions import Subscription
 from oz.subjects.pattern import Pattern

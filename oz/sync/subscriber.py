@@ -11,7 +11,8 @@ from typing import Any
 import zmq
 
 from oz.errors import ClosedError, Timeout
-from oz.message import Message, MessageBatch, PlainBatch
+from oz.message import Message
+from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.sync.waiting import BlockingWaiter, Handler, Subscription
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count

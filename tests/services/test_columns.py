@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oz.journal.columns import batch_of_columns, pieces
-from oz.message import Arrival, MessageBatch, PlainBatch
+from oz.message import Arrival
+from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.services.columns import MOST, columns_of
 
 SUBJECTS = st.sampled_from([b"a", b"a.b", "é".encode(), b"\xff\x00"])

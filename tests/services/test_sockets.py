@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 import oz
-from oz.message import MessageBatch, PlainBatch
+from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import wait
 from oz.transport.subscriber.subscribing import EVERYTHING

@@ -6,7 +6,8 @@ import pytest
 import zmq
 
 import oz
-from oz.message import Message, MessageBatch, PlainBatch
+from oz.message import Message
+from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
 from support.waiting import DEADLINE
 
 

@@ -19,7 +19,8 @@ from typing import Any
 import zmq
 
 from oz.errors import SubjectWarning
-from oz.message import Arrived, Message, MessageBatch, PlainBatch
+from oz.message import Message
+from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.transport.backend import PYZMQ, Backend, backend_of

@@ -3,8 +3,8 @@
 import pytest
 
 import oz
-from oz.message import Arrival, Extras, MessageBatch, RichMessage, RoutedMessage
-from oz.protocol.subscriber.columns import BatchColumns
+from oz.message import Arrival, Extras, RichMessage, RoutedMessage
+from oz.protocol.subscriber.columns import BatchColumns, MessageBatch
 from oz.protocol.subscriber.subscriptions import Subscription, SubscriptionTable
 
 ORIGIN = b"o" * 16
