@@ -210,12 +210,8 @@ class _Ready:
         """Return when to receive though nothing comes, in monotonic seconds; infinite for never."""
         if isinstance(self.subscriber, BusSubscriber):
             return inf
-        declarer = self.subscriber._engine.declarer
-        if self._is_said or declarer.streams is None:
-            return declarer.due_at
-        # Who has been silent for long is not waited for, and nothing tells of that.
-        silence = declarer.streams.next_silence(time.time_ns())
-        return min(declarer.due_at, inf if silence is None else time.monotonic() + silence + _LATER)
+        due = self.subscriber.next_deadline()
+        return inf if due is None else due + _LATER
 
     def look(self, seconds: float = 0) -> None:
         """Say that it is ready, if it is by now and that was not said before."""

@@ -1,9 +1,11 @@
 import logging
+import math
 import random
 import re
 import signal
 import threading
 import time
+from contextlib import suppress
 from functools import partial
 
 import msgpack
@@ -666,3 +668,31 @@ def test_run_without_time_to_wait_calls_handlers_for_what_is_there():
         pub.publish_many([("a", b"1"), ("a", b"2")])
         until(lambda: sub.run(0) is not None and len(got) == 2)
     assert got == [b"1", b"2"]
+
+
+def test_a_poller_of_ones_own_waits_until_the_next_deadline():
+    with oz.Publisher("tcp://127.0.0.1:*") as publisher, oz.Subscriber(filtering="publisher") as subscriber:
+        subscriber.subscribe("a.*")
+        subscriber.connect(publisher.endpoint)
+        poller, ends = zmq.Poller(), time.monotonic() + DEADLINE
+        poller.register(subscriber, zmq.POLLIN)
+        while True:
+            with suppress(oz.Timeout):
+                subscriber.wait_ready(timeout=0)
+                break
+            with suppress(oz.Timeout):
+                subscriber.receive(timeout=0)
+            due = subscriber.next_deadline()
+            assert due is not None
+            assert time.monotonic() < ends
+            poller.poll(max(0, math.ceil(1000 * (min(due, ends) - time.monotonic()))))
+        publisher.publish("a.b", b"x")
+        assert subscriber.receive(timeout=DEADLINE).subject == "a.b"
+    with pytest.raises(oz.ClosedError):
+        subscriber.next_deadline()
+
+
+def test_a_subscriber_behind_a_prefix_has_no_deadline():
+    with oz.Subscriber("tcp://127.0.0.1:1") as subscriber:
+        subscriber.subscribe("a.*")
+        assert subscriber.next_deadline() is None

@@ -232,6 +232,7 @@ def subscribers(subscriber: oz.Subscriber) -> None:
     subscriber.unbind(b"x")
     subscriber.unsubscribe("a.*")
     subscriber.wait_ready(timeout=1.0)
+    assert_type(subscriber.next_deadline(), float | None)
     for one in subscriber:
         assert_type(one, oz.Message)
     assert_type(

@@ -180,6 +180,7 @@ async def subscribers(subscriber: oz.asyncio.Subscriber) -> None:
     subscriber.unbind(b"x")
     subscriber.unsubscribe("a.*")
     await subscriber.wait_ready(timeout=1.0)
+    assert_type(subscriber.next_deadline(), float | None)
     async for one in subscriber:
         assert_type(one, oz.Message)
     async with oz.asyncio.Subscriber(

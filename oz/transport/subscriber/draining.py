@@ -108,6 +108,27 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
     engine.declarer.settle()
 
 
+def next_deadline(engine: SubscriberEngine, connections: int) -> float | None:
+    """Return when there is something to do though nothing comes, or a publisher is waited for no longer.
+
+    Args:
+        engine: the subscriber's.
+        connections: over which publishers are expected.
+
+    Returns:
+        Monotonic seconds; None for never.
+    """
+    declarer = engine.declarer
+    due, streams, now_ns = declarer.next_deadline(), declarer.streams, declarer.backend.time_ns()
+    if streams is None or streams.is_ready(connections, now_ns):
+        return due
+    silence = streams.next_silence(now_ns)
+    if silence is None:
+        return due
+    silent_at = engine.monotonic() + silence
+    return silent_at if due is None else min(due, silent_at)
+
+
 def _unpack_what_is_here(engine: SubscriberEngine) -> Steps[None]:
     """Take batches and answers in that have come: they tell which publishers there are."""
     if engine.declarer.streams is not None:

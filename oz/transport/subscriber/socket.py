@@ -29,7 +29,7 @@ from oz.transport.option_checks import (
     delivery_options,
 )
 from oz.transport.socket import describe, end_context, refuse_to_copy, some
-from oz.transport.subscriber.draining import Waiter
+from oz.transport.subscriber.draining import Waiter, next_deadline
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.options import check_options
 from oz.transport.subscriber.receiver import ReceivePath
@@ -342,6 +342,21 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
             else "publisher"
         )
         return ["zmq.SUB", *some(self._attachments.endpoints), f"filtering={kind!r}", *some(patterns)]
+
+    def next_deadline(self) -> float | None:
+        """Return when to receive though nothing has come, for a program with a poller of its own.
+
+        With `filtering="publisher"` a subscriber has things to do at times, such as asking again.
+
+        Returns:
+            Seconds of `time.monotonic()`, also such as have passed; None for never. Any call may make it
+            earlier: ask again after it.
+
+        Raises:
+            ClosedError: the subscriber is closed.
+        """
+        self._check_open()
+        return next_deadline(self._engine, self._attachments.connections)
 
     @property
     def stats(self) -> SubscriberStats:
