@@ -63,11 +63,10 @@ from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern, parse, validate_subject
 from oz.subjects.pattern import compile as compile
 from oz.sync.node import Node
-from oz.sync.node_engine import NodeSubscription, ReceivedSubscription
 from oz.sync.poller import Poller
 from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
-from oz.sync.waiting import Subscription
+from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription, Subscription
 from oz.transport.endpoints import EndpointError
 from oz.version import VERSION, warn_of_other
 from oz.wire.announcement import Announcement

@@ -113,8 +113,9 @@ SECTIONS["Spark"] = SPARK
 
 OWN = {
     # What the classes call of each other, or of pyzmq, by names without an underscore.
-    "Subscription": {"answer", "count", "wants", "keeps", "prefixes"},
+    "Subscribed": {"answer", "count", "wants", "keeps", "prefixes"},
     "NodeSubscription": {"answer", "queue"},
+    "ReceivedSubscription": {"answer", "queue"},
     "Message": {"body", "extras", "route"},
     "RoutedMessage": {"arrival"},
     "MessageBatch": {"route", "arrival"},

@@ -9,9 +9,8 @@
 """
 
 from oz.asyncio.node import Node
-from oz.asyncio.node_engine import NodeSubscription, ReceivedSubscription
 from oz.asyncio.publisher import Publisher
 from oz.asyncio.subscriber import Subscriber
-from oz.asyncio.waiting import Subscription
+from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription, Subscription
 
 __all__ = ["Node", "NodeSubscription", "Publisher", "ReceivedSubscription", "Subscriber", "Subscription"]

@@ -6,7 +6,8 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, Self, overload
 
-from oz.asyncio.node_engine import LoopNode, NodeSubscription, ReceivedSubscription
+from oz.asyncio.node_engine import LoopNode
+from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.asyncio.waiting import Handler
 from oz.message import Extras, Message
 from oz.protocol.node.subscription import NodeStats

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import closing, suppress
 from typing import Any, TypeVar
 
@@ -13,12 +13,12 @@ import zmq.asyncio
 from oz.asyncio.closing import end_in_loop, in_thread
 from oz.asyncio.handlers import TaskPool
 from oz.asyncio.publisher_engine import LoopPublisher
-from oz.asyncio.waiting import TURN_SECONDS, Subscription, TaskNews
-from oz.errors import ClosedError, NameserverUnavailable, OwnershipError, Timeout
+from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
+from oz.asyncio.waiting import TURN_SECONDS, TaskNews
+from oz.errors import NameserverUnavailable, OwnershipError, Timeout
 from oz.message import Message
-from oz.protocol.node import subscription as node_subscription
 from oz.protocol.node.requests import Request, RequestClient, RequestSteps
-from oz.transport.node.mailbox import Mailbox
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.subscriptions import Missing, Steps
@@ -28,41 +28,6 @@ T = TypeVar("T")
 
 _PATIENCE = 5.0
 """Seconds beyond its own time for which another loop waits for a node's own to close it."""
-
-
-class NodeSubscription(node_subscription.NodeSubscription, Subscription):
-    """One call of a node's `subscribe`; as `oz.NodeSubscription`."""
-
-    __slots__ = ()
-
-
-class ReceivedSubscription(NodeSubscription):
-    """A subscription without a handler: its messages are received, by `receive` or `async for`."""
-
-    __slots__ = ()
-    queue: Mailbox
-
-    async def receive(self, timeout: float | None = None) -> Message:
-        """Wait for its next message; cancelling that loses nothing.
-
-        Args:
-            timeout: seconds; None waits for ever, 0 takes only what is there.
-
-        Raises:
-            Timeout: none came in that time.
-            ClosedError: the subscription has ended, or its node is closed.
-        """
-        message: Message = await self.queue.receive(timeout)
-        return message
-
-    async def __aiter__(self) -> AsyncIterator[Message]:
-        """Receive until the subscription has ended."""
-        while True:
-            try:
-                message = await self.receive()
-            except ClosedError:
-                return
-            yield message
 
 
 class _Done:
@@ -259,7 +224,7 @@ class LoopNode:
         self.engine.replies.answer(message, payload, headers)
         return _Done()
 
-    async def drain(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
+    async def drain(self, subscription: Subscribed, timeout: float) -> bool:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         return await finish(self.engine.drain_subscription(subscription, timeout))
 

@@ -13,7 +13,8 @@ import zmq
 import zmq.asyncio
 
 from oz.asyncio.closing import Closing, end_in_loop
-from oz.asyncio.waiting import TURN_SECONDS, Handler, LoopWaiter, Subscription
+from oz.asyncio.subscriptions import Subscription
+from oz.asyncio.waiting import TURN_SECONDS, Handler, LoopWaiter
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch

@@ -15,7 +15,7 @@ import zmq.asyncio
 from oz.asyncio.closing import is_cancelled
 from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol.subscriber import subscriptions
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine, count, is_wanted
 from oz.transport.subscriber.receiver import LONGEST
@@ -30,20 +30,6 @@ _SHORTEST = 0.001
 """Seconds of a timer at least: some loops count in milliseconds, and would call before the time has come."""
 
 Handler = Callable[[Message], Any]
-
-
-class Subscription(subscriptions.Subscription):
-    """One call of `subscribe`: its patterns and its handler, until it is undone; as `oz.Subscription`."""
-
-    __slots__ = ()
-
-    async def drain(self, timeout: float = 1.0) -> bool:
-        """End it, and lose nothing; see `oz.Subscription.drain`.
-
-        Raises:
-            ClosedError, OwnershipError: as there.
-        """
-        return bool(await super().drain(timeout))
 
 
 def _wake(waiter: asyncio.Future[None]) -> None:
@@ -328,7 +314,7 @@ class LoopWaiter:
                 self.wake_others()
                 raise
 
-    def _call(self, subscription: subscriptions.Subscription, message: Message) -> Awaitable[None] | None:
+    def _call(self, subscription: Subscribed, message: Message) -> Awaitable[None] | None:
         if subscription.handler is None or not subscription.wants(message):
             return None
         try:
@@ -338,7 +324,7 @@ class LoopWaiter:
             return None
         return self._finish(subscription, result) if inspect.isawaitable(result) else None
 
-    async def _finish(self, subscription: subscriptions.Subscription, result: Awaitable[Any]) -> None:
+    async def _finish(self, subscription: Subscribed, result: Awaitable[Any]) -> None:
         try:
             await result
         except Exception:

@@ -13,7 +13,7 @@ from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import Arrived
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 from oz.sync.waiting import BlockingWaiter
 from oz.transport import descriptors
@@ -141,7 +141,7 @@ class ServiceSubscriber:
             PatternError: one of them cannot be sent to publishers.
         """
         delivery = delivery_options(None, "round_robin", None, None, shared=self._is_shared)
-        subscription = Subscription(list(patterns), None, self.engine.cancel)
+        subscription = Subscribed(list(patterns), None, self.engine.cancel)
         self.engine.declarer.begin(subscription, delivery, last_value=False)
 
     def mark_seen(self, message_ids: Any) -> None:

@@ -9,7 +9,8 @@ from typing import Any, Self, overload
 from oz.message import Extras, Message
 from oz.protocol.node.subscription import NodeStats
 from oz.subjects.pattern import Patterns
-from oz.sync.node_engine import NodeSubscription, ReceivedSubscription, ThreadedNode
+from oz.sync.node_engine import ThreadedNode
+from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.sync.waiting import Handler
 from oz.transport.node.opening import OnPeer, node_settings
 from oz.transport.node.subscriptions import Wanted

@@ -17,13 +17,12 @@ import zmq
 
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.message import Message
-from oz.protocol.node import subscription as node_subscription
 from oz.protocol.node.requests import Request, RequestClient, RequestSteps
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.sync.handlers import ThreadPool
 from oz.sync.io_thread import IOThread
 from oz.sync.publisher_engine import ThreadedPublisher
-from oz.sync.waiting import Subscription
-from oz.transport.node.mailbox import Mailbox
+from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.transport.node.node import NodeEngine
 from oz.transport.node.opening import NodeSettings, SocketKinds
 from oz.transport.node.subscriptions import Missing, Steps
@@ -39,42 +38,6 @@ _TURN_SECONDS = 0.05
 
 _LAST_TURN = 5.0
 """Seconds that the I/O thread has at least to end its turn: nobody may close its sockets under it."""
-
-
-class NodeSubscription(node_subscription.NodeSubscription, Subscription):
-    """One call of a node's `subscribe`. Any thread may call its methods, and handlers may.
-
-    Attributes:
-        group: its queue group, or "".
-    """
-
-    __slots__ = ()
-
-
-class ReceivedSubscription(NodeSubscription):
-    """A subscription without a handler: its messages are received, by `receive` or iteration."""
-
-    __slots__ = ()
-    queue: Mailbox
-
-    def receive(self, timeout: float | None = None) -> Message:
-        """Wait for its next message.
-
-        Args:
-            timeout: seconds; None waits for ever, 0 takes only what is there.
-
-        Raises:
-            Timeout: none came in that time.
-            ClosedError: the subscription has ended, or its node is closed.
-        """
-        message: Message = self.queue.receive(timeout)
-        return message
-
-    def __iter__(self) -> Iterator[Message]:
-        """Receive until the subscription has ended."""
-        with suppress(ClosedError):
-            while True:
-                yield self.receive()
 
 
 class ThreadedNode:
@@ -211,7 +174,7 @@ class ThreadedNode:
         """
         refuse_async(handler, "oz.asyncio.Node")
 
-    def drain(self, subscription: node_subscription.NodeSubscription, timeout: float) -> bool:
+    def drain(self, subscription: Subscribed, timeout: float) -> bool:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         return finish(self.engine.drain_subscription(subscription, timeout))
 

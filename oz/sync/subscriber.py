@@ -13,7 +13,8 @@ import zmq
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
-from oz.sync.waiting import BlockingWaiter, Handler, Subscription
+from oz.sync.subscriptions import Subscription
+from oz.sync.waiting import BlockingWaiter, Handler
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready

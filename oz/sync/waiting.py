@@ -13,45 +13,12 @@ from typing import Any
 import zmq
 
 from oz.message import Message
-from oz.protocol.subscriber import subscriptions
 from oz.transport.guard import Guard
 from oz.transport.subscriber.draining import Steps, T
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.receiver import LONGEST
 
 Handler = Callable[[Message], None]
-
-
-class Subscription(subscriptions.Subscription):
-    """One call of `subscribe`: its patterns and its handler, until it is undone.
-
-    Attributes:
-        patterns: the compiled patterns.
-        handler: what is called with each message, or None when messages are received.
-        active: False once it has been undone; nothing is delivered for it any more.
-        left: messages after which it ends, or None; 0 once it has had its last.
-    """
-
-    __slots__ = ()
-
-    def drain(self, timeout: float = 1.0) -> bool:
-        """End it, and lose nothing: ask for no more, and deliver what was on its way.
-
-        Publishers that filter answer that they send no more for it. A plain one does not answer: what is
-        here counts. Handlers are called; what is to be received still is. Of a queue group the other members
-        get what is published from then on.
-
-        Args:
-            timeout: seconds for all of it; what has come by then is still handled.
-
-        Returns:
-            Whether nothing is missing: every publisher has answered, and a node's handlers have returned.
-            True also for one that has ended before.
-
-        Raises:
-            ClosedError, OwnershipError: as `oz.Subscriber.receive`.
-        """
-        return bool(super().drain(timeout))
 
 
 class ThreadNews:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from inspect import isasyncgen, isawaitable
 from typing import Any, Self
 
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -57,7 +57,7 @@ class Blocking:
                 return self._each(result)
             if isawaitable(result):
                 return self._run(_awaiting(result))
-            return Blocking(self._run, result) if isinstance(result, Subscription) else result
+            return Blocking(self._run, result) if isinstance(result, Subscribed) else result
 
         return call
 

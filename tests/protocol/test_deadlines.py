@@ -12,7 +12,7 @@ from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.protocol.node.membership import Membership
 from oz.protocol.node.registry import Registry
 from oz.protocol.subscriber.declarations import Declarations
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.discovery import Announce, Joined, Welcome, pack
 from oz.wire.keys import DeliveryOptions
 from support.announcing import announcement
@@ -57,7 +57,7 @@ def test_subscription_is_declared_again_and_shown_again_at_its_deadline():
     for start in STARTS:
         declarations = Declarations(bytes(16), DeliveryOptions(), greet_every=7.3)
         pattern = oz.compile("a.*")
-        declarations.add(Subscription([pattern], None, lambda _: None), [declare(pattern)], last_value=False)
+        declarations.add(Subscribed([pattern], None, lambda _: None), [declare(pattern)], last_value=False)
         assert not declarations.renew([1], start).wanted
         assert not declarations.greet(start).wanted
         assert declarations.renew([1], declarations.next_deadline([1])).wanted

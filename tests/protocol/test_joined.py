@@ -15,7 +15,7 @@ from oz.protocol.publisher.send_buffer import SEND_BUFFERS, ConflatingSendBuffer
 from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.keys import DeliveryOptions
 
 ROOM = 4
@@ -131,7 +131,7 @@ class Subscriber:
         self.streams = Streams(lambda size: bytes((name,)) * size)
         self.decoder = BatchDecoder(self.streams, on_gap=self.gaps.append)
         publisher.wire.subscribers.append(self)
-        subscription = Subscription([oz.compile(text)], None, lambda _: None)
+        subscription = Subscribed([oz.compile(text)], None, lambda _: None)
         self.apply(self.streams.add(subscription, DeliveryOptions(**delivery), last_value=False))
         self.apply(self.streams.flush())
 
@@ -361,7 +361,7 @@ def test_subscription_has_drained_only_when_it_was_given_what_waited_at_the_publ
     delivery = {"overflow": overflow, "limit": BUFFERED}
     publisher = Publisher()
     one = Subscriber(publisher, **delivery)
-    parting = Subscription([oz.compile("b.*")], None, lambda _: None)
+    parting = Subscribed([oz.compile("b.*")], None, lambda _: None)
     one.apply(one.streams.add(parting, DeliveryOptions(**delivery), last_value=False))
     joined(publisher, one)
     for _ in range(ROOM):

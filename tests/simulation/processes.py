@@ -19,7 +19,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import SILENCE, Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.testing.context import Context
 from oz.testing.proxy import ModelProxy
 from oz.transport.publisher.sink import XpubSink
@@ -290,7 +290,7 @@ class SimSubscriber(Process):
         text = next(self._next, None)
         if text is None or self.is_ending:
             return
-        subscription = Subscription([oz.compile(text)], None, self._cancel)
+        subscription = Subscribed([oz.compile(text)], None, self._cancel)
         self._subscriptions.append(subscription)
         self.ledger.subscribed(text)
         self._ask(self.streams.add(subscription, self.delivery, last_value=self.last_value))

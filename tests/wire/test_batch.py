@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import oz
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
@@ -51,7 +51,7 @@ def subscriber():
         (oz.compile(b"", "zmq"), DeliveryOptions()),
         (oz.compile("a.>"), DeliveryOptions(is_shared=True)),
     ):
-        subscription = Subscription([pattern], None, lambda one: None)
+        subscription = Subscribed([pattern], None, lambda one: None)
         streams.add(subscription, delivery, last_value=False)
     return BatchDecoder(streams)
 

@@ -22,7 +22,7 @@ from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber import sequences
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
@@ -109,7 +109,7 @@ def subscriber(codec=None, on_gap=None):
     streams = Streams(lambda size: NAME[:size])
     for delivery in ALL_DELIVERY_OPTIONS:
         patterns = [oz.compile("a.>"), oz.compile("a*", "redis")]
-        streams.add(Subscription(patterns, None, lambda one: None), delivery, last_value=False)
+        streams.add(Subscribed(patterns, None, lambda one: None), delivery, last_value=False)
     return BatchDecoder(streams, codec, on_gap), list(streams.by_key)
 
 

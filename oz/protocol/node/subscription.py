@@ -1,4 +1,4 @@
-"""The result of `oz.Node.subscribe`: a subscription with a queue between the bus and its handler."""
+"""The subscriptions of a node: the queue between the bus and a handler, and what nodes count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from oz.message import Message
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 
 
@@ -50,51 +50,27 @@ class Pending(Protocol):
         """Forget what waits, and ignore what is still put; give how many messages waited."""
 
 
-class NodeSubscription(Subscription):
-    """One call of a node's `subscribe`. Its methods may be called from any thread, handlers included.
+@dataclass(frozen=True, slots=True)
+class NodeParts:
+    """The parts that a node puts together to what its `subscribe` gives.
 
     Attributes:
-        group: its queue group, or "".
-        queue: what its messages wait in.
+        patterns: what it asks for.
+        queue: where its messages wait.
+        cancel: ends it.
+        drain: ends it when it has handled what is on its way.
         answer: publishes a reply to a message; `Message.reply` calls it.
+        group: its queue group, or "".
+        max_messages: after which it ends, or None.
     """
 
-    __slots__ = ("answer", "group", "queue")
-
+    patterns: Iterable[Pattern]
+    queue: Pending
+    cancel: Callable[[Subscribed], Any]
+    drain: Callable[[Any, float], Any]
     answer: Callable[[Message, Any, Any], Any]
-
-    def __init__(
-        self,
-        patterns: Iterable[Pattern],
-        queue: Pending,
-        cancel: Callable[[Subscription], Any],
-        max_messages: int | None,
-        group: str,
-        answer: Callable[[Message, Any, Any], Any],
-        drain: Callable[[Any, float], Any],
-    ) -> None:
-        """For `subscribe`."""
-        put = queue.put if max_messages is None else self._put_last
-        super().__init__(patterns, put, cancel, max_messages, drain)
-        self.queue = queue
-        self.group = group
-        self.answer = answer
-
-    def _put_last(self, message: Message) -> None:
-        self.queue.put(message)
-        if self.left == 0:
-            # Only now: whoever receives is to have the last message before the end.
-            self.queue.end()
-
-    @property
-    def waiting(self) -> int:
-        """Messages that wait to be handled."""
-        return self.queue.waiting
-
-    @property
-    def dropped(self) -> int:
-        """Messages that were dropped because too many waited."""
-        return self.queue.dropped
+    group: str
+    max_messages: int | None
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from math import inf
 
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.keys import CHUNK_SIZE, Declaration, Declared, DeliveryOptions
 
 AT_ONCE = 32
@@ -50,7 +50,7 @@ class Chunk:
     def __init__(
         self,
         key: bytes,
-        members: list[tuple[Subscription, Declared]],
+        members: list[tuple[Subscribed, Declared]],
         patience: float,
         wants_last_value: bool,
         root: int,
@@ -118,12 +118,12 @@ class Declarations:
         self._next = 1
         self._at_once = AT_ONCE
         self._back_at_once = BACK_AT_ONCE
-        self._collected: list[tuple[Subscription, Declared]] = []
+        self._collected: list[tuple[Subscribed, Declared]] = []
         self._size = 0
         self._greeting: bytes | None = None
         self._greeted_at: float | None = None
         self.chunks: dict[int, Chunk] = {}
-        self._places: dict[Subscription, set[int]] = {}
+        self._places: dict[Subscribed, set[int]] = {}
         self._shrunk: set[int] = set()
         self._small: set[int] = set()
 
@@ -146,7 +146,7 @@ class Declarations:
         return bool(self._collected)
 
     def add(
-        self, subscription: Subscription, patterns: Iterable[Declared], *, last_value: bool
+        self, subscription: Subscribed, patterns: Iterable[Declared], *, last_value: bool
     ) -> SubscriptionChanges:
         """Declare what a subscription wants, now or with others."""
         members = [(subscription, one) for one in patterns]
@@ -169,7 +169,7 @@ class Declarations:
         collected, self._collected, self._size = self._collected, [], 0
         return self._declare(collected) if collected else SubscriptionChanges()
 
-    def remove(self, subscription: Subscription) -> SubscriptionChanges:
+    def remove(self, subscription: Subscribed) -> SubscriptionChanges:
         """Take back what a subscription wanted; the rest of its chunks is declared anew, now or later."""
         places = self._places.pop(subscription, None)
         if places is None:
@@ -185,7 +185,7 @@ class Declarations:
         self._back_at_once -= 1
         return self._declare_shrunk()
 
-    def part(self, subscription: Subscription) -> tuple[SubscriptionChanges, SubscriptionChanges]:
+    def part(self, subscription: Subscribed) -> tuple[SubscriptionChanges, SubscriptionChanges]:
         """Take back what a subscription wanted, and then have publishers answer: see `last`."""
         changes = self.remove(subscription)
         changes.add(self._declare_shrunk())
@@ -306,7 +306,7 @@ class Declarations:
 
     def _declare(
         self,
-        members: list[tuple[Subscription, Declared]],
+        members: list[tuple[Subscribed, Declared]],
         *,
         last_value: bool = False,
         patience: float = FIRST_PATIENCE,
@@ -336,14 +336,14 @@ class Declarations:
         return number
 
 
-def _size(members: Iterable[tuple[Subscription, Declared]]) -> int:
+def _size(members: Iterable[tuple[Subscribed, Declared]]) -> int:
     """Bytes of what is to be declared."""
     return sum(len(pattern.text) + 3 for _, pattern in members)
 
 
-def _parts(members: list[tuple[Subscription, Declared]]) -> Iterator[list[tuple[Subscription, Declared]]]:
+def _parts(members: list[tuple[Subscribed, Declared]]) -> Iterator[list[tuple[Subscribed, Declared]]]:
     """Split what is to be declared into chunks of a bounded size."""
-    part: list[tuple[Subscription, Declared]] = []
+    part: list[tuple[Subscribed, Declared]] = []
     size = 0
     for member in members:
         length = _size((member,))

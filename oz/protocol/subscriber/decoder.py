@@ -20,7 +20,7 @@ from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.receiver import Refusals
 from oz.protocol.subscriber.sequences import Source, find
 from oz.protocol.subscriber.streams import Stream, Streams
-from oz.protocol.subscriber.subscriptions import Route, Subscription, SubscriptionTable
+from oz.protocol.subscriber.subscriptions import Route, Subscribed, SubscriptionTable
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
@@ -327,7 +327,7 @@ class BatchDecoder:
             self.stats.delivered -= dropped
             self.stats.dropped += dropped
 
-    def _members(self, stream: Stream, source: Source, number: int) -> set[Subscription]:
+    def _members(self, stream: Stream, source: Source, number: int) -> set[Subscribed]:
         """Return the subscriptions that last values are for: nobody, if they were given them before."""
         chunk = self.streams.chunk(stream, number)
         if chunk is None or source.served.setdefault(chunk.root, number) != number:
@@ -336,7 +336,7 @@ class BatchDecoder:
         return {subscription for subscription, _ in chunk.members}
 
     def _select(
-        self, columns: BatchColumns, arrival: Arrival, only: set[Subscription] | None, repeats: Repeats | None
+        self, columns: BatchColumns, arrival: Arrival, only: set[Subscribed] | None, repeats: Repeats | None
     ) -> list[Message]:
         """Make the messages that are new, wanted and can be decoded."""
         messages: list[Message] = []
@@ -371,7 +371,7 @@ class BatchDecoder:
         return True
 
 
-def _narrow(route: Route, only: set[Subscription]) -> Route:
+def _narrow(route: Route, only: set[Subscribed]) -> Route:
     """Make a route that leads to some subscriptions only."""
     subscriptions = tuple(one for one in route.subscriptions if one in only)
     return Route(route.subject, subscriptions, route.timed_out, is_text=route.is_text)

@@ -17,7 +17,7 @@ from oz.protocol.subscriber import receive_buffer
 from oz.protocol.subscriber.declarations import GREETING, Chunk, Declarations, SubscriptionChanges
 from oz.protocol.subscriber.dedupe import Repeats
 from oz.protocol.subscriber.sequences import Source
-from oz.protocol.subscriber.subscriptions import Subscription, SubscriptionTable
+from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 from oz.subjects.index.patterns import PatternIndex
 from oz.wire.keys import ID_SIZE, Declared, DeliveryOptions, pattern_key, stream_key
 
@@ -168,17 +168,17 @@ class Streams:
         self._name = random_bytes(_NAME_SIZE)
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
         self._interests: dict[DeliveryOptions, Interest] = {}
-        self._homes: dict[Subscription, Interest] = {}
+        self._homes: dict[Subscribed, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
         self.buffered: list[Stream] = []
         self.is_collecting = False
         self._renew_at = 0.0
         self.due_at = -inf
         self._goodbyes: dict[Interest, int] = {}
-        self._draining: dict[Subscription, int] = {}
+        self._draining: dict[Subscribed, int] = {}
 
     def add(
-        self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool
+        self, subscription: Subscribed, delivery: DeliveryOptions, *, last_value: bool
     ) -> SubscriptionChanges:
         """Take a subscription in.
 
@@ -222,7 +222,7 @@ class Streams:
                 return name
 
     def _share(
-        self, subscription: Subscription, patterns: Iterable[Declared], delivery: DeliveryOptions
+        self, subscription: Subscribed, patterns: Iterable[Declared], delivery: DeliveryOptions
     ) -> list[bytes]:
         new = []
         for declared, pattern in zip(patterns, subscription.patterns, strict=True):
@@ -243,7 +243,7 @@ class Streams:
             for repeats in known:
                 repeats.add(message_id)
 
-    def part(self, subscription: Subscription) -> tuple[SubscriptionChanges, SubscriptionChanges]:
+    def part(self, subscription: Subscribed) -> tuple[SubscriptionChanges, SubscriptionChanges]:
         """Ask for nothing more for a subscription, which stands until `has_drained`: then remove it.
 
         Returns:
@@ -257,7 +257,7 @@ class Streams:
         self._draining[subscription] = interest.declarations.last
         return changes
 
-    def has_drained(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
+    def has_drained(self, subscription: Subscribed, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way for a subscription.
 
         Args:
@@ -275,12 +275,12 @@ class Streams:
             for origin in self._among(among)
         )
 
-    def stream(self, subscription: Subscription) -> Stream | None:
+    def stream(self, subscription: Subscribed) -> Stream | None:
         """Return the stream that a subscription has its messages from; None when it has ended."""
         interest = self._homes.get(subscription)
         return None if interest is None else interest.stream
 
-    def remove(self, subscription: Subscription) -> SubscriptionChanges:
+    def remove(self, subscription: Subscribed) -> SubscriptionChanges:
         """Take a subscription out; with the last of its delivery options the stream says goodbye."""
         subscription.active = False
         self._draining.pop(subscription, None)
@@ -304,7 +304,7 @@ class Streams:
             changes.dropped.extend(self._unshare(subscription))
         return changes
 
-    def _unshare(self, subscription: Subscription) -> list[bytes]:
+    def _unshare(self, subscription: Subscribed) -> list[bytes]:
         gone = []
         for pattern in subscription.patterns:
             key = pattern_key(declare(pattern))

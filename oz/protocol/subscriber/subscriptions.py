@@ -21,11 +21,11 @@ _INBOX = INBOX.encode()
 Handler = Callable[[Message], Any]
 
 
-def _nothing_to_wait_for(subscription: Subscription, timeout: float) -> bool:
+def _nothing_to_wait_for(subscription: Subscribed, timeout: float) -> bool:
     return True
 
 
-class Subscription:
+class Subscribed:
     """One call of `subscribe`: its patterns and its handler, until it is undone.
 
     Attributes:
@@ -44,7 +44,7 @@ class Subscription:
         self,
         patterns: Iterable[Pattern],
         handler: Handler | None,
-        cancel: Callable[[Subscription], Any],
+        cancel: Callable[[Subscribed], Any],
         max_messages: int | None = None,
         drain: Callable[[Any, float], Any] = _nothing_to_wait_for,
     ) -> None:
@@ -126,7 +126,7 @@ class Route:
     def __init__(
         self,
         subject: str,
-        subscriptions: tuple[Subscription, ...],
+        subscriptions: tuple[Subscribed, ...],
         timed_out: tuple[Pattern, ...],
         *,
         is_text: bool = True,
@@ -137,7 +137,7 @@ class Route:
         self.subscriptions = subscriptions
         self.is_clear = bool(subscriptions) and not timed_out
         self.is_listed = self.is_counted = False
-        handled: list[Subscription] = []
+        handled: list[Subscribed] = []
         # In one loop, not three: each reply has a subject of its own, and so a route.
         for one in subscriptions:
             if one.handler is None:
@@ -173,9 +173,7 @@ class SubscriptionTable:
         "undecoded",
     )
 
-    def __init__(
-        self, delimiter: bytes = b"", index: type[PatternIndex[Subscription]] = PatternIndex
-    ) -> None:
+    def __init__(self, delimiter: bytes = b"", index: type[PatternIndex[Subscribed]] = PatternIndex) -> None:
         """Start with none.
 
         Args:
@@ -185,7 +183,7 @@ class SubscriptionTable:
         self._delimiter = delimiter
         self._index = index(cache_size=0)
         self._prefixes = PrefixCounter()
-        self._standing: dict[Subscription, None] = {}
+        self._standing: dict[Subscribed, None] = {}
         self.routes: dict[bytes, Route] = {}
         self.unclear = self.undecoded = 0
         self.only_lists = True
@@ -198,19 +196,19 @@ class SubscriptionTable:
         """Go through the subscriptions, the oldest first."""
         return iter(tuple(self._standing))
 
-    def add(self, subscription: Subscription) -> list[bytes]:
+    def add(self, subscription: Subscribed) -> list[bytes]:
         """Take a subscription in; return the prefixes that ZeroMQ must now be asked for."""
         for pattern in subscription.patterns:
             self._index.add(pattern, subscription)
         self._stand(subscription)
         return self._prefixes.add(self._wire_prefixes(subscription))
 
-    def add_pattern(self, subscription: Subscription, pattern: Pattern) -> None:
+    def add_pattern(self, subscription: Subscribed, pattern: Pattern) -> None:
         """Take in one of the patterns of a subscription, which ZeroMQ is not asked for by prefix."""
         self._index.add(pattern, subscription)
         self._stand(subscription)
 
-    def _stand(self, subscription: Subscription) -> None:
+    def _stand(self, subscription: Subscribed) -> None:
         self._standing[subscription] = None
         self.only_lists &= subscription.handler is None and subscription.left is None
         self._forget()
@@ -219,7 +217,7 @@ class SubscriptionTable:
         self.routes.clear()
         self.unclear = self.undecoded = 0
 
-    def remove(self, subscription: Subscription) -> list[bytes]:
+    def remove(self, subscription: Subscribed) -> list[bytes]:
         """Take a subscription out; return the prefixes that ZeroMQ need not send any more."""
         subscription.active = False
         if subscription not in self._standing:
@@ -230,7 +228,7 @@ class SubscriptionTable:
         self._forget()
         return self._prefixes.remove(self._wire_prefixes(subscription))
 
-    def _wire_prefixes(self, subscription: Subscription) -> list[bytes]:
+    def _wire_prefixes(self, subscription: Subscribed) -> list[bytes]:
         """Return the prefixes to ask for. With a delimiter a literal is exact already on the wire."""
         if not self._delimiter:
             return subscription.prefixes
@@ -240,7 +238,7 @@ class SubscriptionTable:
             prefixes.extend(pattern.prefixes if literal is None else (literal + self._delimiter,))
         return prefixes
 
-    def find(self, patterns: tuple[Pattern, ...]) -> Subscription | None:
+    def find(self, patterns: tuple[Pattern, ...]) -> Subscribed | None:
         """Find the newest subscription with exactly these patterns."""
         for subscription in reversed(self._standing):
             if subscription.patterns == patterns:

@@ -24,7 +24,8 @@ from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Act, Membership
 from oz.protocol.node.presence import local_origin, network_origin, presence_pattern
 from oz.protocol.node.requests import RequestClient, Requests
-from oz.protocol.node.subscription import NodeStats, NodeSubscription
+from oz.protocol.node.subscription import NodeStats
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import compile
 from oz.transport.node.dialler import Dialler
 from oz.transport.node.handlers import Replies
@@ -446,7 +447,7 @@ class NodeEngine:
             with suppress(ClosedError):
                 publisher.engine.flush_now()
 
-    def drain_subscription(self, subscription: NodeSubscription, timeout: float) -> Steps[bool]:
+    def drain_subscription(self, subscription: Subscribed, timeout: float) -> Steps[bool]:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
         self.check_open()
         self._take_in_before_draining()
@@ -481,7 +482,7 @@ class NodeEngine:
         # Those who have left meanwhile do not answer.
         return None if self.sockets.sub.has_left(self.links.heard()) else "publishers"
 
-    def _still_draining(self, subscription: NodeSubscription) -> str | None:
+    def _still_draining(self, subscription: Subscribed) -> str | None:
         """Say whose answer to the end of a subscription is still to come; None when nothing is on its way."""
         return None if self.sockets.sub.has_drained(subscription, self.links.heard()) else "publishers"
 

@@ -11,7 +11,8 @@ from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.advisories import Advisory, Throttle, advise
 from oz.protocol.node.membership import Act
-from oz.protocol.node.subscription import NodeStats, NodeSubscription
+from oz.protocol.node.subscription import NodeStats
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.subscriber import NodeSubscriber
@@ -116,11 +117,11 @@ class Notices:
         """Return when one that was held back is due, in monotonic seconds; None for never."""
         return self._throttle.next_deadline()
 
-    def add(self, pattern: Pattern, subscription: NodeSubscription) -> None:
+    def add(self, pattern: Pattern, subscription: Subscribed) -> None:
         """Hand a subscription the advisories that match from now on."""
         self._advised.add(pattern, subscription)
 
-    def discard(self, pattern: Pattern, subscription: NodeSubscription) -> None:
+    def discard(self, pattern: Pattern, subscription: Subscribed) -> None:
         """Hand none of them to it any more."""
         self._advised.discard(pattern, subscription)
 

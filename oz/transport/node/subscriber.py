@@ -14,7 +14,7 @@ from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.receive_buffer import DropOldestBuffer
 from oz.protocol.subscriber.streams import Stream, Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
@@ -100,7 +100,7 @@ class NodeSubscriber:
         *,
         group: str | None = None,
         policy: Policy = "round_robin",
-    ) -> Subscription:
+    ) -> Subscribed:
         """Ask for the messages whose subject matches.
 
         Args:
@@ -113,34 +113,34 @@ class NodeSubscriber:
             PatternError: it cannot be sent to publishers.
             ValueError: the group or policy is none.
         """
-        subscription = Subscription([pattern], handler, self.engine.cancel)
+        subscription = Subscribed([pattern], handler, self.engine.cancel)
         delivery = delivery_options(group, policy, None, None, shared=False)
         self.begin(subscription, delivery, last_value=False)
         return subscription
 
     def introduce(self, pattern: Pattern, handler: Callable[[Message], Any]) -> None:
         """Subscribe to what nodes say to each other: the first to do, see `INTRODUCTION`."""
-        subscription = Subscription([pattern], handler, lambda _: None, None)
+        subscription = Subscribed([pattern], handler, lambda _: None, None)
         self.begin(subscription, INTRODUCTION, last_value=False)
         self._introduced = self.streams.stream(subscription)
 
-    def begin(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> None:
+    def begin(self, subscription: Subscribed, delivery: DeliveryOptions, *, last_value: bool) -> None:
         """Ask for what a subscription wants; see `Declarer.begin`."""
         self.engine.declarer.begin(subscription, delivery, last_value=last_value)
 
-    def cancel(self, subscription: Subscription) -> None:
+    def cancel(self, subscription: Subscribed) -> None:
         """End a subscription."""
         self.engine.cancel(subscription)
 
-    def begin_part(self, subscription: Subscription) -> None:
+    def begin_part(self, subscription: Subscribed) -> None:
         """Ask publishers for nothing more for one subscription."""
         self.engine.declarer.begin_part(subscription)
 
-    def has_drained(self, subscription: Subscription, among: Collection[bytes] | None) -> bool:
+    def has_drained(self, subscription: Subscribed, among: Collection[bytes] | None) -> bool:
         """Tell whether nothing more can be on its way for a subscription; see `Streams.has_drained`."""
         return self.streams.has_drained(subscription, among)
 
-    def end_with_rest(self, subscription: Subscription) -> None:
+    def end_with_rest(self, subscription: Subscribed) -> None:
         """Hand over what has come for a subscription, and end it."""
         self.engine.end_with_rest(subscription)
 

@@ -6,15 +6,16 @@ import logging
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from oz.errors import ClosedError, Timeout
 from oz.message import Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.handler_queue import HandlerQueue
-from oz.protocol.node.subscription import NodeStats, NodeSubscription, Pending
+from oz.protocol.node.subscription import NodeParts, NodeStats, Pending
 from oz.protocol.subscriber.receive_buffer import LIMIT
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 from oz.transport.node.handlers import HandlerRunner, Pool
 from oz.transport.node.mailbox import Mailbox, Receiving
@@ -48,12 +49,12 @@ class NodeShell(Protocol):
         """The classes of its sockets."""
 
     @property
-    def subscription(self) -> type[NodeSubscription]:
-        """The class of subscriptions with a handler."""
+    def subscription(self) -> Callable[[NodeParts], Subscribed]:
+        """Makes a subscription with a handler."""
 
     @property
-    def received(self) -> type[NodeSubscription]:
-        """The class of those without."""
+    def received(self) -> Callable[[NodeParts], Subscribed]:
+        """Makes one without."""
 
     @property
     def pool(self) -> NodePool:
@@ -131,8 +132,8 @@ class NodeSubscriptions:
     """The subscriptions of one node; `begin` and `end` are for the I/O side.
 
     Attributes:
-        standing: those that stand, the oldest first.
-        ended: those that have ended, and have something left to handle.
+        standing: those that stand, the oldest first, and where the messages of each wait.
+        ended: the same of those that have ended, and have something left to handle.
     """
 
     __slots__ = (
@@ -177,14 +178,14 @@ class NodeSubscriptions:
         self._on_begin = on_begin
         self._on_end = on_end
         self._sub: NodeSubscriber
-        self.standing: dict[NodeSubscription, None] = {}
-        self.ended: dict[NodeSubscription, None] = {}
+        self.standing: dict[Subscribed, Pending] = {}
+        self.ended: dict[Subscribed, Pending] = {}
 
     def open(self, sub: NodeSubscriber) -> None:
         """Take what it subscribes with."""
         self._sub = sub
 
-    def subscribe(self, wanted: Wanted, drain: Callable[[Any, float], Any]) -> NodeSubscription:
+    def subscribe(self, wanted: Wanted, drain: Callable[[Any, float], Any]) -> Subscribed:
         """Make a subscription and have it begin.
 
         Args:
@@ -209,17 +210,20 @@ class NodeSubscriptions:
                 raise ValueError(
                     "concurrency is for handlers; without one, call receive in as many threads as you like"
                 )
-            queue, kind = Mailbox(self._shell.pool, handler_queue, dropped), self._shell.received
+            queue, make = Mailbox(self._shell.pool, handler_queue, dropped), self._shell.received
         else:
             if not callable(wanted.handler):
                 raise TypeError(f"a handler is called with each message; {wanted.handler!r} cannot be called")
             self._shell.check_handler(wanted.handler)
-            queue, kind = self.make_queue(wanted.handler, handler_queue, dropped), self._shell.subscription
-        subscription = kind(
-            patterns, queue, self._cancel, wanted.max_messages, delivery.group, self._shell.answer, drain
-        )
+            queue, make = self.make_queue(wanted.handler, handler_queue, dropped), self._shell.subscription
+        answer, most = self._shell.answer, wanted.max_messages
+        subscription = make(NodeParts(patterns, queue, self._cancel, drain, answer, delivery.group, most))
+        if most is not None:
+            subscription.handler = partial(_put, subscription, queue)
         self._shell.call(
-            lambda: self._begin(subscription, delivery, last_value=wanted.last_value, is_advisory=is_advisory)
+            lambda: self._begin(
+                subscription, queue, delivery, last_value=wanted.last_value, is_advisory=is_advisory
+            )
         )
         return subscription
 
@@ -236,9 +240,10 @@ class NodeSubscriptions:
         """Record that messages were dropped whose handler is too slow."""
         self._notices.dropped(getattr(message, "subject", "on_peer"), count)
 
-    def drain(self, subscription: NodeSubscription, timeout: float, still_draining: Missing) -> Steps[bool]:
+    def drain(self, subscription: Subscribed, timeout: float, still_draining: Missing) -> Steps[bool]:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
-        if not subscription.active:
+        queue = self.standing.get(subscription)
+        if queue is None or not subscription.active:
             return True
         shell, sub = self._shell, self._sub
         ends, has_all = shell.kinds.backend.monotonic() + timeout, True
@@ -248,8 +253,8 @@ class NodeSubscriptions:
         except Timeout:
             has_all = False
         shell.call(lambda: sub.end_with_rest(subscription))
-        is_handled: bool = yield subscription.queue.drain(max(0.0, ends - shell.kinds.backend.monotonic()))
-        shell.call(lambda: self._end_drained(subscription))
+        is_handled: bool = yield queue.drain(max(0.0, ends - shell.kinds.backend.monotonic()))
+        shell.call(lambda: self._end_drained(subscription, queue))
         return has_all and is_handled
 
     def close(self) -> None:
@@ -262,19 +267,20 @@ class NodeSubscriptions:
 
     def settle(self) -> None:
         """Forget subscriptions that have ended and handled all; what they did is counted on."""
-        for subscription in [one for one in self.ended if one.queue.is_idle]:
+        for subscription, queue in [(one, queue) for one, queue in self.ended.items() if queue.is_idle]:
             del self.ended[subscription]
-            self._stats.handled += subscription.queue.handled
-            self._stats.failed += subscription.queue.failed
-            self._stats.dropped += subscription.queue.dropped
+            self._stats.handled += queue.handled
+            self._stats.failed += queue.failed
+            self._stats.dropped += queue.dropped
 
     def queues(self) -> list[Pending]:
         """Return the queues that messages wait in, of subscriptions that have ended too."""
-        return [one.queue for one in [*self.standing, *self.ended]]
+        return [*self.standing.values(), *self.ended.values()]
 
     def _begin(
         self,
-        subscription: NodeSubscription,
+        subscription: Subscribed,
+        queue: Pending,
         delivery: DeliveryOptions,
         *,
         last_value: bool,
@@ -286,30 +292,37 @@ class NodeSubscriptions:
         else:
             self._sub.begin(subscription, delivery, last_value=last_value)
             self._on_begin()
-        self.standing[subscription] = None
+        self.standing[subscription] = queue
 
-    def _cancel(self, subscription: Subscription) -> None:
+    def _cancel(self, subscription: Subscribed) -> None:
         with suppress(ClosedError):
             self._shell.call(lambda: self._end(subscription))
 
-    def _end(self, subscription: Subscription) -> None:
-        assert isinstance(subscription, NodeSubscription)
-        if subscription in self.standing:
-            del self.standing[subscription]
-            self.ended[subscription] = None
+    def _end(self, subscription: Subscribed) -> None:
+        queue = self.standing.pop(subscription, None)
+        if queue is not None:
+            self.ended[subscription] = queue
         for pattern in subscription.patterns:
             self._notices.discard(pattern, subscription)
         subscription.active = False
         self._sub.cancel(subscription)
         self._on_end()
-        if subscription.left != 0:
+        if queue is not None and subscription.left != 0:
             # One that has had its last message is still to handle it.
-            subscription.queue.close()
+            queue.close()
 
-    def _end_drained(self, subscription: NodeSubscription) -> None:
+    def _end_drained(self, subscription: Subscribed, queue: Pending) -> None:
         """End a subscription that has had what came; on the I/O side."""
-        subscription.queue.end()
+        queue.end()
         self._end(subscription)
+
+
+def _put(subscription: Subscribed, queue: Pending, message: Message) -> None:
+    """Take in a message of a subscription that ends after so many."""
+    queue.put(message)
+    if subscription.left == 0:
+        # Only now: whoever receives is to have the last message before the end.
+        queue.end()
 
 
 def _ignore(count: int, message: object) -> None:

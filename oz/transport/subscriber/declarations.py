@@ -16,7 +16,7 @@ from oz.protocol.subscriber.declarations import SubscriptionChanges
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.backend import backend_of
 from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
@@ -109,7 +109,7 @@ class Declarer:
         for key in changes.dropped:
             set_option(socket, _UNSUBSCRIBE, key)
 
-    def begin(self, subscription: Subscription, delivery: DeliveryOptions, *, last_value: bool) -> None:
+    def begin(self, subscription: Subscribed, delivery: DeliveryOptions, *, last_value: bool) -> None:
         """Ask for what a subscription wants.
 
         Raises:
@@ -122,7 +122,7 @@ class Declarer:
                 self.ask(self.streams.add(subscription, delivery, last_value=last_value))
                 self.hasten()
 
-    def end(self, subscription: Subscription) -> None:
+    def end(self, subscription: Subscribed) -> None:
         """Ask no longer for what a subscription wants."""
         with self.guard:
             if self.streams is None:
@@ -131,7 +131,7 @@ class Declarer:
                 self.ask(self.streams.remove(subscription))
                 self.hasten()
 
-    def standing(self) -> list[Subscription]:
+    def standing(self) -> list[Subscribed]:
         """Return the subscriptions that stand, the oldest first."""
         if self.streams is None:
             return list(self.receiver.table)
@@ -277,7 +277,7 @@ class Declarer:
                 for subscription in self.receiver.table:
                     self.ask(SubscriptionChanges(dropped=self.receiver.table.remove(subscription)))
 
-    def begin_part(self, subscription: Subscription) -> None:
+    def begin_part(self, subscription: Subscribed) -> None:
         """Ask publishers that filter for nothing more for one subscription."""
         if self.streams is not None:
             with self.guard:
@@ -285,11 +285,11 @@ class Declarer:
                     self.ask(changes)
                 self.hasten()
 
-    def has_drained(self, subscription: Subscription, among: Collection[bytes] | None = None) -> bool:
+    def has_drained(self, subscription: Subscribed, among: Collection[bytes] | None = None) -> bool:
         """Tell whether nothing more can be on its way for it from publishers that filter; see `has_left`."""
         return self.streams is None or self.streams.has_drained(subscription, among)
 
-    def rest_of(self, subscription: Subscription) -> Iterator[Message]:
+    def rest_of(self, subscription: Subscribed) -> Iterator[Message]:
         """Return what publishers that filter have sent and nobody has been given, for it among others."""
         if self.streams is not None and (stream := self.streams.stream(subscription)) is not None:
             assert isinstance(self.receiver, BatchDecoder)

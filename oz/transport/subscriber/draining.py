@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 import zmq
 
 from oz.message import Message
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.attachments import Attachments
 from oz.transport.subscriber.engine import PATIENCE, SubscriberEngine
 
@@ -52,7 +52,7 @@ def drain(engine: SubscriberEngine, timeout: float) -> Steps[None]:
     engine.end_drain()
 
 
-def drain_one(engine: SubscriberEngine, subscription: Subscription, timeout: float) -> Steps[bool]:
+def drain_one(engine: SubscriberEngine, subscription: Subscribed, timeout: float) -> Steps[bool]:
     """End one subscription without loss; see `oz.Subscription.drain`.
 
     Args:

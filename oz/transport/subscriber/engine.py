@@ -13,7 +13,7 @@ from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
 
@@ -199,14 +199,14 @@ class SubscriberEngine:
                     self.log_failure(subscription)
         return route.is_listed and is_wanted(message)
 
-    def log_failure(self, subscription: Subscription) -> None:
+    def log_failure(self, subscription: Subscribed) -> None:
         """Report that a handler raised; the message still goes to everybody else."""
         self.receiver.stats.failed += 1
         _log.exception("the handler of %r raised", subscription)
 
     # the end of subscriptions ----------------------------------------------------------------------------
 
-    def cancel(self, subscription: Subscription) -> None:
+    def cancel(self, subscription: Subscribed) -> None:
         """End a subscription, and drop what is here for nobody else."""
         self.declarer.end(subscription)
         kept = [message for message in self.ready if is_kept(message)]
@@ -215,13 +215,13 @@ class SubscriberEngine:
         if isinstance(self.receiver, BatchDecoder):
             self.receiver.retain(lambda message: any(one.active for one in message.subscriptions))
 
-    def end_part(self, subscription: Subscription) -> None:
+    def end_part(self, subscription: Subscribed) -> None:
         """End a subscription; what it has been given and waits in line is still to be received."""
         if subscription.active:
             subscription.left = 0
             self.cancel(subscription)
 
-    def end_with_rest(self, subscription: Subscription) -> None:
+    def end_with_rest(self, subscription: Subscribed) -> None:
         """Deliver what has come for a subscription, and what stands before that; then end it."""
         for message in self.declarer.rest_of(subscription):
             if self.dispatch(message):

@@ -12,7 +12,7 @@ from oz.message import Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.decoder import OnGap
-from oz.protocol.subscriber.subscriptions import Handler, Subscription
+from oz.protocol.subscriber.subscriptions import Handler
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, Patterns
 from oz.transport import descriptors, endpoints
@@ -308,7 +308,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
         """
         self._subscribing.mark_seen(message_ids)
 
-    def unsubscribe(self, topic: Patterns | Subscription) -> None:
+    def unsubscribe(self, topic: Patterns | AnySubscription) -> None:
         """Undo the newest subscription to a pattern, as ZeroMQ does; without one nothing happens.
 
         Args:

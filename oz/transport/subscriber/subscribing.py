@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from oz.errors import ClosedError, PatternError, SubjectWarning
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import SplittingReceiver
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.subjects.pattern import Pattern, Patterns, compile
 from oz.transport.dropin import Doubts, callers_level, check_conflated
@@ -21,7 +21,7 @@ from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.options import SubscriberOptions
 from oz.wire.keys import DeliveryOptions
 
-AnySubscription = TypeVar("AnySubscription", bound=Subscription)
+AnySubscription = TypeVar("AnySubscription", bound=Subscribed)
 
 EVERYTHING = compile(b"", "zmq")
 
@@ -80,7 +80,7 @@ def refuse_async(handler: object, instead: str) -> None:
         raise TypeError(f"{handler!r} is async, and nobody awaits it here; use {instead}")
 
 
-def _refuse_to_drain(subscription: Subscription, timeout: float) -> Any:
+def _refuse_to_drain(subscription: Subscribed, timeout: float) -> Any:
     raise ClosedError(f"the subscriber of {subscription!r} is gone: nothing can be had of it any more")
 
 
@@ -204,7 +204,7 @@ class Subscribing(Generic[AnySubscription]):
             is_split=isinstance(self._engine.receiver, SplittingReceiver),
         )
 
-    def _drain_one(self, subscription: Subscription, timeout: float) -> Any:
+    def _drain_one(self, subscription: Subscribed, timeout: float) -> Any:
         return self._waiter.run(drain_one(self._engine, subscription, timeout))
 
     def patterns(self) -> list[Pattern]:
@@ -222,13 +222,13 @@ class Subscribing(Generic[AnySubscription]):
             raise ValueError("this subscriber does not look at ids; make it with dedupe=True")
         receiver.streams.mark_seen(message_ids)
 
-    def unsubscribe(self, topic: Patterns | Subscription) -> None:
+    def unsubscribe(self, topic: Patterns | Subscribed) -> None:
         """Undo the newest subscription to a pattern; see `oz.Subscriber.unsubscribe`.
 
         Raises:
             PatternError: the dialect does not allow the pattern.
         """
-        if isinstance(topic, Subscription):
+        if isinstance(topic, Subscribed):
             topic.unsubscribe()
             return
         found = self._engine.receiver.table.find(tuple(dict.fromkeys(compile_all(topic, self._dialect))))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from oz.protocol.multicast.receiver import JOINING, MulticastReceiver
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import compile
 from oz.wire.batch import CONTROL, Head
 from oz.wire.datagram import BATCH, pack, pack_batch
@@ -20,7 +20,7 @@ SECOND = 1_000_000_000
 
 def receiver(pattern="md.>", on_gap=None, **options):
     made = MulticastReceiver(Streams(bytes, **options), None, on_gap)
-    made.table.add(Subscription((compile(pattern),), None, lambda _: None, None))
+    made.table.add(Subscribed((compile(pattern),), None, lambda _: None, None))
     return made
 
 

@@ -15,7 +15,7 @@ from oz.protocol.node.inquiry import (
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import compile
 from oz.wire.codec import Asked, Question
 from oz.wire.keys import DECLARATION, DeliveryOptions
@@ -60,7 +60,7 @@ def test_what_a_later_answer_does_not_name_has_ended(inquiry):
 
 
 def wanted(*patterns):
-    return Subscription([compile(one, "nats") for one in patterns], None, lambda _: None)
+    return Subscribed([compile(one, "nats") for one in patterns], None, lambda _: None)
 
 
 def test_a_publisher_has_learned_all_when_it_has_the_newest_chunk_of_each_stream():

@@ -5,14 +5,14 @@ import pytest
 import oz
 from oz.message import Arrival, Extras, RichMessage, RoutedMessage
 from oz.protocol.subscriber.columns import BatchColumns, MessageBatch
-from oz.protocol.subscriber.subscriptions import Subscription, SubscriptionTable
+from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 
 ORIGIN = b"o" * 16
 
 
 def columns(payloads, *attached, subjects=None):
     table = SubscriptionTable()
-    table.add(Subscription([oz.compile("a.*")], None, lambda _: None))
+    table.add(Subscribed([oz.compile("a.*")], None, lambda _: None))
     names = subjects or [b"a.%d" % number for number in range(len(payloads))]
     return BatchColumns(names, payloads, list(attached), 100, table)
 

@@ -16,14 +16,14 @@ from oz.protocol.subscriber.declarations import (
     MOST_SMALL,
     Declarations,
 )
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.keys import CHUNK_SIZE, DeliveryOptions, parse_declaration
 
 STREAM = bytes(range(16))
 
 
 def subscription(*texts):
-    one = Subscription([oz.compile(text) for text in texts], None, lambda _: None)
+    one = Subscribed([oz.compile(text) for text in texts], None, lambda _: None)
     return one, [declare(pattern) for pattern in one.patterns]
 
 

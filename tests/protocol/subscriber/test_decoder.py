@@ -9,7 +9,7 @@ import oz
 from oz.message import LoneMessage, RichMessage
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import CONTROL, MESSAGES, RICH, head_end, head_start, pack_array, pack_control
 from oz.wire.codec import find_codec
 from oz.wire.keys import DeliveryOptions
@@ -21,7 +21,7 @@ OWNER = "_INBOX." + "ab" * 16
 @pytest.fixture
 def decoder():
     streams = Streams(lambda size: bytes(range(size)))
-    subscription = Subscription([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
+    subscription = Subscribed([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
     streams.add(subscription, DeliveryOptions(), last_value=False)
     return BatchDecoder(streams, find_codec("json"))
 
@@ -102,7 +102,7 @@ def test_lone_extras_that_are_malformed_are_counted_and_their_message_is_missing
 
 def test_a_lone_message_that_is_published_again_is_delivered_once():
     streams = Streams(lambda size: bytes(range(size)), dedupe=True)
-    subscription = Subscription([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
+    subscription = Subscribed([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
     streams.add(subscription, DeliveryOptions(), last_value=False)
     decoder = BatchDecoder(streams, find_codec("json"))
     take(decoder, 0, b"0")
@@ -143,7 +143,7 @@ def test_heartbeat_that_says_nothing_new_is_known_by_its_bytes(decoder):
 @pytest.mark.parametrize("seed", range(20))
 def test_heartbeats_known_by_their_bytes_leave_behind_what_the_others_do(decoder, seed):
     streams = Streams(lambda size: bytes(range(size)))
-    subscription = Subscription([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
+    subscription = Subscribed([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
     streams.add(subscription, DeliveryOptions(), last_value=False)
     other = BatchDecoder(streams, find_codec("json"))
     drawn, now = random.Random(seed), 5

@@ -4,7 +4,7 @@ import pytest
 
 import oz
 from oz.protocol.subscriber.receiver import PrefixReceiver
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.codec import MsgpackCodec
 
 HOSTILE = "(a|aa)+$"
@@ -14,7 +14,7 @@ SUBJECT = b"a" * 60 + b"b"
 def receiver(*patterns, dialect="nats", codec=None):
     made = PrefixReceiver(codec)
     for text in patterns:
-        made.table.add(Subscription([oz.compile(text, dialect)], None, lambda one: None))
+        made.table.add(Subscribed([oz.compile(text, dialect)], None, lambda one: None))
     return made
 
 

@@ -9,7 +9,7 @@ from oz.protocol.subscriber.declarations import GREETING
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.sequences import find
 from oz.protocol.subscriber.streams import SILENCE, Streams
-from oz.protocol.subscriber.subscriptions import Subscription
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
 from oz.wire.keys import DECLARATION, PATTERN, STREAM, DeliveryOptions, parse_declaration
 
@@ -23,7 +23,7 @@ def streams():
 
 
 def add(streams, *texts, last_value=False, **delivery):
-    one = Subscription([oz.compile(text) for text in texts], None, lambda _: None)
+    one = Subscribed([oz.compile(text) for text in texts], None, lambda _: None)
     return one, streams.add(one, DeliveryOptions(**delivery), last_value=last_value)
 
 

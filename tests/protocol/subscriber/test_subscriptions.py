@@ -2,14 +2,14 @@ import re
 
 import oz
 from oz.protocol.subscriber import subscriptions
-from oz.protocol.subscriber.subscriptions import Subscription, SubscriptionTable
+from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 
 
 def subscription(*patterns, dialect="nats", handler=None):
     compiled = [
         oz.compile(one, dialect) if isinstance(one, str) else oz.compile(one, "zmq") for one in patterns
     ]
-    return Subscription(compiled, handler, lambda one: None)
+    return Subscribed(compiled, handler, lambda one: None)
 
 
 def test_overlapping_patterns_ask_for_their_prefix_once():
