@@ -347,10 +347,13 @@ class SimSubscriber(Process):
             due = max(due, now + 0.001)
         return due
 
+    def now_ns(self):
+        return round((self.network.now + 1_000) * NS)
+
     def _read(self, most):
         """Take in what has come, and give it to the application; the rest in a moment."""
         get, receive, accept = self.sub.get, self.sub.recv_multipart, self.decoder.accept
-        now_ns = round((self.network.now + 1_000) * NS)
+        now_ns = self.now_ns()
         given = self.ledger.given
         for _ in range(most):
             if not get(EVENTS) & POLLIN:

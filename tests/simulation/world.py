@@ -147,6 +147,8 @@ class World:
         oracle.check_streams()
         oracle.check_quiet(*sorted(self.quiet))
         oracle.check_memory()
+        oracle.check_counters()
+        oracle.check_interests()
         oracle.count()
         return self
 
