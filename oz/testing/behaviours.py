@@ -45,6 +45,9 @@ ONCE = (int(zmq.PUB), int(zmq.SUB), int(zmq.REQ), int(zmq.DEALER))
 class Behaviour(Protocol):
     """The behaviour of one type of socket with its pipes."""
 
+    came_from: End | None
+    """Where the message came from that was received last; None where nobody asks for that."""
+
     def set_option(self, option: int, value: int | bytes) -> bool:
         """Set an option of this type; tell whether it is one."""
 

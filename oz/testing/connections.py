@@ -142,6 +142,11 @@ class PipeSession:
             self._end = None
             self._finish()
 
+    @property
+    def connection_number(self) -> int | None:
+        """The number of its connection, if there is one."""
+        return None if self._connection is None else self._connection.number
+
     # connecting ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -331,6 +336,7 @@ class Connection:
 
     Attributes:
         hosts: where the two are.
+        number: what it is known by.
     """
 
     def __init__(self, network: Network, one: PipeSession, other: PipeSession) -> None:
@@ -343,7 +349,7 @@ class Connection:
             other: Wire(self, other, one, network),
         }
         self._is_open = True
-        network.add_link(self)
+        self.number = network.add_link(self)
 
     def wire_from(self, session: PipeSession) -> Wire:
         """Return the wire that a side sends by."""

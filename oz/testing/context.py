@@ -50,6 +50,7 @@ class Context:
             monotonic=lambda: network.now,
             time_ns=lambda: EPOCH_NS + round(network.now * 1e9),
             sleep=lambda seconds: network.run_until(network.now + seconds),
+            inode=lambda number: number if network.is_link(number) else None,
             random_bytes=network.random.randbytes,
         )
         self._sockets: dict[Socket, None] = {}

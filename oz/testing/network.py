@@ -73,7 +73,8 @@ class Network:
         self.jitter = jitter
         self._capacity = capacity
         self._listeners: dict[tuple[str, str], Listener] = {}
-        self._links: dict[NetworkLink, None] = {}
+        self._links: dict[NetworkLink, int] = {}
+        self._numbers = count(1)
         self._cut: set[frozenset[str]] = set()
         self._stalled: set[frozenset[str]] = set()
         self._rates: dict[frozenset[str], float] = {}
@@ -136,9 +137,14 @@ class Network:
             address for one, address in self._listeners if one == transport and address.startswith(begins)
         ]
 
-    def add_link(self, link: NetworkLink) -> None:
-        """Know a connection, so that faults can meet it."""
-        self._links[link] = None
+    def add_link(self, link: NetworkLink) -> int:
+        """Know a connection, so that faults can meet it; give its number, which no other has."""
+        self._links[link] = number = next(self._numbers)
+        return number
+
+    def is_link(self, number: int) -> bool:
+        """Tell whether a connection stands."""
+        return number in self._links.values()
 
     def remove_link(self, link: NetworkLink) -> None:
         """Forget a connection."""

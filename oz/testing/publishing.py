@@ -66,6 +66,8 @@ class PublisherPipes:
     left out until its peer has read; with XPUB_NODROP one full pipe that matches refuses the whole message.
     """
 
+    came_from: End | None = None
+
     def __init__(self, *, tells: bool) -> None:
         """Begin without a pipe.
 
@@ -227,6 +229,8 @@ class SubscriberPipes:
         """
         self._filters = filters
         self._queue = FairQueue()
+        self._next_from: End | None = None
+        self.came_from: End | None = None
         self._counts: dict[bytes, int] = {}
         self._next: Message | None = None
         self._uncounted: End | None = None
@@ -313,6 +317,7 @@ class SubscriberPipes:
         if not self.has_in():
             return None
         message, self._next = self._next, None
+        self.came_from, self._next_from = self._next_from, None
         if self._uncounted is not None:
             self._uncounted.count()
             self._uncounted = None
@@ -326,7 +331,7 @@ class SubscriberPipes:
                 return False
             end, message = found
             if not self._filters or self._matches(message[0]):
-                self._next = message
+                self._next, self._next_from = message, end
                 # Only the first frame is read so far.
                 self._uncounted = end if len(message) > 1 else None
             if self._uncounted is None:

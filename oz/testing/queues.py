@@ -60,6 +60,8 @@ class FairQueue:
 class Balancing:
     """A DEALER, or a PAIR, which has one pipe: messages go to those in turn that have room, or wait."""
 
+    came_from: End | None = None
+
     def __init__(self, *, most: int | None = None) -> None:
         """Begin without a pipe.
 
@@ -139,6 +141,8 @@ class Balancing:
 
 class Routing:
     """A ROUTER: messages begin with the identity of whom they come from and go to."""
+
+    came_from: End | None = None
 
     def __init__(self) -> None:
         """Begin without a pipe."""

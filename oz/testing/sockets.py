@@ -54,20 +54,29 @@ class ModelFrame:
         more: whether another frame of the message follows.
     """
 
-    __slots__ = ("bytes", "more")
+    __slots__ = ("_source", "bytes", "more")
 
-    def __init__(self, data: bytes, more: bool) -> None:
-        """Put it together."""
+    def __init__(self, data: bytes, more: bool, source: int | None) -> None:
+        """Put it together.
+
+        Args:
+            data: what is in it.
+            more: whether another frame of the message follows.
+            source: the number of the connection that it came by.
+        """
         self.bytes = data
         self.more = more
+        self._source = source
 
     def get(self, option: int | str) -> int | str:
-        """Refuse: no property of a frame is known here.
+        """Return by what it came: SRCFD is the number of a connection, and all is called one host.
 
         Raises:
-            zmq.ZMQError: always.
+            zmq.ZMQError: nobody knows, or it is another property.
         """
-        raise zmq.ZMQError(zmq.EINVAL)
+        if self._source is None or option not in (zmq.SRCFD, "Peer-Address"):
+            raise zmq.ZMQError(zmq.EINVAL)
+        return self._source if option == zmq.SRCFD else "127.0.0.1"
 
 
 class Undoing:
@@ -436,7 +445,13 @@ class Socket:
         if not self._left:
             self._left.extend(self._receive(int(flags)))
         data = self._left.popleft()
-        return data if copy else ModelFrame(data, bool(self._left))
+        return data if copy else ModelFrame(data, bool(self._left), self._source())
+
+    def _source(self) -> int | None:
+        """Return the number of the connection that the message came by which is being received."""
+        end = self._behaviour.came_from
+        owner = None if end is None else end.peer.owner
+        return owner.connection_number if isinstance(owner, PipeSession) else None
 
     def _receive(self, flags: int) -> Message:
         found: list[Message] = []

@@ -100,6 +100,22 @@ def test_subscriber_counts_what_a_cut_lost(bus):
     assert bus.run(main()) == (b"after", 1, [1])
 
 
+def test_subscriber_hears_that_a_publisher_was_killed(bus):
+    async def main():
+        gaps = []
+        publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher", on_gap=gaps.append)
+        subscriber.subscribe("a")
+        await subscriber.wait_ready(5)
+        await publisher.publish("a", b"before")
+        assert (await subscriber.receive(5)).payload == b"before"
+        bus.kill(publisher)
+        with pytest.raises(oz.Timeout):
+            await subscriber.receive(60)
+        return [gap.count for gap in gaps]
+
+    assert bus.run(main()) == [None]
+
+
 def test_stalled_messages_come_late_and_none_is_lost(bus):
     async def main():
         publisher, subscriber = bus.publisher(), bus.subscriber(filtering="publisher")

@@ -99,7 +99,8 @@ class Absences:
         if now < self._look_at:
             return []
         self._look_at = now + LOOK_EVERY
-        ended = {origin for origin, link in self._links.items() if has_ended(link)}
+        # In one order, whatever the hashes.
+        ended = {origin: None for origin, link in self._links.items() if has_ended(link)}
         self._absent = {origin: one for origin, one in self._absent.items() if origin in ended}
         # The first answers tell it, so that no time is lost.
         self.is_curious = bool(ended) or self.find_curious()

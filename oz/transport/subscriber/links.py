@@ -7,9 +7,9 @@ more sockets for each subscriber.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -40,11 +40,17 @@ class PublisherLinks:
         is_curious: whether messages are to be read by `read_with_link`, and given to `note`.
     """
 
-    __slots__ = ("_absences", "_decoder", "is_curious")
+    __slots__ = ("_absences", "_decoder", "_inode", "is_curious")
 
-    def __init__(self, decoder: BatchDecoder) -> None:
-        """Start without knowing any."""
+    def __init__(self, decoder: BatchDecoder, inode: Callable[[int], int | None]) -> None:
+        """Start without knowing any.
+
+        Args:
+            decoder: takes in what comes.
+            inode: tells what a descriptor is of; see `Backend`.
+        """
         self._decoder = decoder
+        self._inode = inode
         self._absences = Absences(decoder.streams)
         self.is_curious = True
 
@@ -57,7 +63,7 @@ class PublisherLinks:
 
     def forgive(self) -> None:
         """Have the end of a connection not count that this subscriber is about to end itself."""
-        self._absences.forgive(has_ended)
+        self._absences.forgive(self.has_ended)
         self.is_curious = True
 
     def settle(self) -> None:
@@ -71,19 +77,19 @@ class PublisherLinks:
             now: monotonic seconds.
             is_idle: all that has come was read.
         """
-        gone = self._absences.look(now, has_ended, is_idle=is_idle)
+        gone = self._absences.look(now, self.has_ended, is_idle=is_idle)
         self.is_curious = self._absences.is_curious
         for origin in gone:
             self._decoder.lose_track(origin, None, is_in_place=False)
 
+    def has_ended(self, link: Link) -> bool:
+        """Tell whether a connection is closed at this end."""
+        descriptor = link.descriptor
+        return descriptor is not None and (link.inode is None or link.inode != self._inode(descriptor))
+
     def next_deadline(self) -> float | None:
         """Return when to look next, in monotonic seconds; None for never."""
         return self._absences.next_deadline()
-
-
-def has_ended(link: Link) -> bool:
-    """Tell whether a connection is closed at this end."""
-    return link.descriptor is not None and (link.inode is None or link.inode != _inode(link.descriptor))
 
 
 def read_with_link(backend: Backend, socket: Any, flags: int) -> tuple[list[bytes], Link]:
@@ -97,7 +103,7 @@ def read_with_link(backend: Backend, socket: Any, flags: int) -> tuple[list[byte
         # raises there, as Ctrl-C does.
         raise zmq.Again(zmq.EAGAIN)
     frame = backend.recv(socket, flags, False, False)
-    link = _link_of(frame)
+    link = _link_of(backend, frame)
     frames = [frame.bytes]
     while frame.more:
         frame = backend.recv(socket, 0, False, False)
@@ -105,16 +111,9 @@ def read_with_link(backend: Backend, socket: Any, flags: int) -> tuple[list[byte
     return frames, link
 
 
-def _link_of(frame: zmq.Frame) -> Link:
+def _link_of(backend: Backend, frame: zmq.Frame) -> Link:
     with suppress(zmq.ZMQError):
         # An error: it came by none that libzmq tells of.
         descriptor = int(frame.get(_SOURCE))
-        return Link(descriptor, _inode(descriptor), _IS_LOCAL(str(frame.get(_PEER))) is not None)
+        return Link(descriptor, backend.inode(descriptor), _IS_LOCAL(str(frame.get(_PEER))) is not None)
     return NO_LINK
-
-
-def _inode(descriptor: int) -> int | None:
-    try:
-        return os.fstat(descriptor).st_ino
-    except OSError:
-        return None

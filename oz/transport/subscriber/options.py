@@ -175,7 +175,7 @@ def make_routed_engine(
         watches_links: whether to look after connections; False where others do.
     """
     decoder = BatchDecoder(streams, codec, on_gap)
-    links = PublisherLinks(decoder) if watches_links and CAN_TELL else None
+    links = PublisherLinks(decoder, backend_of(socket).inode) if watches_links and CAN_TELL else None
     declarer = Declarer(socket, guard, decoder, streams=streams, links=links)
     return SubscriberEngine(
         declarer, RoutedReceivePath(guard, backend_of(socket), frame_reader(socket), decoder, declarer, links)
