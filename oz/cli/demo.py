@@ -69,12 +69,10 @@ def demo(ctx: click.Context, as_json: bool, filtering: Filtering, in_spark: bool
 
 
 def _run(in_spark: bool, filtering: Filtering) -> list[PatternResult]:
-    from oz.demo.run import SPECS, run
+    from oz.demo.run import SPECS, count_in_spark, require_spark, run
 
     if in_spark:
-        from oz.demo.spark import count_in_spark, require
-
-        require()
+        require_spark()
     with _progress_bar() as progress:
         results = run(progress=progress, filtering=filtering)
     if not in_spark:

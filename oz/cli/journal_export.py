@@ -1,13 +1,17 @@
-"""`oz journal export`: records for other tools."""
+"""`oz journal export`: records in the formats of other tools."""
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
+import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -17,7 +21,7 @@ from oz.cli.output import console
 if TYPE_CHECKING:  # needs pyarrow, an extra
     import pyarrow as pa
 
-    from oz.journal import Journal
+    from oz.journal import Journal, Record
 
 _HELP = """Write records to FILE, or to standard output, for other tools.
 
@@ -29,6 +33,12 @@ Examples:
   oz journal export recorded march.parquet --from 2026-03-01 --to 2026-04-01
   oz journal export recorded --subject 'rv:RUN.*' --format csv > runs.csv
 """
+
+_FORMATS = ("jsonl", "csv", "parquet")
+
+_BYTES = ("payload", "subject", "reply_to", "headers")
+_FIELDS = ("offset", "time_ns", "kind", "lost", "origin", "sequence")
+_CSV_FIELDS = (*_FIELDS, *(f"{name}{suffix}" for name in _BYTES for suffix in ("", "_base64")))
 
 
 def bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> int | datetime | None:
@@ -46,7 +56,7 @@ def bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> in
 @click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
-@click.option("--format", "form", type=click.Choice(("jsonl", "csv", "parquet")), metavar="NAME",
+@click.option("--format", "form", type=click.Choice(_FORMATS), metavar="NAME",
               help="jsonl, csv or parquet.  [default: by the ending of FILE, or jsonl]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
 @click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")
@@ -63,11 +73,10 @@ def export(
 ) -> None:
     """Export; the text of the help is `_HELP`."""
     from oz.journal import Journal
-    from oz.journal import export as exporting
 
     form = form or (file.suffix.lstrip(".") if file else "jsonl")
-    if form not in exporting.FORMATS:
-        raise click.UsageError(f"--format is one of {', '.join(exporting.FORMATS)}")
+    if form not in _FORMATS:
+        raise click.UsageError(f"--format is one of {', '.join(_FORMATS)}")
     if form == "parquet" and file is None:
         raise click.UsageError("parquet needs a FILE to write to")
     found = Journal(directory)
@@ -75,13 +84,13 @@ def export(
     batches = found.batches(pattern, start=start, end=end, gaps=True)
     with _progress(found, start, end) as counted:
         if file is None:
-            exporting.write(exporting.lines(counted(batches), form), sys.stdout.buffer)
+            _write(_lines(counted(batches), form), sys.stdout.buffer)
             sys.stdout.buffer.flush()
         elif form == "parquet":
-            exporting.write_parquet(counted(batches), file)
+            _write_parquet(counted(batches), file)
         else:
             with file.open("wb") as out:
-                exporting.write(exporting.lines(counted(batches), form), out)
+                _write(_lines(counted(batches), form), out)
 
 
 @contextmanager
@@ -106,3 +115,72 @@ def _progress(journal: Journal, start: Any, end: Any) -> Iterator[Any]:
             bar.update(task, completed=max(0, last - first))
 
         yield counted
+
+
+def _write_parquet(batches: Iterable[pa.RecordBatch], path: Path) -> None:
+    """Write a Parquet file with the columns of a journal, compressed; a row group for each batch.
+
+    Args:
+        batches: with all columns.
+        path: the file; replaced if it is there.
+    """
+    import pyarrow.parquet as pq
+
+    from oz.journal.schema import SCHEMA
+
+    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def _lines(batches: Iterable[pa.RecordBatch], form: str) -> Iterator[bytes]:
+    """Write records as text, a piece for each batch.
+
+    Args:
+        batches: with all columns.
+        form: `"jsonl"`, an object a line without what is null; or `"csv"`, with a line of names first.
+            What may be any bytes stands under its name when it is UTF-8, and otherwise in base64 under its
+            name with `_base64` after it; the origin is hexadecimal.
+    """
+    from oz.journal.schema import records_of
+
+    if form == "csv":
+        yield _rows([dict(zip(_CSV_FIELDS, _CSV_FIELDS, strict=True))])
+    for batch in batches:
+        data = map(_as_data, records_of(batch))
+        yield _rows(data) if form == "csv" else "".join(map(_line, data)).encode()
+
+
+def _write(pieces: Iterable[bytes], to: BinaryIO) -> None:
+    """Write the pieces to an open file."""
+    for piece in pieces:
+        to.write(piece)
+
+
+def _as_data(record: Record) -> dict[str, Any]:
+    """Return a record as JSON can hold it, without what is null."""
+    data = {name: getattr(record, name) for name in _FIELDS}
+    if record.origin is not None:
+        data["origin"] = record.origin.hex()
+    for name in _BYTES:
+        data |= _text(name, getattr(record, name))
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def _text(name: str, value: str | bytes | None) -> dict[str, str | None]:
+    try:
+        return {name: value.decode() if isinstance(value, bytes) else value}
+    except UnicodeDecodeError:
+        assert isinstance(value, bytes)
+        return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def _line(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False) + "\n"
+
+
+def _rows(data: Iterable[dict[str, Any]]) -> bytes:
+    out = io.StringIO(newline="")
+    writer = csv.DictWriter(out, _CSV_FIELDS, lineterminator="\n")
+    writer.writerows(data)
+    return out.getvalue().encode()

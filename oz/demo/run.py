@@ -1,4 +1,4 @@
-"""`oz demo` as data: a publisher process, subscribers in several dialects, and what each subscriber got.
+"""`oz demo` as data: a publisher process, subscribers in several dialects, what each got, and Spark's counts.
 
 The publisher process does not outlive the demo for long; it is this module, run as a program.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import select
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import zmq
 
@@ -272,6 +274,50 @@ def _listen(
         if time.monotonic() - heard > SILENCE:
             raise DemoFailed(f"nothing came from the publisher for {SILENCE:g} s")
         poller.poll(_POLL_MS)
+
+
+def require_spark() -> None:
+    """Check for the extra and for Java, before anything else is done.
+
+    Raises:
+        SparkMissing: the extra `ozmq[spark]` is not installed.
+        JavaMissing: there is no Java, or it is too old.
+    """
+    from oz.spark.session import require_java
+
+    require_java()
+
+
+def count_in_spark(specs: Sequence[str]) -> list[int]:
+    """Write the flights as Parquet, sorted by subject, and count what each pattern matches.
+
+    Args:
+        specs: the patterns.
+
+    Raises:
+        SparkMissing: the extra `ozmq[spark]` is not installed.
+        JavaMissing: there is no Java, or it is too old.
+    """
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+    from pyspark.sql import functions as F
+
+    import oz.spark
+
+    was_active = SparkSession.getActiveSession() is not None
+    spark = oz.spark.session()
+    try:
+        with tempfile.TemporaryDirectory(prefix="oz-demo-") as directory:
+            archive = str(Path(directory, "flights"))
+            traffic = pa.Table.from_pylist(
+                [{"subject": subject, **payload} for subject, payload in flights.load()]
+            )
+            spark.createDataFrame(traffic).sort("subject").write.parquet(archive)
+            counts = [F.count_if(oz.spark.matches("subject", spec)) for spec in specs]
+            return list(spark.read.parquet(archive).select(*counts).first() or ())
+    finally:
+        if not was_active:
+            spark.stop()
 
 
 if __name__ == "__main__":

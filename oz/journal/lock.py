@@ -34,7 +34,7 @@ class ProcessLock:
             flock(self._descriptor, LOCK_EX | LOCK_NB)
         except BlockingIOError:
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
-            self._leave()
+            self.abandon()
             raise refusal(holder or "unknown") from None
         with contextlib.suppress(OSError):  # a full disk: the number is for people only
             os.ftruncate(self._descriptor, 0)
@@ -57,9 +57,10 @@ class ProcessLock:
         if self._descriptor is not None:
             # Closing is not enough: what another thread starts has a copy until it runs its program.
             flock(self._descriptor, LOCK_UN)
-            self._leave()
+            self.abandon()
 
-    def _leave(self) -> None:
+    def abandon(self) -> None:
+        """Close its file, without a word: in the child of a fork the lock stays the parent's."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -102,7 +103,7 @@ _held: weakref.WeakSet[ProcessLock] = weakref.WeakSet()
 def _leave_it_to_the_parent() -> None:
     # A forked child has a copy of the descriptor, and the lock would outlive its holder in it.
     for lock in list(_held):
-        lock._leave()
+        lock.abandon()
 
 
 after_fork(_leave_it_to_the_parent)

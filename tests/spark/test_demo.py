@@ -24,7 +24,7 @@ def test_the_column_spark_equals_what_was_delivered():
 
 
 def counting(*counts):
-    return f"import oz.demo.spark as spark; spark.count_in_spark = lambda specs: {list(counts)}"
+    return f"import oz.demo.run as demo; demo.count_in_spark = lambda specs: {list(counts)}"
 
 
 def test_the_table_has_one_column_more():
