@@ -1,3 +1,4 @@
+import gc
 import os
 import signal
 import sys
@@ -43,3 +44,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if is_hypothesis_test(getattr(item, "obj", None)):
             item.add_marker(pytest.mark.sized)
+
+
+def pytest_collection_finish():
+    """Have garbage be looked for among what tests make, and not among thousands of tests each time."""
+    gc.collect()
+    gc.freeze()
