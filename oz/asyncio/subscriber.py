@@ -325,10 +325,12 @@ class Subscriber(LoopSubscriber, SubscriberSocket[Handler, Subscription], zmq.as
             and not self._engine.has_some
             and not self.closed
         ):
-            if timeout != 0:
+            if timeout != 0 and not self._engine.is_drained:
                 return asyncio.ensure_future(self._poll_messages(receive_path, timeout, flags))
             receive_path.unpack(self)
-        if flags & zmq.POLLIN and self._engine.has_some:
+        # Nothing comes once it is drained: whoever waited then was told to read, which says so.
+        is_over = self._engine.is_drained and timeout != 0 and not self.closed
+        if flags & zmq.POLLIN and (self._engine.has_some or is_over):
             future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             future.set_result(int(zmq.POLLIN))
             return future

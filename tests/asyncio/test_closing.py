@@ -228,3 +228,23 @@ def test_a_full_subscriber_learns_of_lost_messages_when_it_closes(shared):
         return reader.stats.delivered + reader.stats.lost
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_a_poll_that_begins_when_all_is_drained_does_not_wait_for_what_never_comes(filtering):
+    async def main():
+        async with (
+            oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub,
+            oz.asyncio.Subscriber(pub.endpoint, filtering=filtering) as reader,
+        ):
+            reader.subscribe("a.*")
+            await pub.wait_for_subscribers(timeout=DEADLINE)
+            await reader.drain(timeout=DEADLINE if filtering == "publisher" else 0.1)
+            async with asyncio.timeout(DEADLINE):
+                # As one that waited meanwhile: what it is told to read is that it is over.
+                assert await reader.poll() == zmq.POLLIN
+            with pytest.raises(zmq.ZMQError):
+                await reader.recv_multipart(zmq.NOBLOCK)
+            assert await reader.poll(0) == 0
+
+    asyncio.run(main())
