@@ -90,7 +90,7 @@ class LoopNode:
         name = f"oz-node-{engine.settings.name}"
         self.tasks = [asyncio.create_task(one, name=name) for one in working]
         try:
-            await finish(engine.join())
+            await finish(engine.lifecycle.join())
         except BaseException as error:
             await self.close(drain=False, timeout=1.0 if isinstance(error, NameserverUnavailable) else 0)
             raise
@@ -226,7 +226,8 @@ class LoopNode:
 
     async def drain(self, subscription: Subscribed, timeout: float) -> bool:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
-        return await finish(self.engine.drain_subscription(subscription, timeout))
+        self.engine.check_open()
+        return await finish(self.engine.lifecycle.drain_subscription(subscription, timeout))
 
     # closing ---------------------------------------------------------------------------------------------
 
@@ -247,9 +248,9 @@ class LoopNode:
         self._is_closing = True
         drain = drain and is_own
         if drain:
-            await finish(engine.drain(ends))
+            await finish(engine.lifecycle.drain(ends))
         engine.is_closed = True
-        engine.take_leave()
+        engine.lifecycle.take_leave()
         for task in self.tasks:
             if task is not asyncio.current_task() and not self._loop.is_closed():
                 task.cancel()

@@ -18,7 +18,7 @@ from oz.protocol.bridge.spanning_tree import Offer
 from oz.protocol.publisher.stream import OutStream
 from oz.subjects.pattern import Pattern, compile, parse
 from oz.sync.node_engine import ThreadedNode, finish
-from oz.transport.node.node import Watcher
+from oz.transport.node.notices import Watcher
 from oz.transport.node.opening import node_settings
 
 _SLICE = 0.05  # seconds of a node's thread at a time
@@ -286,7 +286,7 @@ class Leg:
     def hand_over(self, ends: float) -> None:
         """Ask for nothing more, and pass on what was on its way, until a time of the monotonic clock."""
         if not self.engine.is_closed:
-            finish(self.engine.drain(ends))
+            finish(self.engine.lifecycle.drain(ends))
 
     def close(self, timeout: float) -> None:
         """Leave the bus, within so many seconds."""

@@ -86,7 +86,7 @@ class ThreadedNode:
             self._poller.register(dealer, zmq.POLLIN)
         self._io.start()
         try:
-            finish(engine.join())
+            finish(engine.lifecycle.join())
         except BaseException as error:
             self.close(drain=False, timeout=1.0 if isinstance(error, NameserverUnavailable) else 0)
             raise
@@ -176,7 +176,8 @@ class ThreadedNode:
 
     def drain(self, subscription: Subscribed, timeout: float) -> bool:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
-        return finish(self.engine.drain_subscription(subscription, timeout))
+        self.engine.check_open()
+        return finish(self.engine.lifecycle.drain_subscription(subscription, timeout))
 
     # closing ---------------------------------------------------------------------------------------------
 
@@ -194,10 +195,10 @@ class ThreadedNode:
         if not self._closing.acquire(blocking=False):
             return
         if drain:
-            finish(engine.drain(ends))
+            finish(engine.lifecycle.drain(ends))
         engine.is_closed = True
         with suppress(ClosedError):
-            self._io.call(engine.take_leave)
+            self._io.call(engine.lifecycle.take_leave)
         has_ended = self._io.stop(max(_LAST_TURN, ends - time.monotonic()))
         self.changed()
         engine.close_queues()

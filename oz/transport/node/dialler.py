@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 import zmq
 
 from oz.protocol.node.connections import Dial, Forget, HangUp, LoseTrack
+from oz.protocol.node.inquiry import SAY_AGAIN
 from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged
-from oz.protocol.node.membership import Act
+from oz.protocol.node.membership import Act, Membership
 from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.subscriber import FOR_EVER, ONCE, NodeSubscriber
+from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
 
 _log = logging.getLogger("oz.node")
@@ -126,3 +128,48 @@ class Dialler:
             self._sub.dial(step.endpoint, stop=ONCE)
         except (zmq.ZMQError, ValueError, OSError) as error:
             _log.warning("cannot connect to %s at %s: %s", step.name, step.endpoint, error)
+
+
+class Introductions:
+    """The introductions of peers to each other, and what else nodes say on the bus.
+
+    Attributes:
+        said: messages that have gone, which no application published.
+    """
+
+    __slots__ = ("_membership", "_publisher", "_untold", "said")
+
+    def __init__(self, publisher: NodePublisher, membership: Membership) -> None:
+        """Start with nothing to say.
+
+        Args:
+            publisher: the node's main one.
+            membership: who is linked.
+        """
+        self._publisher = publisher
+        self._membership = membership
+        self._untold: dict[bytes, str] = {}
+        self.said = 0
+
+    def tell(self, subject: str, value: Any) -> bool:
+        """Publish what nodes say to each other; tell whether there was room for it."""
+        engine = self._publisher.engine
+        has_room = engine.sender.publish(engine.socket, subject, value) is None
+        self.said += has_room
+        return has_room
+
+    def introduce(self, peer: Announcement, text: str) -> None:
+        """Tell a peer of others. Only once is it told, so what finds no room is to be said again."""
+        self._untold[peer.uuid] = text
+        self.try_again()
+
+    def try_again(self) -> None:
+        """Say what has found no room."""
+        for uuid, text in list(self._untold.items()):
+            subject = f"_OZ.NAMING.{uuid.hex()}"
+            if not self._membership.is_linked(uuid) or self.tell(subject, Introduction(text)):
+                del self._untold[uuid]
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when to try again; None when nothing is to be said."""
+        return now + SAY_AGAIN if self._untold else None

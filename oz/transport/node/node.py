@@ -8,38 +8,34 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 import zmq
 
-from oz.errors import ClosedError, NameserverUnavailable, NoResponders, OwnershipError, Timeout
+from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.connections import Connections
 from oz.protocol.node.handler_queue import HandlerQueue
-from oz.protocol.node.inquiry import SAY_AGAIN, Inquiries, interest_subject
+from oz.protocol.node.inquiry import Inquiries, interest_subject
 from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Act, Membership
 from oz.protocol.node.presence import local_origin, network_origin, presence_pattern
 from oz.protocol.node.requests import RequestClient, Requests
 from oz.protocol.node.subscription import NodeStats
-from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import compile
-from oz.transport.node.dialler import Dialler
+from oz.transport.node.dialler import Dialler, Introductions
 from oz.transport.node.handlers import Replies
-from oz.transport.node.notices import Notices
+from oz.transport.node.notices import Notices, Watcher, count_all
 from oz.transport.node.opening import NodeSettings, NodeSockets
 from oz.transport.node.publisher import NodePublisher
-from oz.transport.node.readiness import Readiness
+from oz.transport.node.readiness import Lifecycle, Readiness
 from oz.transport.node.subscriber import FOR_EVER
-from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions, Steps
+from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions
 from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
-
-TAKE_IN_SECONDS = 0.05
-"""Seconds for what has come before a drain begins; the rest is still on its way."""
 
 NEWS_EVERY = 0.01
 """Seconds between two looks of those who wait, while more and more comes."""
@@ -47,19 +43,6 @@ NEWS_EVERY = 0.01
 _MARKS = {"_", b"_"}
 _INBOXES = {reserved_subjects.INBOX, reserved_subjects.INBOX.encode()}
 """How reserved subjects begin, and those of them that go out as all others do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Watcher:
-    """Those who are told of what happens to a node that they have; any of its threads calls them.
-
-    Attributes:
-        on_change: called when peers may ask for something else, or have fallen silent, or speak again.
-        on_gap: called when messages were lost on their way here.
-    """
-
-    on_change: Callable[[], None]
-    on_gap: Callable[[Gap], None]
 
 
 class NodeEngine:
@@ -77,7 +60,8 @@ class NodeEngine:
         replies: what it has answered.
         notices: what it tells of itself.
         subscriptions: what it has subscribed to.
-        sockets, membership, links, dialler, readiness: there once it has joined.
+        introduce: tells a peer of others.
+        sockets, membership, links, dialler, readiness, lifecycle: there once it has joined.
     """
 
     def __init__(self, settings: NodeSettings, shell: NodeShell) -> None:
@@ -108,10 +92,10 @@ class NodeEngine:
         self.links: Links
         self.dialler: Dialler
         self.readiness: Readiness
+        self.lifecycle: Lifecycle
+        self.introduce: Callable[[Announcement, str], None]
         self.number_of_waits = 0
         self._watcher: Watcher | None = None
-        self._untold: dict[bytes, str] = {}
-        self._said = 0
         self._is_unheard = self._is_due = False
         self._tick_at = 0.0
         self._look_at = inf
@@ -146,8 +130,10 @@ class NodeEngine:
         sub.introduce(compile(interest_subject(self.settings.uuid), "nats"), self._hear_about_interest)
         sub.introduce(presence_pattern(sockets.announcement), _ignore)
         sub.subscribe(compile(self.requests.pattern, "nats"), handler=self.requests.take)
-        self._inquiries = Inquiries(sub.asked, self._tell_bus)
         self.membership = Membership(sockets.announcement, config.lost_after)
+        self._introductions = Introductions(sockets.main, self.membership)
+        self.introduce = self._introductions.introduce
+        self._inquiries = Inquiries(sub.asked, self._introductions.tell)
         looks_around = sockets.local_directory if not (config.nameserver or config.peers) else None
         self.links = Links(
             self.membership,
@@ -161,6 +147,10 @@ class NodeEngine:
         self.readiness = Readiness(
             sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic
         )
+        self.lifecycle = Lifecycle(
+            self.settings.configuration, self._shell, sockets, self.links, self.subscriptions,
+            self._tell_own, self.say, self.monotonic,
+        )  # fmt: skip
         self.has_joined = True
         if self.settings.echo:
             for endpoint in sockets.echoes:
@@ -209,24 +199,6 @@ class NodeEngine:
         if not self.is_closed:
             self.notices.server_changed(endpoint, is_there=is_there)
 
-    def introduce(self, peer: Announcement, text: str) -> None:
-        """Tell a peer of others. Only once is it told, so what finds no room is to be said again."""
-        self._untold[peer.uuid] = text
-        self._tell_untold()
-
-    def _tell_untold(self) -> None:
-        for uuid, text in list(self._untold.items()):
-            subject = f"_OZ.NAMING.{uuid.hex()}"
-            if not self.membership.is_linked(uuid) or self._tell_bus(subject, Introduction(text)):
-                del self._untold[uuid]
-
-    def _tell_bus(self, subject: str, value: Any) -> bool:
-        """Publish what nodes say to each other; tell whether there was room for it."""
-        engine = self.sockets.main.engine
-        has_room = engine.sender.publish(engine.socket, subject, value) is None
-        self._said += has_room
-        return has_room
-
     def _call_on_peer(self, notified: Any) -> Any:
         assert self.settings.on_peer is not None
         return self.settings.on_peer(*notified)
@@ -265,7 +237,7 @@ class NodeEngine:
         frames = self.dialler.tick(now)
         if self._watcher is not None and self.links.silent != silent:
             self._watcher.on_change()
-        self._tell_untold()
+        self._introductions.try_again()
         self.replies.send_parked(self.sockets.main, now)
         self.subscriptions.settle()
         self.notices.count_losses(self.sockets.publishers, self.sockets.sub)
@@ -282,7 +254,7 @@ class NodeEngine:
             self.links.next_deadline(now),
             self.notices.next_deadline(),
             self.replies.next_deadline(),
-            now + SAY_AGAIN if self._untold else None,
+            self._introductions.next_deadline(now),
         ]
         return min(at for at in deadlines if at is not None)
 
@@ -342,7 +314,11 @@ class NodeEngine:
 
         Not in a signal handler that interrupts a publisher, for which the I/O side would wait in vain.
         """
-        if self._shell.may_call and not self.is_interrupted:
+        if self._shell.may_call:
+            self._tell_own()
+
+    def _tell_own(self) -> None:
+        if not self.is_interrupted:
             self._shell.call(self._take_in_own)
 
     def _take_in_own(self) -> None:
@@ -351,12 +327,6 @@ class NodeEngine:
             # What goes over inproc is there as soon as it is asked for.
             publisher.engine.listen()
         self._is_unheard = False
-
-    def _take_in_before_draining(self) -> None:
-        """Take in what has come, so that all publishers are known that may have sent something."""
-        if not self.is_interrupted:
-            self._shell.call(self._take_in_own)
-        self._shell.call(lambda: self.sockets.sub.take_in(TAKE_IN_SECONDS))
 
     @property
     def is_interrupted(self) -> bool:
@@ -411,57 +381,7 @@ class NodeEngine:
         if self.is_closed:
             raise ClosedError(f"the node {self.settings.name} is closed")
 
-    # joining and leaving ---------------------------------------------------------------------------------
-
-    def join(self) -> Steps[None]:
-        """Wait for a name server, or for the nodes of this host.
-
-        Raises:
-            NameserverUnavailable: no name server has answered in time.
-        """
-        config, wait = self.settings.configuration, self._shell.wait
-        ends = self.monotonic() + config.join_timeout
-        try:
-            yield wait(lambda: None if self.links.is_registered else "no name server", config.join_timeout)
-            # Nodes of this host are found at once, if they are there.
-            with suppress(Timeout):
-                left = max(0.0, min(1.0, ends - self.monotonic()))
-                yield wait(lambda: "looking around" if self.links.unsettled() else None, left)
-        except Timeout:
-            if config.join_timeout:
-                raise NameserverUnavailable(config.nameserver, config.join_timeout) from None
-
-    def drain(self, ends: float) -> Steps[None]:
-        """Stop asking, have handlers handle what has come, and send what they publish.
-
-        Args:
-            ends: the time of the monotonic clock until which it may take.
-        """
-        with suppress(ClosedError, Timeout):
-            self._take_in_before_draining()
-            self._shell.call(self.sockets.sub.begin_drain)
-            yield self._shell.wait(self._still_closing, max(0.0, ends - self.monotonic()))
-        for queue in self.subscriptions.queues():
-            yield queue.drain(max(0.0, ends - self.monotonic()))
-        for publisher in self.sockets.publishers:
-            with suppress(ClosedError):
-                publisher.engine.flush_now()
-
-    def drain_subscription(self, subscription: Subscribed, timeout: float) -> Steps[bool]:
-        """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
-        self.check_open()
-        self._take_in_before_draining()
-        return (
-            yield from self.subscriptions.drain(
-                subscription, timeout, lambda: self._still_draining(subscription)
-            )
-        )
-
-    def take_leave(self) -> None:
-        """Say goodbye to name servers; on the I/O side."""
-        for endpoint, one in self.links.discovery_clients.items():
-            with suppress(zmq.ZMQError):
-                self.say(endpoint, one.goodbye())
+    # leaving ---------------------------------------------------------------------------------------------
 
     def say(self, endpoint: str, frame: bytes) -> None:
         """Send a frame to a name server, if there is room.
@@ -477,15 +397,6 @@ class NodeEngine:
         self.requests.close()
         self.subscriptions.close()
 
-    def _still_closing(self) -> str | None:
-        """Say whose answer to this node's goodbye is still to come; None when nothing is on its way."""
-        # Those who have left meanwhile do not answer.
-        return None if self.sockets.sub.has_left(self.links.heard()) else "publishers"
-
-    def _still_draining(self, subscription: Subscribed) -> str | None:
-        """Say whose answer to the end of a subscription is still to come; None when nothing is on its way."""
-        return None if self.sockets.sub.has_drained(subscription, self.links.heard()) else "publishers"
-
     # counters --------------------------------------------------------------------------------------------
 
     def count(self) -> NodeStats:
@@ -493,23 +404,11 @@ class NodeEngine:
         if not self.has_joined:
             # One for asyncio that has not joined yet.
             return replace(self._stats)
-        stats, sub = self._stats, self.sockets.sub.stats
-        pubs = [one.engine.stats for one in self.sockets.publishers]
-        queues = self.subscriptions.queues()
-        return replace(
-            stats,
-            published=sum(one.published for one in pubs) - self._said,
-            unwanted=sum(one.unwanted for one in pubs),
-            missed=sum(one.missed for one in pubs),
-            received=sub.received,
-            lost=sub.lost,
-            handled=stats.handled + sum(one.handled for one in queues),
-            failed=stats.failed + sum(one.failed for one in queues),
-            dropped=stats.dropped + sub.dropped + sum(one.dropped for one in queues),
-            waiting=sum(one.waiting for one in queues),
-            late_replies=self.requests.late,
-            malformed=sub.malformed + sum(one.malformed for one in pubs),
-        )
+        sockets, queues = self.sockets, self.subscriptions.queues()
+        counted = count_all(self._stats, sockets.publishers, sockets.sub.stats, queues)
+        counted.published -= self._introductions.said
+        counted.late_replies = self.requests.late
+        return counted
 
     def described(self) -> str:
         """Show name, bus and state, for `repr`."""

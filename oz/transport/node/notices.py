@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.advisories import Advisory, Throttle, advise
 from oz.protocol.node.membership import Act
-from oz.protocol.node.subscription import NodeStats
+from oz.protocol.node.subscription import NodeStats, Pending
+from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
 from oz.transport.node.publisher import NodePublisher
@@ -24,6 +26,19 @@ MOST_NOTICES = 10_000
 """Advisories that wait for the I/O side at most."""
 
 _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
+
+
+@dataclass(frozen=True, slots=True)
+class Watcher:
+    """Those who are told of what happens to a node that they have; any of its threads calls them.
+
+    Attributes:
+        on_change: called when peers may ask for something else, or have fallen silent, or speak again.
+        on_gap: called when messages were lost on their way here.
+    """
+
+    on_change: Callable[[], None]
+    on_gap: Callable[[Gap], None]
 
 
 class Notices:
@@ -152,3 +167,23 @@ class _Local:
 
     def __init__(self, subscriptions: tuple[Any, ...]) -> None:
         self.subscriptions = subscriptions
+
+
+def count_all(
+    stats: NodeStats, publishers: Iterable[NodePublisher], sub: SubscriberStats, queues: Iterable[Pending]
+) -> NodeStats:
+    """Add to the counts of a node what its publishers, its subscriber and the queues of handlers count."""
+    pubs, queues = [one.engine.stats for one in publishers], list(queues)
+    return replace(
+        stats,
+        published=sum(one.published for one in pubs),
+        unwanted=sum(one.unwanted for one in pubs),
+        missed=sum(one.missed for one in pubs),
+        received=sub.received,
+        lost=sub.lost,
+        handled=stats.handled + sum(one.handled for one in queues),
+        failed=stats.failed + sum(one.failed for one in queues),
+        dropped=stats.dropped + sub.dropped + sum(one.dropped for one in queues),
+        waiting=sum(one.waiting for one in queues),
+        malformed=sub.malformed + sum(one.malformed for one in pubs),
+    )

@@ -1,15 +1,25 @@
-"""Readiness: what callers of a node wait for, such as peers that are up and can be spoken with."""
+"""Readiness: what the callers of a node wait for: to have joined, for peers, and for what is on its way."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
+import zmq
+
+from oz.configuration import Configuration
+from oz.errors import ClosedError, NameserverUnavailable, Timeout
 from oz.protocol.node.inquiry import Inquiries, Inquiry
+from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Membership
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.node.dialler import Dialler
 from oz.transport.node.opening import NodeSockets
-from oz.transport.node.subscriptions import Missing
+from oz.transport.node.subscriptions import Missing, NodeShell, NodeSubscriptions, Steps
 from oz.wire.discovery import Announcement
+
+TAKE_IN_SECONDS = 0.05
+"""Seconds for what has come before a drain begins; the rest is still on its way."""
 
 
 class Readiness:
@@ -88,3 +98,113 @@ class Readiness:
             publisher.engine.listen()
         self._dialler.look(self._monotonic())
         return [one for one in self._membership.up if self._membership.is_linked(one.uuid)]
+
+
+class Lifecycle:
+    """The beginning and the end of one node: it joins, and drains what it has before it leaves."""
+
+    __slots__ = (
+        "_configuration",
+        "_links",
+        "_monotonic",
+        "_say",
+        "_shell",
+        "_sockets",
+        "_subscriptions",
+        "_tell_own",
+    )
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        shell: NodeShell,
+        sockets: NodeSockets,
+        links: Links,
+        subscriptions: NodeSubscriptions,
+        tell_own: Callable[[], None],
+        say: Callable[[str, bytes], None],
+        monotonic: Callable[[], float],
+    ) -> None:
+        """Put together what waits, and what is waited for.
+
+        Args:
+            configuration: of the node.
+            shell: its threads or loop.
+            sockets: its sockets.
+            links: who is there.
+            subscriptions: what it has subscribed to.
+            tell_own: tells its publishers its own subscriptions.
+            say: sends a frame to a name server.
+            monotonic: the clock.
+        """
+        self._configuration = configuration
+        self._shell = shell
+        self._sockets = sockets
+        self._links = links
+        self._subscriptions = subscriptions
+        self._tell_own = tell_own
+        self._say = say
+        self._monotonic = monotonic
+
+    def join(self) -> Steps[None]:
+        """Wait for a name server, or for the nodes of this host.
+
+        Raises:
+            NameserverUnavailable: no name server has answered in time.
+        """
+        config, wait = self._configuration, self._shell.wait
+        ends = self._monotonic() + config.join_timeout
+        try:
+            yield wait(lambda: None if self._links.is_registered else "no name server", config.join_timeout)
+            # Nodes of this host are found at once, if they are there.
+            with suppress(Timeout):
+                left = max(0.0, min(1.0, ends - self._monotonic()))
+                yield wait(lambda: "looking around" if self._links.unsettled() else None, left)
+        except Timeout:
+            if config.join_timeout:
+                raise NameserverUnavailable(config.nameserver, config.join_timeout) from None
+
+    def drain(self, ends: float) -> Steps[None]:
+        """Stop asking, have handlers handle what has come, and send what they publish.
+
+        Args:
+            ends: the time of the monotonic clock until which it may take.
+        """
+        with suppress(ClosedError, Timeout):
+            self._take_in()
+            self._shell.call(self._sockets.sub.begin_drain)
+            yield self._shell.wait(self._still_closing, max(0.0, ends - self._monotonic()))
+        for queue in self._subscriptions.queues():
+            yield queue.drain(max(0.0, ends - self._monotonic()))
+        for publisher in self._sockets.publishers:
+            with suppress(ClosedError):
+                publisher.engine.flush_now()
+
+    def drain_subscription(self, subscription: Subscribed, timeout: float) -> Steps[bool]:
+        """End a subscription when it has handled what is on its way; see `Subscription.drain`."""
+        self._take_in()
+        return (
+            yield from self._subscriptions.drain(
+                subscription, timeout, lambda: self._still_draining(subscription)
+            )
+        )
+
+    def take_leave(self) -> None:
+        """Say goodbye to name servers; on the I/O side."""
+        for endpoint, one in self._links.discovery_clients.items():
+            with suppress(zmq.ZMQError):
+                self._say(endpoint, one.goodbye())
+
+    def _take_in(self) -> None:
+        """Take in what has come, so that all publishers are known that may have sent something."""
+        self._tell_own()
+        self._shell.call(lambda: self._sockets.sub.take_in(TAKE_IN_SECONDS))
+
+    def _still_closing(self) -> str | None:
+        """Say whose answer to this node's goodbye is still to come; None when nothing is on its way."""
+        # Those who have left meanwhile do not answer.
+        return None if self._sockets.sub.has_left(self._links.heard()) else "publishers"
+
+    def _still_draining(self, subscription: Subscribed) -> str | None:
+        """Say whose answer to the end of a subscription is still to come; None when nothing is on its way."""
+        return None if self._sockets.sub.has_drained(subscription, self._links.heard()) else "publishers"
