@@ -165,3 +165,18 @@ def test_heartbeats_known_by_their_bytes_leave_behind_what_the_others_do(decoder
             source.heartbeat = b""
         other.accept([frame], now)
         assert state(decoder) == state(other)
+
+
+@pytest.mark.parametrize("is_next", [True, False])
+def test_what_a_slower_path_brings_behind_a_goodbye_is_not_delivered_again(decoder, is_next):
+    (key,) = decoder.streams.by_key
+    assert take(decoder, 0, b"0").payload == 0
+    assert take(decoder, 1, b"1").payload == 1
+    goodbye = (
+        head_start(key, CONTROL, b"o" * 16, 1) + head_end(2 if is_next else 3, 0) + pack_control(bye=True)
+    )
+    decoder.accept([goodbye], 6)
+    for sequence in range(3):
+        assert take(decoder, sequence, b"%d" % sequence) is None
+    # What the goodbye showed to be missing was reported, and is no message any more.
+    assert (decoder.stats.lost, decoder.stats.delivered, decoder.stats.filtered) == (int(not is_next), 2, 3)
