@@ -79,7 +79,7 @@ class NodeWorld:
         self.nameserver = SimNameServer(self, "nameserver")
         self.nodes, self.heard, self.served, self.tasks = {}, {}, Counter(), []
         self.numbers = 0
-        self.published = {}
+        self.published, self.down = {}, set()
         every = [self._fault() for _ in range(FAULTS)]
         self.faults = sorted(every) if faults is None else faults
 
@@ -181,13 +181,16 @@ class NodeWorld:
             await asyncio.sleep(lasts)
             if not self.nameserver.is_alive:
                 self.nameserver.start()
-        elif not (node := self.nodes[who[0]]).closed:
+        elif who[0] not in self.down:
+            node = self.nodes[who[0]]
+            self.down.add(who[0])
             if kind == "kill":
                 self.bus.kill(node)
             else:
                 await node.close(timeout=1.0)
             await asyncio.sleep(lasts)
             await self._start(who[0])
+            self.down.discard(who[0])
 
     # what must be so -------------------------------------------------------------------------------------
 
