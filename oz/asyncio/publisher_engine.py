@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import weakref
 from asyncio import _get_running_loop
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from oz.transport.publisher.attending import SOON, Shell
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
+from oz.transport.socket import GivingUp
 
 _NOBLOCK = int(zmq.NOBLOCK)
 
@@ -307,8 +307,8 @@ class LoopPublisher(PublisherEngine):
         self._news.tell()
         if not is_own:
             return Closing()
-        seconds, given_up = max(0.0, ends_at - closed_at), threading.Event()
+        seconds, given_up = max(0.0, ends_at - closed_at), GivingUp()
         if (ending := end_in_loop(self.context, seconds)) is not None:
             return Closing(later=ending)
         end = partial(self.closing.end_context, seconds, closed_at, given_up)
-        return Closing(end, give_up=given_up.set if seconds == inf else None)
+        return Closing(end, give_up=given_up.say if seconds == inf else None)

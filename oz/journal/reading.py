@@ -18,6 +18,7 @@ from oz.journal.ranges import gone
 from oz.journal.segment import OpenSegment, damage, open_segment, runs
 from oz.journal.selection import Selection
 from oz.journal.walk import Frame, Hole, survey
+from oz.protocol.backoff import growing
 
 _SHORTEST, _LONGEST = 0.001, 0.05  # seconds between two looks while nothing is appended
 _LOOKS = 20  # at a manifest that may be about to change
@@ -46,7 +47,7 @@ class Reading:
         self._position = 0
         self._left: Segment | None = None
         self._keeps_place = False
-        self._pause = _SHORTEST
+        self._pauses = growing(_SHORTEST, _LONGEST)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield what is wanted.
@@ -120,8 +121,7 @@ class Reading:
             self._follow = False
             return False
         self._refuse_what_is_gone(current)
-        time.sleep(self._pause)
-        self._pause = min(2 * self._pause, _LONGEST)
+        time.sleep(next(self._pauses))
         return True
 
     def _enter(self) -> OpenSegment | None:
@@ -185,7 +185,7 @@ class Reading:
                 table = current.decode(run, self._selection.columns)
                 picked = self._selection.of(table, run[0].stamp.first)
                 yield from picked.combine_chunks().to_batches()
-                self._pause = _SHORTEST
+                self._pauses = growing(_SHORTEST, _LONGEST)
             if current.segment.is_sealed or self._is_over() or self._following():
                 return
             if self._at < limit and not self._following():

@@ -1,7 +1,8 @@
-"""When to start again what has ended: at once, and less and less often while it does not last."""
+"""When to start again what has ended, and when to look again: less and less often while nothing changes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 
 FIRST = 0.1
@@ -10,6 +11,21 @@ LONGEST = 10.0
 
 STEADY = 30.0
 """Seconds after which what was started counts as working."""
+
+
+def growing(first: float, longest: float) -> Iterator[float]:
+    """Return the seconds between looks at what nobody tells of: each twice the one before.
+
+    So a look is late by no more than what has been waited for already, and by `longest`.
+
+    Args:
+        first: the first pause.
+        longest: the last ones.
+    """
+    pause = first
+    while True:
+        yield pause
+        pause = min(2 * pause, longest)
 
 
 class Backoff:

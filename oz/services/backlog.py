@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from oz.errors import JournalFull
 from oz.journal import Writer
+from oz.protocol.backoff import growing
 from oz.protocol.subscriber.columns import Arrived
 from oz.services.columns import LaidOut, Loss, columns_of_loss, count_of
 
@@ -25,7 +26,7 @@ _LOSS_BYTES = 300
 GROUP_BYTES = 16 << 20
 """What belongs into one commit at most, unless it is one item."""
 
-_PAUSE = 0.25
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0
 """Seconds between two attempts while the disk is full: nothing tells when there is room again."""
 
 Item = LaidOut | Loss
@@ -213,6 +214,7 @@ class BacklogWriter:
         self._on_news = on_news
         self._most = GROUP_BYTES
         self._giving_up = threading.Event()
+        self._pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -262,6 +264,7 @@ class BacklogWriter:
             if len(items) == 1 and not self._backlog.split():
                 self._await_room(error)
             return False
+        self._pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
         self._count(items)
         return True
 
@@ -288,7 +291,7 @@ class BacklogWriter:
     def _await_room(self, error: JournalFull) -> None:
         if self._giving_up.is_set():
             raise error
-        self._giving_up.wait(_PAUSE)
+        self._giving_up.wait(next(self._pauses))
 
     def _say_room(self) -> None:
         self._stats.is_full = False

@@ -116,8 +116,10 @@ class ThreadedNode:
                 with suppress(zmq.Again):
                     for _ in range(1_000):
                         engine.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
-        engine.sockets.sub.take_in(_TURN_SECONDS)
-        if engine.number_of_waits and engine.sockets.sub.socket in ready:
+        sub = engine.sockets.sub
+        if sub.socket in ready or sub.has_due(now):
+            sub.take_in(_TURN_SECONDS)
+        if engine.number_of_waits and sub.socket in ready:
             engine.note_news(now)
         if engine.has_due(now):
             for endpoint, frame in engine.tick(now):

@@ -37,7 +37,6 @@ CLOSE_TIMEOUT = 5.0
 _PATIENCE = 3.0
 """Seconds that libzmq's threads have at least to end, on a machine with much else to do."""
 _LONGEST_JOIN = 1e6
-_SLICE = 0.1
 
 LINK_KEEPALIVE = (
     (zmq.TCP_KEEPALIVE, 1),
@@ -127,11 +126,38 @@ def some(texts: Sequence[str]) -> list[str]:
     return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]
 
 
+class GivingUp:
+    """The end of a wait that has none of its own; another thread says it."""
+
+    __slots__ = ("_bells", "_is_said")
+
+    def __init__(self) -> None:
+        """Wait for as long as it takes."""
+        self._is_said = threading.Event()
+        self._bells: list[threading.Event] = []
+
+    def say(self) -> None:
+        """Record that it is given up."""
+        self._is_said.set()
+        for bell in self._bells:
+            bell.set()
+
+    def rings(self, bell: threading.Event) -> None:
+        """Have a bell ring when it is given up."""
+        self._bells.append(bell)
+        if self._is_said.is_set():
+            bell.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long; tell whether it was given up."""
+        return self._is_said.wait(seconds)
+
+
 def end_context(
     context: zmq.Context[Any],
     timeout: float,
     closed_at: float | None = None,
-    given_up: threading.Event | None = None,
+    given_up: GivingUp | None = None,
 ) -> None:
     """Wait until all is sent or the linger is over: ending the context is the only way to know.
 
@@ -152,7 +178,15 @@ def end_context(
         return
     # In a thread: term() takes no timeout, and whatever libzmq waits for, closing has an end. It also closes
     # a monitor that was left open, for which term() would wait for ever.
-    ending = threading.Thread(target=context.destroy, name="oz-ending", daemon=True)
+    over = threading.Event()
+
+    def end() -> None:
+        try:
+            context.destroy()
+        finally:
+            over.set()
+
+    ending = threading.Thread(target=end, name="oz-ending", daemon=True)
     try:
         ending.start()
     except RuntimeError:
@@ -162,8 +196,9 @@ def end_context(
     if timeout < _LONGEST_JOIN:
         ending.join(timeout + _PATIENCE)
     else:
-        while ending.is_alive() and not (given_up is not None and given_up.is_set()):
-            ending.join(_SLICE)
+        if given_up is not None:
+            given_up.rings(over)
+        over.wait()
         return
     if ending.is_alive():
         text = "closed, but ZeroMQ has not ended its context %g s after its time; messages may be unsent"

@@ -1,14 +1,17 @@
 """The node for asyncio: what threads do there is done here by tasks."""
 
 import asyncio
+import errno
 import os
 import threading
 import time
 
 import pytest
+import zmq
 
 import oz
 import oz.asyncio
+from oz.transport.node.subscriber import NodeSubscriber
 from support import waiting
 from support.inside import engine_of, shell_of
 from support.waiting import DEADLINE
@@ -356,6 +359,26 @@ def test_before_it_has_joined_a_node_says_so(place):
             node.subscribe("a")
         assert node.peers == []
         repr(node)
+        await node.close()
+
+    run(main)
+
+
+def test_a_node_whose_start_has_failed_has_not_joined(place, monkeypatch):
+    def refuse(*_, **__):
+        raise zmq.ZMQError(errno.EMFILE)
+
+    async def main():
+        node = Node("a", directory=place)
+        monkeypatch.setattr(NodeSubscriber, "dial", refuse)
+        with pytest.raises(zmq.ZMQError):
+            await node.start()
+        assert node.endpoint is None
+        with pytest.raises(oz.ClosedError, match="has not joined yet"):
+            await node.publish("a")
+        with pytest.raises(oz.ClosedError, match="has not joined yet"):
+            node.subscribe("a")
+        assert os.listdir(place) == []
         await node.close()
 
     run(main)

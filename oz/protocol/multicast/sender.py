@@ -88,7 +88,7 @@ class MulticastDispatch:
         full: the one stream there is, while something waits for room, and since when, in monotonic seconds.
         is_blocked: the same holds up the publisher.
         make_lossy: that of the sink, called before a plain message.
-        size: 0, as frames are never too large here.
+        size: bytes of all frames of the last flush: frames are never too large here, but go out together.
         beats_at: when to say next where this publisher stands, in monotonic seconds.
         is_halfway: False, as everybody is told at once.
         to: the group and port that messages go to.
@@ -173,7 +173,7 @@ class MulticastDispatch:
     def send(self, accumulated: list[Any], *, is_rich: bool) -> None:
         """Send what was published, in as few frames as packets can hold; see `Batches.send`."""
         subjects, payloads = accumulated[1::STEP], accumulated[2::STEP]
-        start = size = 0
+        self.size = start = size = 0
         for place, payload in enumerate(payloads):
             more = len(subjects[place]) + _ITEM_OVERHEAD
             more += len(payload) if type(payload) is bytes else self._most
@@ -206,6 +206,7 @@ class MulticastDispatch:
             prefix, body = pack_batch(subjects, payloads)
             flags = BATCH | RICH if is_rich else BATCH
         frame = pack(prefix, Head(flags, self._origin, self._epoch, sequence, count), body)
+        self.size += len(frame)
         quiet = _PACKET_OVERHEAD * len(frame) / self._bytes_per_second_at_least
         if quiet > BEAT:
             self._announce(sequence, quiet)

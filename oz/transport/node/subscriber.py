@@ -167,6 +167,14 @@ class NodeSubscriber:
         """Whether a message is here already, taken from the socket."""
         return self.engine.has_some
 
+    def has_due(self, now: float) -> bool:
+        """Tell whether `take_in` has something to do, though nothing may have come.
+
+        Args:
+            now: monotonic seconds.
+        """
+        return self.streams.is_collecting or now >= self.engine.declarer.due_at or self.has_some
+
     def take_in(self, seconds: float) -> None:
         """Take in what has come, and hand it to handlers.
 

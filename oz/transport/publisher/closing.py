@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from math import inf
@@ -10,6 +9,7 @@ from typing import Any
 
 import zmq
 
+from oz.protocol.backoff import growing
 from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.records import Records
@@ -20,7 +20,7 @@ from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.untaken import Untaken
-from oz.transport.socket import CLOSE_TIMEOUT, end_context
+from oz.transport.socket import CLOSE_TIMEOUT, GivingUp, end_context
 
 _FAREWELL = 0.02
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.005
@@ -38,10 +38,7 @@ def pauses() -> Iterator[float]:
     libzmq tells of room by the socket's file descriptor, once, and to the next who uses the socket. Who
     closes holds the guard, and uses it. docs/decisions/032-no-wait-is-cut-into-slices.md
     """
-    pause = _FIRST_PAUSE
-    while True:
-        yield pause
-        pause = min(2 * pause, _LONGEST_PAUSE)
+    return growing(_FIRST_PAUSE, _LONGEST_PAUSE)
 
 
 def seconds_to_close(linger: int | None, timeout: float | None) -> float:
@@ -167,7 +164,7 @@ class PublisherClosing:
         return True
 
     def end_context(
-        self, timeout: float, closed_at: float | None = None, given_up: threading.Event | None = None
+        self, timeout: float, closed_at: float | None = None, given_up: GivingUp | None = None
     ) -> None:
         """End the context, and wait until all is sent or the time is over; see `ending.end_context`."""
         started = self._monotonic() if closed_at is None else closed_at

@@ -17,10 +17,13 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from oz import system
+from oz.protocol.backoff import growing
+from oz.transport.socket import GivingUp
 
 _DESCRIPTORS = ("/proc/self/fd", "/dev/fd")
 _IPC = "ipc://"
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.02
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.001, 0.25
+"""Seconds between two looks at what the other side has read: nothing tells of it."""
 _NOTHING = struct.pack("i", 0)
 
 
@@ -82,20 +85,20 @@ class Untaken:
             end.close()
         self._ends = []
 
-    def wait(self, seconds: float, given_up: threading.Event | None = None) -> None:
+    def wait(self, seconds: float, given_up: GivingUp | None = None) -> None:
         """Wait until all is taken, for so long at most, and dropped.
 
         Args:
             seconds: how long; may be infinite.
             given_up: ends it when it is set.
         """
-        ends_at, pause = time.monotonic() + seconds, _FIRST_PAUSE
+        ends_at, given_up = time.monotonic() + seconds, given_up or GivingUp()
         try:
-            while not self.is_over() and time.monotonic() < ends_at:
-                if given_up is not None and given_up.is_set():
+            for pause in growing(_FIRST_PAUSE, _LONGEST_PAUSE):
+                if self.is_over() or (left := ends_at - time.monotonic()) <= 0:
                     break
-                time.sleep(pause)
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                if given_up.wait(min(pause, left)):
+                    break
         finally:
             self.close()
 
