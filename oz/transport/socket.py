@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import zmq
 
+from oz.protocol.backoff import growing
 from oz.transport.backend import backend_of
 from oz.transport.option_checks import check_count
 
@@ -37,6 +38,7 @@ CLOSE_TIMEOUT = 5.0
 _PATIENCE = 3.0
 """Seconds that libzmq's threads have at least to end, on a machine with much else to do."""
 _LONGEST_JOIN = 1e6
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5
 
 LINK_KEEPALIVE = (
     (zmq.TCP_KEEPALIVE, 1),
@@ -198,8 +200,10 @@ def end_context(
     else:
         if given_up is not None:
             given_up.rings(over)
-        over.wait()
-        return
+        # Not for ever: that would not end by a signal that the system gives to another thread.
+        for pause in growing(_FIRST_PAUSE, _LONGEST_PAUSE):
+            if over.wait(pause):
+                return
     if ending.is_alive():
         text = "closed, but ZeroMQ has not ended its context %g s after its time; messages may be unsent"
         _log.warning(text, _PATIENCE)
