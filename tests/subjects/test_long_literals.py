@@ -3,9 +3,6 @@
 The engine heeds no time limit there and keeps the interpreter lock, so each case runs in its own process.
 """
 
-import subprocess
-import sys
-
 import pytest
 import regex
 from hypothesis import given
@@ -15,6 +12,7 @@ import oz
 from oz.subjects.dialects import regular
 from oz.subjects.dialects.literals import BREAK
 from oz.subjects.dialects.regular import MAX_TEXT, for_engine
+from support import scripts
 
 DEADLINE = 50
 """Seconds for a whole process, more than what stalls may take of the processor; see below."""
@@ -53,7 +51,7 @@ CASES = [
 
 
 def run(script):
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=DEADLINE)
+    scripts.run("-c", script, timeout=DEADLINE)
 
 
 @pytest.mark.parametrize(("dialect", "text", "subject"), CASES)
