@@ -32,7 +32,6 @@ EXPECTED = (
     "publisher held up",
     "gap with a count",
     "gap without a count",
-    "found by a greeting",
 )
 """What fires in every few hundred runs."""
 
