@@ -29,6 +29,7 @@ from oz.protocol.node.connections import (
 )
 from oz.protocol.node.discovery_client import DiscoveryClient
 from oz.protocol.node.membership import Membership
+from oz.protocol.node.presence import local_origin, network_origin
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
@@ -255,6 +256,9 @@ class _Heard:
 
     def heard_at(self, _: bytes) -> int:
         return self.at
+
+    def last_heard(self) -> dict[bytes, int]:
+        return dict.fromkeys((local_origin(_PEER.uuid), network_origin(_PEER.uuid)), self.at)
 
     def has_answer(self, _: bytes) -> bool:
         return bool(self.at)
