@@ -131,6 +131,14 @@ class NodeWorld:
         heard = self.heard[node]
         node.subscribe("news.*", handler=lambda one: heard.append((one.subject, int(one.payload))))
 
+    async def _start_again(self, name):
+        """Start it, as often as it takes: a node does not join while no name server answers."""
+        while True:
+            try:
+                return await self._start(name)
+            except oz.NameserverUnavailable:
+                self.mechanisms["node without a name server"] += 1
+
     # what happens ----------------------------------------------------------------------------------------
 
     async def _ask(self):
@@ -189,7 +197,7 @@ class NodeWorld:
             else:
                 await node.close(timeout=1.0)
             await asyncio.sleep(lasts)
-            await self._start(who[0])
+            await self._start_again(who[0])
             self.down.discard(who[0])
 
     # what must be so -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
 from simulation.world import World, run
 
-SEEDS = 24
+SEEDS = 40
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 4))
