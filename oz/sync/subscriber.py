@@ -108,8 +108,8 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         """Wait and take what is there, as `receive_many` does, without making a message of each.
 
         Where nothing is to be done to messages one by one (no handler, no codec, no headers), what came in
-        one batch from a publisher that filters comes as one `oz.message.MessageBatch`, and plain messages of
-        two frames that follow one another as one `oz.message.PlainBatch`. Others come as messages.
+        one batch from a publisher that filters comes as one `oz.MessageBatch`, and plain messages of
+        two frames that follow one another as one `oz.PlainBatch`. Others come as messages.
 
         Args:
             limit: take no more once there are so many messages; a batch is not split.
