@@ -309,6 +309,8 @@ class SimSubscriber(Process):
             subscription = self._subscriptions.pop()
             self._draining.append(subscription)
             self.ledger.begins_drain(str(subscription.patterns[0].text))
+            # What has come may be all that is known of a publisher.
+            self._read(10_000)
             for changes in self.streams.part(subscription):
                 self._ask(changes)
             self.wake()
