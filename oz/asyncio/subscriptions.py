@@ -25,7 +25,7 @@ class Subscription(Subscribed):
         return bool(await super().drain(timeout))
 
 
-class NodeSubscription(Subscribed):
+class NodeSubscription(Subscription):
     """One call of a node's `subscribe`; as `oz.NodeSubscription`.
 
     Attributes:
@@ -51,16 +51,8 @@ class NodeSubscription(Subscribed):
         """Messages that were dropped because too many waited."""
         return self.queue.dropped
 
-    async def drain(self, timeout: float = 1.0) -> bool:
-        """End it, and lose nothing; see `oz.Subscription.drain`.
 
-        Raises:
-            ClosedError, OwnershipError: as there.
-        """
-        return bool(await super().drain(timeout))
-
-
-class ReceivedSubscription(Subscribed):
+class ReceivedSubscription(Subscription):
     """A subscription without a handler: its messages are received, by `receive` or `async for`.
 
     Attributes:
@@ -108,11 +100,3 @@ class ReceivedSubscription(Subscribed):
     def dropped(self) -> int:
         """Messages that were dropped because too many waited."""
         return self.queue.dropped
-
-    async def drain(self, timeout: float = 1.0) -> bool:
-        """End it, and lose nothing; see `oz.Subscription.drain`.
-
-        Raises:
-            ClosedError, OwnershipError: as there.
-        """
-        return bool(await super().drain(timeout))

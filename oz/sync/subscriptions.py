@@ -44,7 +44,7 @@ class Subscription(Subscribed):
         return bool(super().drain(timeout))
 
 
-class NodeSubscription(Subscribed):
+class NodeSubscription(Subscription):
     """One call of a node's `subscribe`. Any thread may call its methods, and handlers may.
 
     Attributes:
@@ -70,18 +70,8 @@ class NodeSubscription(Subscribed):
         """Messages that were dropped because too many waited."""
         return self.queue.dropped
 
-    def drain(self, timeout: float = 1.0) -> bool:
-        """End it, and lose nothing: ask for no more, and deliver what was on its way.
 
-        See `oz.Subscription.drain`.
-
-        Raises:
-            ClosedError, OwnershipError: as there.
-        """
-        return bool(super().drain(timeout))
-
-
-class ReceivedSubscription(Subscribed):
+class ReceivedSubscription(Subscription):
     """A subscription without a handler: its messages are received, by `receive` or iteration.
 
     Attributes:
@@ -126,13 +116,3 @@ class ReceivedSubscription(Subscribed):
     def dropped(self) -> int:
         """Messages that were dropped because too many waited."""
         return self.queue.dropped
-
-    def drain(self, timeout: float = 1.0) -> bool:
-        """End it, and lose nothing: ask for no more, and deliver what was on its way.
-
-        See `oz.Subscription.drain`.
-
-        Raises:
-            ClosedError, OwnershipError: as there.
-        """
-        return bool(super().drain(timeout))
