@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import oz
-import oz.message
 
 
 def print_gap(gap: oz.Gap) -> None:
@@ -207,7 +206,7 @@ def subscribers(subscriber: oz.Subscriber) -> None:
     assert_type(subscriber.receive(timeout=1.0), oz.Message)
     assert_type(
         subscriber.receive_batches(limit=1, timeout=1.0),
-        list[oz.Message | oz.message.MessageBatch | oz.message.PlainBatch],
+        list[oz.Message | oz.MessageBatch | oz.PlainBatch],
     )
     assert_type(subscriber.receive_many(limit=1, timeout=1.0), list[oz.Message])
     assert_type(subscriber.recv(flags=1, copy=True, track=True), Any)
@@ -261,11 +260,11 @@ def subscriptions(subscription: oz.Subscription) -> None:
     subscription.unsubscribe()
 
 
-def message_batchs(message_batch: oz.message.MessageBatch) -> None:
+def message_batchs(message_batch: oz.MessageBatch) -> None:
     assert_type(message_batch.messages(), list[oz.Message])
     assert_type(len(message_batch), int)
 
 
-def plain_batchs(plain_batch: oz.message.PlainBatch) -> None:
+def plain_batchs(plain_batch: oz.PlainBatch) -> None:
     assert_type(plain_batch.messages(), list[oz.Message])
     assert_type(len(plain_batch), int)
