@@ -240,7 +240,7 @@ def test_retention_removes_nothing_of_a_step_that_is_at_work(spark, journal, lak
         monkeypatch.setattr("oz.spark.jobs.archive.take_census", counted_later)
         done = archive(spark, journal, lake, unsealed=True)
     assert done.rows == 100
-    assert archive_lakes.offsets(lake) == list(range(100))
+    archive_lakes.assert_each_once(lake, 100)
 
 
 def test_damage_is_an_error_and_nothing_of_the_step_is_seen(spark, journal, lake):
