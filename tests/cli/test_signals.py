@@ -32,6 +32,14 @@ def handlers():
         signal.signal(number, action)
 
 
+@pytest.fixture(autouse=True)
+def sigterm_as_before():
+    """A command leaves SIGTERM ignored up to the end of its process."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 class Dropping:
     """Evaluates what Cython's limited API does for a traceback, and drops what is raised meanwhile too."""
 

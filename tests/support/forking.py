@@ -287,6 +287,8 @@ def _open_streams(unbuffered):
 def _main(module, descriptor):
     # The directory of this file is not the program's.
     del sys.path[0]
+    # Nor is what the test that came first in this process had just ignored: all later programs would too.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     importlib.import_module(module)
     gc.collect()
     gc.freeze()

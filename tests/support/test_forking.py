@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from support import scripts
+from support import forking, scripts
 from support.forking import ForkedProgram
 
 PROGRAM = """
@@ -41,6 +41,22 @@ def test_how_it_ended_is_known_by_a_signal_too():
             process.wait(0.01)
         process.terminate()
         assert process.wait(60) == process.poll() == -signal.SIGTERM
+
+
+def test_no_program_ignores_what_was_ignored_where_the_first_began(monkeypatch):
+    monkeypatch.setattr(forking, "_parents", {})
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        process = ForkedProgram(["-c", "import time; print(1, flush=True); time.sleep(600)"], stdout=-1)
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with process:
+        assert process.stdout.readline() == b"1\n"
+        process.terminate()
+        try:
+            assert process.wait(30) == -signal.SIGTERM
+        finally:
+            process.kill()
 
 
 def test_what_a_program_leaves_open_is_not_open_in_the_next():
