@@ -102,6 +102,8 @@ class Entry:
         gaps: how many of its records are not messages.
         lost: how many messages its gaps stand for, as far as that is known.
         subjects: a summary of its messages' subjects.
+        tail_crc: the checksum of what follows its last batch, which is for other programs; None where
+            nothing tells what it was: an older version wrote the manifest, or the file was damaged then.
     """
 
     first_offset: int
@@ -112,10 +114,12 @@ class Entry:
     gaps: int
     lost: int
     subjects: SubjectSummary
+    tail_crc: int | None = None
 
     def as_data(self) -> dict[str, Any]:
         """Return it as JSON can hold it."""
-        return {**vars(self), "subjects": self.subjects.as_data()}
+        data = {**vars(self), "subjects": self.subjects.as_data()}
+        return {name: value for name, value in data.items() if value is not None}
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Entry:
@@ -171,14 +175,15 @@ def load(directory: Path) -> Manifest | None:
     try:
         data = json.loads(files.read_note(directory / files.MANIFEST))
         checksum = data.pop("crc32", None)
+        # First, and the same in every version: a flipped bit is no newer oz.
+        if checksum != _checksum(data):
+            return None
         version = data["version"]
         if data["format"] == FORMAT and isinstance(version, int) and version > VERSION:
             raise JournalError(
                 f"{directory}: a journal of format version {version}, and this oz reads no later one than "
                 f"{VERSION}: it was written by a newer oz"
             )
-        if checksum != _checksum(data):
-            return None
         entries = [Entry.from_data(entry) for entry in data["segments"]]
         first = data.get("first_offset")
         journal = bytes.fromhex(data["journal"]).hex()

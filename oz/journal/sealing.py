@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from zlib import crc32
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,7 +16,7 @@ from oz.journal import files
 from oz.journal.manifest import Entry, summarise
 from oz.journal.messages import Messages
 from oz.journal.record import Kind
-from oz.journal.schema import BATCH_ROWS, damaged
+from oz.journal.schema import BATCH_ROWS, SCHEMA, damaged
 from oz.journal.segment import OpenSegment, runs
 from oz.journal.walk import Frame, Hole
 
@@ -33,10 +34,12 @@ class Condition:
     Attributes:
         holes: what means nothing in its file.
         lost: the ranges of offsets, each with the one after it, whose records are lost.
+        intact: the batches that are intact.
     """
 
     holes: list[Hole] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
+    intact: list[Frame] = field(default_factory=list)
 
 
 def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[Entry, Condition]:
@@ -85,7 +88,7 @@ def _write(directory: Path, journal: str, base: int, tables: Iterable[pa.Table])
             size += len(message)
         tail = made.tail()
         files.write_all(descriptor, tail)
-    return tally.entry(size + len(tail))
+    return replace(tally.entry(size + len(tail)), tail_crc=crc32(tail))
 
 
 def describe(source: OpenSegment) -> tuple[Entry, Condition]:
@@ -94,7 +97,32 @@ def describe(source: OpenSegment) -> tuple[Entry, Condition]:
     tally = Tally(source.segment.base)
     for table in _tables(source, None, found):
         tally.add(table)
-    return tally.entry(source.source.size), found
+    entry = tally.entry(source.source.size)
+    if footer_fault(source, found.intact) is None:
+        entry = replace(entry, tail_crc=tail_crc(source, found.intact))
+    return entry, found
+
+
+def tail_crc(source: OpenSegment, frames: list[Frame]) -> int:
+    """The checksum of what follows the last batch of a sealed segment."""
+    end = frames[-1].end if frames else source.first_batch
+    return crc32(source.source.fresh(end, source.source.size - end))
+
+
+def footer_fault(source: OpenSegment, frames: list[Frame]) -> str | None:
+    """Open a sealed segment as other programs do; say in words why they would not find its batches."""
+    try:
+        with pa.OSFile(str(source.path)) as file, pa.ipc.open_file(file) as reader:
+            batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
+            schema = reader.schema
+            found = [(batch.column("offset")[0].as_py(), batch.num_rows) for batch in batches]
+    except (OSError, ValueError, LookupError, MemoryError, pa.ArrowException) as error:
+        return " ".join(str(error).split())
+    if not schema.equals(SCHEMA):
+        return "its footer names other columns"
+    if found != [(frame.stamp.first, frame.stamp.rows) for frame in frames]:
+        return f"its footer names {len(batches)} batches, and not the {len(frames)} that are intact"
+    return None
 
 
 class Distinct:
@@ -177,6 +205,7 @@ def _tables(source: OpenSegment, end: int | None, found: Condition) -> Iterator[
                 found.lost.append((offset, first.first))
                 yield from _filling(offset, first.first, time_ns or first.min_ns)
             yield source.decode_checked(run)
+            found.intact += run
             offset, time_ns = run[-1].stamp.end, run[-1].stamp.max_ns
     if end is not None and offset < end:
         found.lost.append((offset, end))

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from oz.errors import JournalError
 from oz.journal import messages
 from oz.journal.files import Segment, open_held
 from oz.journal.schema import COLUMNS, SCHEMA, VERSION
-from oz.journal.stamp import MAX_HEAD
+from oz.journal.stamp import MAX_HEAD, PREFIX, Stamp, read_stamp
 from oz.journal.walk import Frame, Hole, ReadAhead, head_at, survey
 
 _RUN_BYTES = 4 << 20
 _SCHEMA_MESSAGE = SCHEMA.serialize().to_pybytes()
+_NOT_ARROW = (pa.ArrowException, OSError, MemoryError, ValueError)
+"""What pyarrow raises where a message's head and body do not fit each other."""
 
 
 class SegmentHead(NamedTuple):
@@ -62,10 +66,18 @@ def read_head(source: ReadAhead, segment: Segment) -> SegmentHead | None:
             else SegmentHead(int(said[1]), said[2].decode(), found.stamp.first, found.end)
         )
     said = messages.IDENTITY.search(source.at(start, MAX_HEAD))
-    # A newer version may have other heads.
-    if said is not None and int(said[1]) > VERSION:
+    # A newer version may have other heads; a flipped bit makes none.
+    if said is not None and int(said[1]) > VERSION and not _is_flipped(source, start):
         return SegmentHead(int(said[1]), said[2].decode(), None, 0)
     return None
+
+
+def _is_flipped(source: ReadAhead, start: int) -> bool:
+    """Whether a head is right again with the version that this oz writes."""
+    prefix = source.at(start, PREFIX.size)
+    head = source.at(start, min(PREFIX.size + PREFIX.unpack(prefix)[1], MAX_HEAD))
+    mended = re.sub(rb"(oz\.journal/)\d+", rb"\g<1>%d" % VERSION, head)
+    return read_stamp(mended, salt=0) is not None
 
 
 class OpenSegment:
@@ -144,8 +156,17 @@ class OpenSegment:
             position, offset = found.end, found.stamp.end
 
     def survey(self) -> Iterator[Frame | Hole]:
-        """Check every byte, as `walk.survey` does."""
-        return survey(self.source, self.first_batch, self.salt, self.segment.base)
+        """Check every byte as `walk.survey` does, and that what the bytes say can be read."""
+        for piece in survey(self.source, self.first_batch, self.salt, self.segment.base):
+            fault = self._fault(piece) if isinstance(piece, Frame) else None
+            yield piece if fault is None else Hole(piece.position, piece.end, fault)
+
+    def _fault(self, frame: Frame) -> str | None:
+        try:
+            self._decoded([frame], self._read([frame]), COLUMNS)
+        except _NOT_ARROW as error:
+            return _said(error)
+        return None
 
     def decode(self, run: Sequence[Frame], columns: Sequence[str] = COLUMNS) -> pa.Table:
         """Read batches that follow one another in the file.
@@ -155,19 +176,22 @@ class OpenSegment:
             columns: what to read of them.
 
         Raises:
-            JournalError: a checksum differs.
+            JournalError: a checksum differs, or a batch is no good though its checksum is right.
         """
         data = self._read(run)
         with memoryview(data) as view:
             for frame, start, end in _places(run):
                 if crc32(view[start + frame.head : end]) != frame.stamp.body_crc:
-                    reason = "the checksum of a message's body differs"
-                    raise damage(self.path, frame.position, reason, frame.stamp.first, frame.stamp.end)
-        options = pa.ipc.IpcReadOptions(
-            included_fields=sorted(map(COLUMNS.index, columns)), use_threads=False
-        )
-        with pa.ipc.open_stream(pa.py_buffer(_SCHEMA_MESSAGE + data), options=options) as reader:
-            return reader.read_all().select(columns)
+                    raise self._damage(frame, "the checksum of a message's body differs")
+        try:
+            return self._decoded(run, data, columns)
+        except _NOT_ARROW as error:
+            for frame, start, end in _places(run):
+                try:
+                    self._decoded([frame], data[start:end], columns)
+                except _NOT_ARROW as cause:
+                    raise self._damage(frame, _said(cause)) from cause
+            raise self._damage(run[0], _said(error)) from error
 
     def decode_checked(self, run: Sequence[Frame]) -> pa.Table:
         """Read batches as `decode` does, all columns, that `survey` has just found intact."""
@@ -175,6 +199,17 @@ class OpenSegment:
         return pa.Table.from_batches(
             pa.ipc.read_record_batch(data.slice(start, end - start), SCHEMA) for _, start, end in _places(run)
         )
+
+    def _decoded(self, run: Sequence[Frame], data: bytes, columns: Sequence[str]) -> pa.Table:
+        options = pa.ipc.IpcReadOptions(
+            included_fields=sorted(map(COLUMNS.index, columns)), use_threads=False
+        )
+        with pa.ipc.open_stream(pa.py_buffer(_SCHEMA_MESSAGE + data), options=options) as reader:
+            batches = [_checked(reader.read_next_batch(), frame.stamp) for frame in run]
+            return pa.Table.from_batches(batches, reader.schema).select(columns)
+
+    def _damage(self, frame: Frame, reason: str) -> JournalError:
+        return damage(self.path, frame.position, reason, frame.stamp.first, frame.stamp.end)
 
     def _read(self, run: Sequence[Frame]) -> bytes:
         return self.source.fresh(run[0].position, run[-1].end - run[0].position)
@@ -194,6 +229,37 @@ def _places(run: Sequence[Frame]) -> Iterator[tuple[Frame, int, int]]:
     """Return each frame with its start and end from the first one's start."""
     first = run[0].position
     return ((frame, frame.position - first, frame.end - first) for frame in run)
+
+
+def _checked(batch: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:
+    """Refuse a batch whose columns reach beyond their bytes, hold no text, or are not those of its stamp.
+
+    A checksum only says that the bytes are those that somebody wrote. Arrow takes the lengths and places that
+    they hold on trust: what is read by them may be any memory of this process.
+
+    Raises:
+        ValueError: it is such a batch.
+    """
+    batch.validate(full=True)
+    if batch.num_rows != stamp.rows:
+        raise ValueError(f"it has {batch.num_rows} records, and its head says {stamp.rows}")
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if column.null_count and not SCHEMA.field(field.name).nullable:
+            raise ValueError(f"it has records without {field.name}")
+        if field.name == "offset" and not _is_dense(column, stamp.first):
+            raise ValueError(f"its offsets are not those from {stamp.first} to {stamp.end - 1}")
+    return batch
+
+
+def _is_dense(offsets: pa.Array, first: int) -> bool:
+    if not len(offsets) or offsets[0].as_py() != first:
+        return not len(offsets)
+    steps = pc.min_max(pc.pairwise_diff(offsets)).as_py()
+    return {steps["min"], steps["max"]} <= {1, None}
+
+
+def _said(error: BaseException) -> str:
+    return f"a batch cannot be read ({' '.join(str(error).split())})"
 
 
 class DamagedHead(JournalError):

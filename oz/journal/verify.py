@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
-
 from oz.errors import JournalError
 from oz.journal import epochs, files, own
 from oz.journal.epochs import must_reach
 from oz.journal.files import Segment
 from oz.journal.lock import WriterLock
-from oz.journal.manifest import Manifest, load
+from oz.journal.manifest import Entry, Manifest, load
 from oz.journal.mark import AcknowledgedMark, Growing, acknowledged, read_mark
 from oz.journal.recovery import recover
 from oz.journal.report import Finding, Report
-from oz.journal.sealing import seal
+from oz.journal.sealing import footer_fault, seal, tail_crc
 from oz.journal.segment import DamagedHead, OpenSegment, open_segment
 from oz.journal.tail import keep_damaged, opened
 from oz.journal.walk import Frame, Hole
@@ -120,7 +118,7 @@ def look_at(
             pieces = pieces[:-1] if isinstance(pieces[-1], Hole) else pieces
         findings = [*_holes(segment, pieces), *_missing(segment, reached, end if end is not None else limit)]
         if segment.is_sealed:
-            findings += _form(opened, len(frames), known, directory)
+            findings += _form(opened, frames, known, directory)
         return Report(tuple(findings), 1, sum(frame.stamp.rows for frame in frames), opened.source.size)
 
 
@@ -144,21 +142,23 @@ def _missing(segment: Segment, reached: int, end: int | None) -> Iterator[Findin
         yield Finding(segment.name, text, None, reached, end - reached)
 
 
-def _form(opened: OpenSegment, batches: int, known: Manifest | None, directory: Path) -> Iterator[Finding]:
+def _form(
+    opened: OpenSegment, frames: list[Frame], known: Manifest | None, directory: Path
+) -> Iterator[Finding]:
     """Check what others need to open it as an Arrow file, and what the manifest says."""
-    try:
-        with pa.OSFile(str(opened.path)) as file, pa.ipc.open_file(file) as reader:
-            count = reader.num_record_batches
-        if count != batches:
-            yield Finding(opened.segment.name, f"its footer names {count} batches, and {batches} are intact")
-    except (OSError, pa.ArrowException) as error:
-        text = " ".join(str(error).split())
+    entry = known.entry_of(directory, opened.segment) if known is not None else None
+    text = _footer_fault(opened, frames, entry)
+    if text is not None:
         yield Finding(opened.segment.name, f"no Arrow file to other programs: {text}")
-    base = opened.segment.base
     # One that the manifest does not name may just have been sealed, unless it names a later one.
-    is_named = known is not None and base <= max(known.entries, default=-1)
-    if is_named and known is not None and known.entry_of(directory, opened.segment) is None:
+    if known is not None and entry is None and opened.segment.base <= max(known.entries, default=-1):
         yield Finding(opened.segment.name, "is not as the manifest has it")
+
+
+def _footer_fault(opened: OpenSegment, frames: list[Frame], entry: Entry | None) -> str | None:
+    if entry is None or entry.tail_crc is None:
+        return footer_fault(opened, frames)
+    return None if tail_crc(opened, frames) == entry.tail_crc else "the checksum of its footer differs"
 
 
 def repair(directory: Path) -> Report:

@@ -9,8 +9,9 @@ import pyarrow.feather
 import pytest
 
 import oz
-from oz.journal import COLUMNS, Journal, Writer
+from oz.journal import COLUMNS, Journal, Writer, manifest, messages
 from oz.journal.stamp import MARK
+from support.sizes import size
 
 FIRST = f"{0:020d}"
 
@@ -139,11 +140,17 @@ def test_garbage_after_the_end_of_a_segment_does_no_harm(many, garbage):
 
 
 @pytest.mark.parametrize("name", ["manifest.json", f"{FIRST}.arrows"])
-def test_a_newer_version_is_refused_and_said(journal, name):
+def test_a_newer_version_is_refused_and_said(journal, monkeypatch, name):
     one = journal([("a", b"")])
     path = one.directory / name
-    newer = path.read_bytes().replace(b'"version": 1', b'"version": 2').replace(b"journal/1 ", b"journal/2 ")
-    path.write_bytes(newer)
+    with monkeypatch.context() as patch:
+        if name == "manifest.json":
+            patch.setattr(manifest, "VERSION", 2)
+            manifest.load(one.directory).save(one.directory)
+        else:
+            patch.setattr(messages, "VERSION", 2)
+            path.write_bytes(messages.header(manifest.load(one.directory).journal, 0) + b"something new")
+    newer = path.read_bytes()
     for work in (lambda: list(Journal(one.directory).read()), lambda: Writer(one.directory), one.repair):
         with pytest.raises(oz.JournalError, match=r"version 2.*newer oz"):
             work()
@@ -162,3 +169,29 @@ def test_other_files_in_the_directory_are_left_alone(many):
     assert sum(1 for _ in many.read()) == 3000
     assert many.repair().ok
     assert (many.directory / "1.arrow").read_text() == "mine"
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_is_no_newer_version(many, bit):
+    sealed, _ = sealed_and_stream(many)
+    for path, before in ((many.directory / "manifest.json", b'"version": '), (sealed[1], b"oz.journal/")):
+        whole = path.read_bytes()
+        at = whole.index(before) + len(before)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
+        assert not many.verify().ok
+        many.repair()
+        assert many.verify().ok
+        assert many.end_offset == 3000
+
+
+@pytest.mark.sized
+def test_verify_finds_each_flip_in_what_other_programs_need(many):
+    path = sealed_and_stream(many)[0][1]
+    whole = path.read_bytes()
+    footer = len(whole) - int.from_bytes(whole[-10:-6], "little") - 10
+    for at in range(footer, len(whole), size(9, 1)):
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
+        assert [one.file for one in many.verify().findings] == [path.name], at - footer
+    many.repair()
+    assert many.verify().ok
+    assert pa.feather.read_table(path).num_rows > 0
