@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
 _HELP = """Look at a journal, check and repair it, and take records out of it.
 
 A journal is a directory that a recorder writes, or a program with oz.journal.Writer. All commands but repair
-may be used while it is written. Needs the extra ozmq[journal].
+and seal may be used while it is written. Needs the extra ozmq[journal].
 
 \b
 Examples:
@@ -152,6 +152,24 @@ def repair(directory: Path, as_json: bool) -> None:
     written anew stays beside the new one, as .damaged.
     """
     _report(None, _opened(directory).repair(), as_json)
+
+
+@journal.command(short_help="Seal the last segment, for other programs.")
+@_DIRECTORY
+def seal(directory: Path) -> None:
+    """Seal the last segment, so that other programs see all records.
+
+    A writer does it when it is closed, and when a segment is old or large enough. This is for a writer that
+    was killed; while one is at work it is refused.
+    """
+    _opened(directory)
+    from oz.journal import Writer
+
+    with Writer(directory) as writer:
+        pass
+    for finding in writer.findings:
+        write_line(printable(str(finding)))
+    write_line(f"all {writer.end_offset} offsets are in sealed segments")
 
 
 def _report(ctx: click.Context | None, report: Report, as_json: bool) -> None:

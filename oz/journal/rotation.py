@@ -46,43 +46,64 @@ class Housekeeper:
     It never touches the segment that grows, nor one that may come after it.
     """
 
-    def __init__(self, directory: Path, manifest: Manifest, retention: Retention) -> None:
+    def __init__(
+        self, directory: Path, manifest: Manifest, retention: Retention, end_old: Callable[[], float | None]
+    ) -> None:
         """Begin; the thread starts when there is something to do.
 
         Args:
             directory: the journal's.
             manifest: as recovery left it.
             retention: how much to keep.
+            end_old: called in the thread when the segment that grows may be too old: ends it if it is, and
+                gives the seconds after which to call again; None until `watch` says more.
         """
         self._directory = directory
         self._manifest = manifest
         self._retention = retention
         self._changed = threading.Condition()
-        self._asked: int | None = None
+        self._asked: tuple[int, int] | None = None
         self._is_busy = self._is_over = False
         self._working = threading.Lock()
         self._thread: threading.Thread | None = None
         self._said: str | None = None
+        self._end_old = end_old
+        self._due: float | None = None
 
-    def ask(self, active: int) -> None:
+    @property
+    def watches(self) -> bool:
+        """Whether `end_old` is going to be called."""
+        return self._due is not None
+
+    def watch(self, seconds: float) -> None:
+        """Call `end_old` after so many seconds, should nothing be appended until then."""
+        with self._changed:
+            self._due = time.monotonic() + min(seconds, threading.TIMEOUT_MAX)
+            self._wake()
+
+    def ask(self, active: int, kept: int | None = None) -> None:
         """Look after everything before a segment, soon.
 
         Args:
             active: the base of the segment that grows.
+            kept: the base of the first that is not removed, whatever its size and age; None for that one.
         """
         with self._changed:
-            self._asked = active
-            self._changed.notify_all()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="oz-journal-seal", daemon=True)
-                self._thread.start()
+            self._asked = active, active if kept is None else kept
+            self._wake()
 
-    def look_after(self, active: int) -> None:
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="oz-journal-seal", daemon=True)
+            self._thread.start()
+
+    def look_after(self, active: int, kept: int) -> None:
         """Do it now; see `ask`."""
         with self._working:
             try:
                 self._seal(active)
-                self._let_go(active)
+                self._let_go(kept)
             except Exception as error:
                 # The streams are whole, and are sealed later or when the journal is opened next.
                 _log.error("%s: a segment stays a stream: %s", self._directory, error)
@@ -92,11 +113,22 @@ class Housekeeper:
             with self._changed:
                 self._is_busy = False
                 self._changed.notify_all()
-                self._changed.wait_for(lambda: self._is_over or self._asked is not None)
-                if self._asked is None:
+                while self._asked is None and not self._is_over and not self._is_due:
+                    self._changed.wait(None if self._due is None else self._due - time.monotonic())
+                if self._is_over and self._asked is None:
                     return
-                active, self._asked, self._is_busy = self._asked, None, True
-            self.look_after(active)
+                asked, self._asked = self._asked, None
+                self._is_busy = asked is not None
+            if asked is not None:
+                self.look_after(*asked)
+            elif (again := self._end_old()) is None:
+                self._due = None
+            else:
+                self.watch(again)
+
+    @property
+    def _is_due(self) -> bool:
+        return self._due is not None and time.monotonic() >= self._due
 
     def _seal(self, active: int) -> None:
         try:
@@ -114,9 +146,9 @@ class Housekeeper:
             for finding in findings:
                 _log.warning("%s: %s", self._directory, finding)
 
-    def _let_go(self, active: int) -> None:
+    def _let_go(self, kept: int) -> None:
         try:
-            self._retention.apply(self._directory, self._manifest, active)
+            self._retention.apply(self._directory, self._manifest, kept)
         except OSError as error:
             _log.warning("%s: the oldest segments stay for now: %s", self._directory, error)
 
@@ -138,7 +170,9 @@ class Housekeeper:
             with self._changed:
                 self._is_over = True
                 self._changed.notify_all()
-            self._thread.join()
+            # It closes the writer itself where it had the last reference to it.
+            if self._thread is not threading.current_thread():
+                self._thread.join()
 
 
 _LOOK_SECONDS = 1.0  # between two looks at what has grown too old
@@ -152,7 +186,13 @@ class Segments:
     """
 
     def __init__(
-        self, directory: Path, state: Recovered, most_bytes: int, most_seconds: float, retention: Retention
+        self,
+        directory: Path,
+        state: Recovered,
+        most_bytes: int,
+        most_seconds: float,
+        retention: Retention,
+        end_old: Callable[[], float | None],
     ) -> None:
         """Go on where recovery left off.
 
@@ -162,6 +202,7 @@ class Segments:
             most_bytes: the size at which a segment ends.
             most_seconds: the age at which it ends.
             retention: how much to keep.
+            end_old: see `Housekeeper`.
 
         Raises:
             OSError: the system did not take the beginning of a new segment.
@@ -177,7 +218,7 @@ class Segments:
         base = state.tail.segment.base if state.tail else state.end_offset
         self.stream = ActiveStream(directory, state.manifest.journal, base, state.tail)
         self.stream.sync()
-        self._housekeeper = Housekeeper(directory, state.manifest, retention)
+        self._housekeeper = Housekeeper(directory, state.manifest, retention, end_old)
 
     def begin_epoch(self) -> None:
         """Begin an epoch where the journal ends, durably, unless this writer has begun its own.
@@ -211,8 +252,23 @@ class Segments:
             return False
         return self.stream.size >= self._most_bytes or time.monotonic() - started >= self._most_seconds
 
-    def begin(self) -> None:
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds until the present segment is old enough to end; None while it holds nothing."""
+        started = self.stream.started
+        return None if started is None else max(0.0, started + self._most_seconds - time.monotonic())
+
+    def watch(self) -> None:
+        """See that the present segment ends at its age, should nothing more be appended."""
+        if not self._housekeeper.watches and (left := self.seconds_left) is not None:
+            self._housekeeper.watch(left)
+
+    def begin(self, *, is_appending: bool) -> None:
         """Begin a segment, and have the one before sealed, which must be durable.
+
+        Args:
+            is_appending: whether something is appended to it at once. Otherwise the one before stays the last
+                that holds something, which retention does not remove.
 
         Raises:
             OSError: the system did not take the beginning of it; the one before goes on then.
@@ -221,7 +277,7 @@ class Segments:
         self.stream = ActiveStream(self._directory, self._journal, before.end_offset)
         before.close()
         self._looked = time.monotonic()
-        self._housekeeper.ask(self.stream.base)
+        self._housekeeper.ask(self.stream.base, None if is_appending else before.base)
 
     def look(self) -> None:
         """Remove records that are too old, if some time has passed since the last look."""
@@ -232,7 +288,7 @@ class Segments:
 
     def make_room(self) -> None:
         """Remove now what is not to be kept."""
-        self._housekeeper.look_after(self.stream.base)
+        self._housekeeper.look_after(self.stream.base, self.stream.base)
 
     def finish(self) -> None:
         """Wait until what is finished is sealed, and what is not to be kept is gone."""

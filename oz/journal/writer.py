@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Literal, Self
+from weakref import WeakMethod
 
 import pyarrow as pa
 
@@ -29,6 +30,9 @@ from oz.journal.stream import FileGone
 
 Sync = Literal["batch", "interval", "never"]
 SYNCS: tuple[Sync, ...] = ("batch", "interval", "never")
+
+_LATER = 1.0
+"""Seconds after which a segment that is too old is looked at again, if it could not be ended."""
 
 _log = logging.getLogger("oz.journal")
 
@@ -53,6 +57,7 @@ class Writer:
         sync_seconds: float = 1.0,
         segment_bytes: int = 64 << 20,
         segment_seconds: float = 3600.0,
+        seal_on_close: bool = True,
         retain_bytes: int | None = None,
         retain_seconds: float | None = None,
     ) -> None:
@@ -64,8 +69,9 @@ class Writer:
                 `sync_seconds`; `"never"`, when the system sees fit.
             sync_seconds: the interval, in seconds.
             segment_bytes: begin a new segment when the present one has this many bytes, uncompressed.
-            segment_seconds: begin a new segment when the present one is this many seconds old and
-                something is appended.
+            segment_seconds: begin a new segment when the present one is this many seconds old.
+            seal_on_close: end the segment in `close`, so that other programs see all records. False leaves it
+                to the next writer to go on with, which is for who opens and closes many times.
             retain_bytes: remove the oldest segments when all together have more bytes than this; None keeps
                 them all. The present segment counts and is never removed.
             retain_seconds: remove segments whose latest record is older than this; None keeps them all.
@@ -87,6 +93,7 @@ class Writer:
         self._owner = os.getpid()
         self._fault: OSError | None = None
         self._is_dirty = False
+        self._seals_on_close = seal_on_close
         self._open(segment_bytes, segment_seconds, Retention(retain_bytes, retain_seconds))
         self._is_closed = False
         self._ticker = IntervalThread(sync_seconds, self._tick) if sync == "interval" else None
@@ -105,7 +112,16 @@ class Writer:
             end_offset = state.end_offset
             self.findings = tuple(state.findings)
             with system(), ExitStack() as opened:
-                self._segments = Segments(self._directory, state, most_bytes, most_seconds, retention)
+                # Weakly: a writer that nobody closed is closed when nobody has it any more.
+                end_old = WeakMethod(self._end_old)
+                self._segments = Segments(
+                    self._directory,
+                    state,
+                    most_bytes,
+                    most_seconds,
+                    retention,
+                    lambda: call() if (call := end_old()) else None,
+                )
                 opened.callback(self._segments.close)
                 self._mark = AcknowledgedMark(self._directory)
                 opened.callback(self._mark.close)
@@ -174,10 +190,13 @@ class Writer:
         """Write batches that are made as they are asked for, each for the offset that is reached by then."""
         try:
             with system():
-                self._look_after_segments()
+                self._segments.look()
+                if self._segments.is_finished:
+                    self._begin_segment(is_appending=True)
             self._write(batches)
         except SystemFault as fault:
             raise self._failure(fault) from fault.error
+        self._segments.watch()
         return self._segments.stream.end_offset
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> None:
@@ -242,13 +261,30 @@ class Writer:
         if self._fault is not None:
             raise self._broken(self._fault)
 
-    def _look_after_segments(self) -> None:
-        self._segments.look()
-        if self._segments.is_finished:
-            self._sync()
-            if self._fault is not None:
-                raise SystemFault(self._fault)
-            self._segments.begin()
+    def _begin_segment(self, *, is_appending: bool) -> None:
+        self._sync()
+        if self._fault is not None:
+            raise SystemFault(self._fault)
+        self._segments.begin(is_appending=is_appending)
+
+    def _end_old(self) -> float | None:
+        """End the segment that nothing is appended to, at its age; see `Housekeeper`."""
+        # Who holds it appends, and looks after the segments too, or closes and waits for this thread.
+        if not self._guard.acquire(blocking=False):
+            return _LATER
+        try:
+            if self._is_closed or self._fault is not None:
+                return None
+            if self._segments.is_finished:
+                with system():
+                    self._begin_segment(is_appending=False)
+        except SystemFault as fault:
+            _log.warning("%s: the segment goes on for now: %s", self._directory, fault.error)
+            return _LATER
+        else:
+            return self._segments.seconds_left
+        finally:
+            self._guard.release()
 
     def check_files(self) -> None:
         """See that what was appended is still where readers look for it.
@@ -343,11 +379,21 @@ class Writer:
             if self._fault is None:
                 with suppress(FileGone):
                     self._check_place()
+            if self._fault is None and self._seals_on_close and self._segments.stream.started is not None:
+                self._seal_the_last()
             self._segments.close()
             self._mark.close()
             self._lock.release()
         if self._fault is not None:
             raise self._broken(self._fault)
+
+    def _seal_the_last(self) -> None:
+        try:
+            with system():
+                self._begin_segment(is_appending=False)
+        except SystemFault as fault:
+            if self._fault is None:
+                _log.warning("%s: the last segment stays a stream: %s", self._directory, fault.error)
 
     def __enter__(self) -> Self:
         return self

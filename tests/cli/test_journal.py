@@ -17,7 +17,7 @@ NOON = int(datetime(2026, 3, 1, 12, tzinfo=UTC).timestamp()) * SECOND
 def directory(tmp_path):
     """Two sealed segments and a stream: six records, one of them a loss of seven messages."""
     where = tmp_path / "recorded"
-    with Writer(where, segment_bytes=1) as writer:
+    with Writer(where, segment_bytes=1, seal_on_close=False) as writer:
         writer.append([Record("md.x", b"1", NOON), Record("md.y", b"\xff", NOON + SECOND)])
         writer.append(
             [Record.of_gap("nats:md.>", 7, origin=b"\x01\x02", sequence=5, time_ns=NOON + 2 * SECOND)]
@@ -85,6 +85,17 @@ def test_repair_is_refused_while_somebody_writes(oz, directory):
     assert result.exit_code == 1
     [line] = result.stderr.splitlines()
     assert "a writer is at work" in line
+
+
+def test_seal_leaves_nothing_that_other_programs_do_not_see(oz, directory):
+    assert len(list(directory.glob("*.arrow"))) == 2
+    assert oz("journal", "seal", str(directory)).stdout == "all 6 offsets are in sealed segments\n"
+    assert sorted(path.name for path in directory.glob("*.arrow")) == [f"{at:020d}.arrow" for at in (0, 2, 3)]
+    assert oz("journal", "seal", str(directory)).exit_code == 0
+    with Writer(directory):
+        assert "a writer is at work" in oz("journal", "seal", str(directory)).stderr
+    none = oz("journal", "seal", str(directory / "none"))
+    assert (none.exit_code, (directory / "none").exists()) == (1, False)
 
 
 def test_export_as_jsonl_is_exact(oz, directory):

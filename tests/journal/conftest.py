@@ -11,7 +11,8 @@ def journal(tmp_path):
 
     def write(*appends, **options):
         directory = tmp_path / "journal"
-        with Writer(directory, **options) as writer:
+        # What is of interest is a journal as it is while it is written.
+        with Writer(directory, **{"seal_on_close": False, **options}) as writer:
             for records in appends:
                 writer.append(records)
         return Journal(directory)

@@ -78,7 +78,7 @@ def test_columns_that_make_no_sense_are_refused_and_nothing_is_kept(tmp_path, co
 
 @pytest.mark.parametrize(("rows", "size"), [(0, 0), (1, 5 << 20), (20_000, 10), (100, 300_000), (3, 3 << 20)])
 def test_columns_of_any_length_become_batches_of_bounded_size(tmp_path, rows, size):
-    with Writer(tmp_path) as writer:
+    with Writer(tmp_path, seal_on_close=False) as writer:
         writer.append([("first", b"")])
         payloads = [bytes([at % 256]) * size for at in range(rows)]
         assert writer.append_columns({"subject": ["a"] * rows, "payload": payloads}) == rows + 1
@@ -117,7 +117,7 @@ def test_the_segment_that_grows_is_never_sealed_though_one_after_it_is_there_for
     tmp_path, monkeypatch
 ):
     """As when the disk has no room for the beginning of the next segment, while another is being sealed."""
-    with Writer(tmp_path, segment_bytes=1, retain_bytes=1) as writer:
+    with Writer(tmp_path, segment_bytes=1, retain_bytes=1, seal_on_close=False) as writer:
         writer.append([("a", b"")])
         for _ in range(2):
             following = tmp_path / f"{writer.end_offset:020d}.arrows"

@@ -35,6 +35,7 @@ class Model:
         """A writer opens it and appends; nothing that was acknowledged may be given away."""
         chance = self.chance
         options = {"segment_bytes": chance.choice([1, 5000, 20_000, 1 << 20]), "sync": "never"}
+        options["seal_on_close"] = chance.random() < 0.3
         if self.retain:
             options["retain_bytes"] = 60_000
         with Writer(self.directory, **options) as writer:

@@ -55,7 +55,7 @@ LIES = {
 @pytest.fixture
 def made(tmp_path):
     logging.getLogger("oz.journal").setLevel(logging.CRITICAL)
-    with Writer(tmp_path / "journal", sync="never") as writer:
+    with Writer(tmp_path / "journal", sync="never", seal_on_close=False) as writer:
         for first in range(0, END, ROWS):
             writer.append(records(range(first, first + ROWS)))
     yield tmp_path / "journal"

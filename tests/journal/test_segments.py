@@ -1,5 +1,6 @@
 """Rotation, retention, the writer's lock, and when things are durable."""
 
+import errno
 import itertools
 import math
 import os
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import time
 
+import pyarrow.dataset
 import pytest
 
 import oz
@@ -40,6 +42,51 @@ def test_a_new_segment_begins_when_the_present_one_is_old_enough(tmp_path):
         writer.append([Record("a", time_ns=0)])
         writer.append([Record("a", time_ns=0)])
         assert names(tmp_path) == before, "the age of a segment is not that of its records"
+
+
+def test_a_segment_ends_at_its_age_when_nothing_more_is_appended(tmp_path):
+    with Writer(tmp_path, segment_seconds=0.05) as writer:
+        writer.append([("a", b"1")])
+        waiting.until(lambda: list(tmp_path.glob("*.arrow")))
+        waiting.until(lambda: names(tmp_path) == [f"{0:020d}.arrow", f"{1:020d}.arrows"])
+        assert writer.append([("a", b"2")]) == 2
+    assert [one.payload for one in Journal(tmp_path).read()] == [b"1", b"2"]
+    assert Journal(tmp_path).verify().ok
+
+
+def test_a_writer_that_is_closed_leaves_nothing_that_other_programs_do_not_see(tmp_path):
+    for at in range(3):
+        with Writer(tmp_path) as writer:
+            writer.append([("a", b"%d" % at)])
+    Writer(tmp_path).close()
+    assert names(tmp_path) == [*(f"{at:020d}.arrow" for at in range(3)), f"{3:020d}.arrows"]
+    assert (
+        pyarrow.dataset.dataset(sorted(map(str, tmp_path.glob("*.arrow"))), format="arrow").count_rows() == 3
+    )
+    assert Journal(tmp_path).verify().ok
+
+
+def test_retention_keeps_what_a_writer_sealed_when_it_was_closed(tmp_path):
+    for _ in range(2):
+        with Writer(tmp_path, retain_bytes=1, retain_seconds=0.001) as writer:
+            writer.append([Record("a", time_ns=0)])
+        assert [one.offset for one in Journal(tmp_path).read()] == [writer.end_offset - 1]
+
+
+def test_a_full_disk_leaves_the_last_segment_to_the_next_writer(tmp_path, monkeypatch, caplog):
+    writer = Writer(tmp_path)
+    writer.append([("a", b"")])
+    with monkeypatch.context() as patched:
+        patched.setattr("oz.journal.stream.files.replacing", full)
+        writer.close()
+    assert "stays a stream" in caplog.text
+    assert names(tmp_path) == [f"{0:020d}.arrows"]
+    Writer(tmp_path).close()
+    assert names(tmp_path) == [f"{0:020d}.arrow", f"{1:020d}.arrows"]
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def settle(writer):
@@ -136,7 +183,7 @@ def test_a_reader_in_another_process_holds_its_segment_until_it_ends(tmp_path):
 
 
 def test_offsets_go_on_when_retention_has_removed_all_but_an_empty_end(tmp_path):
-    with Writer(tmp_path, segment_bytes=1) as writer:
+    with Writer(tmp_path, segment_bytes=1, seal_on_close=False) as writer:
         for _ in range(3):
             writer.append([("a", b"")])
     for name in names(tmp_path)[:-1]:
@@ -264,7 +311,7 @@ def test_with_sync_interval_appends_do_not_wait_and_are_durable_soon(tmp_path, s
 
 
 def test_with_sync_never_nothing_waits_for_the_disk_unless_asked(tmp_path, synced):
-    with Writer(tmp_path, sync="never") as writer:
+    with Writer(tmp_path, sync="never", seal_on_close=False) as writer:
         writer.append([("a", b"")])  # begins an epoch, durably
         synced.clear()
         writer.append([("a", b"")])

@@ -17,7 +17,7 @@ from oz.journal.mark import AcknowledgedMark, read_mark
 GROUP = 10
 END = 120
 OLDER = 100  # where the copy ends
-OPTIONS = {"segment_bytes": 30_000, "sync": "never"}
+OPTIONS = {"segment_bytes": 30_000, "sync": "never", "seal_on_close": False}
 
 
 def group(first, count=GROUP, word="first"):
