@@ -1,7 +1,9 @@
 """Jobs for a driver on a cluster: functions of a session, each returning what can be pickled."""
 
+import os
 from pathlib import Path
 
+import source_kill_driver
 from cluster import JOB_SECONDS
 from pyspark.sql import functions as F
 from source_journals import patiently, run_to_the_end
@@ -105,3 +107,26 @@ def explain(spark, source, patterns):
 
 def replay(spark, source, endpoint, staging):
     return oz.spark.replay(spark, source, endpoint=endpoint, staging=staging).published
+
+
+def follow(spark, journal, directory, rows):
+    """Stream a journal that is written into Parquet, until it is said to be all."""
+    source_kill_driver.follow(spark, journal, directory, rows)
+
+
+def process(spark):
+    """Give the number of the driver's process, which that of each executor descends from in local-cluster."""
+    return os.getpid()
+
+
+def numbers_found(spark, rows):
+    """Count the rows in Parquet, their offsets, their numbers, and give the last of these and any odd one."""
+    found = spark.read.parquet(rows).withColumn("number", F.col("payload").cast("string").cast("long"))
+    counted = found.agg(
+        F.count("*"),
+        F.count_distinct("offset"),
+        F.count_distinct("number"),
+        F.max("number"),
+        F.count_if(F.col("number") != F.col("offset")),
+    )
+    return tuple(counted.first())

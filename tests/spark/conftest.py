@@ -6,17 +6,29 @@ from whatever module: each process then has one local session, and each cluster 
 
 import os
 import re
+import signal
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
-LONG = ("clusters", "test_flight_year", "test_sink_kills", "test_source_exactly_once")
+LONG = ("clusters", "test_flight_year", "test_archive_kills", "test_sink_kills", "test_source_exactly_once")
 """Groups that begin first, since what takes long and comes last has all others wait for it."""
 
 SECONDS = 1_200
 """The limit of a test that says no other: it may be the one that starts the session or a cluster, which takes
 half a minute, and ten times that on a machine that is busy with something else."""
+
+PRELOADING = HERE / "preloading"
+"""Its `sitecustomize` has Spark's Python daemons import oz once, for all the workers that they fork."""
+
+if str(PRELOADING) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [str(PRELOADING), *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+
+REPORTS = ("test_explain_figures", "test_report_command", "test_report_figures", "test_report_page")
+"""Modules whose queries those of the clusters make too: by then Java has compiled what they take."""
 
 CONF = {"spark.sql.shuffle.partitions": 2, "spark.python.authenticate.socketTimeout": "300s"}
 """Spark gives Java and Python 15 s to find each other, unless told otherwise."""
@@ -33,12 +45,12 @@ def needs_standalone(item):
 
 
 def group_of(nodeid):
-    """Name the group of a test: that of the clusters, or its module."""
+    """Name the group of a test: that of the clusters and reports, or its module."""
     module = Path(nodeid.split("::")[0]).stem
     is_of_cluster = module == "test_engine_submit" or re.search(
         r"[\[-](standalone|local-cluster)[\]-]", nodeid
     )
-    return "clusters" if is_of_cluster else module
+    return "clusters" if is_of_cluster or module in REPORTS else module
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -73,7 +85,9 @@ def spark():
     """Spark in this process, on two cores."""
     import oz.spark
 
+    usual = signal.getsignal(signal.SIGINT)
     session = oz.spark.session("local[2]", **CONF)
+    signal.signal(signal.SIGINT, usual)  # Spark's own cancels all jobs, and then calls this one
     yield session
     session.stop()
 

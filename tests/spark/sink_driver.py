@@ -10,14 +10,18 @@ from source_journals import patiently
 import oz.spark
 
 
-def main(journal, checkpoint, endpoint, rows):
-    spark = oz.spark.session("local[2]", **{"spark.sql.shuffle.partitions": 2})
+def publish(spark, journal, checkpoint, endpoint, rows):
+    """Publish what of a journal the checkpoint says is not published yet."""
     source = spark.readStream.format("oz").option("journal", journal).option("maxRowsPerTrigger", rows)
     # Two partitions a batch; without the raw ones, subjects are text.
     frame = source.option("numPartitions", 2).load().select("subject", "payload")
     sink = frame.writeStream.format("oz").option("endpoint", endpoint).option("timeout", 600)
     sink = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True)
     patiently(lambda: sink.start().awaitTermination())
+
+
+def main(*arguments):
+    publish(oz.spark.session("local[2]", **{"spark.sql.shuffle.partitions": 2}), *arguments)
 
 
 if __name__ == "__main__":

@@ -12,21 +12,26 @@ from source_journals import patiently
 import oz.spark
 
 
-def main(master, journal, directory, rows):
-    spark = oz.spark.session(master, **{"spark.executor.memory": "1g", "spark.task.maxFailures": 8})
+def follow(spark, journal, directory, rows):
+    """Write all that comes into Parquet."""
     source = spark.readStream.format("oz").option("journal", journal).option("subject", "number.*")
     frame = source.option("maxRowsPerTrigger", rows).option("numPartitions", 2).load()
     sink = frame.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")
 
-    def follow():
+    def once():
         query = sink.start(f"{directory}/rows")
         while not Path(directory, "written").exists():
-            if query.awaitTermination(1):
-                raise SystemExit("the query has ended")
+            if query.awaitTermination(0.2):
+                raise RuntimeError("the query has ended")
         query.processAllAvailable()
         query.stop()
 
-    patiently(follow)
+    patiently(once)
+
+
+def main(master, *arguments):
+    conf = {"spark.executor.memory": "1g", "spark.task.maxFailures": 8}
+    follow(oz.spark.session(master, **conf), *arguments)
 
 
 if __name__ == "__main__":

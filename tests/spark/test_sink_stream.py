@@ -75,7 +75,7 @@ def test_a_batch_that_runs_again_has_the_same_rows_though_spark_makes_others(fil
     with Listening(high_water_mark=2) as sub:
         # It stops reading in the middle of the first batch.
         sub.pause_after(1)
-        said = failure_of(made, sub.endpoint, tmp_path / "checkpoint", timeout=10)
+        said = failure_of(made, sub.endpoint, tmp_path / "checkpoint", timeout=5)
         assert "is published again, with the same ids, when the query starts again" in said
         sub.go_on()
         run(made, sub.endpoint, tmp_path / "checkpoint")
