@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -15,7 +16,6 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError, Timeout
-from oz.sync.relay import MOST_HELD, Relay
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
@@ -24,10 +24,15 @@ from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.sender import Refused
+from oz.transport.subscriber.receiver import FrameReader, frame_reader
 
 _log = logging.getLogger("oz.publisher")
 
-_NOBLOCK = int(zmq.NOBLOCK)
+_EVENTS, _POLLIN, _NOBLOCK = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK)
+
+_MARK = 1_000
+_MOST_HELD = 2 * _MARK + 1
+"""Messages from code in C that wait at most: more have it wait, as nothing tells it of a loss."""
 
 _RETRY = 0.25
 """Seconds before the thread tries again, if there is no sign, what code in C sent and nobody had room for."""
@@ -143,7 +148,7 @@ class ThreadedPublisher(PublisherEngine):
 
     def _pass_on_all(self) -> bool:
         """Send what code in C sent, with an end should it go on sending; tell whether that was all."""
-        self._pass_on(MOST_HELD)
+        self._pass_on(_MOST_HELD)
         relay = self._relay
         return relay is None or self.closed or self.closing.said_goodbye or not relay.has_some()
 
@@ -275,3 +280,69 @@ class ThreadedPublisher(PublisherEngine):
                 _log.warning("closed with %d messages unsent that were sent into it by its handle", unsent)
         if is_own:
             self.closing.end_context(seconds_to_close(linger, timeout), closed_at)
+
+
+class Relay:
+    """The way of what code in C sends by the handle that the user holds; the caller holds the guard.
+
+    `zmq_proxy` and the like take that handle. It is of a PUB of which oz uses nothing but the end of a pipe
+    inside the process. This is the other end, of the publisher's thread.
+
+    Attributes:
+        descriptor: readable when something may have come; it tells only once.
+        first: the frames of the message that is to go next; `has_some` has it taken in.
+    """
+
+    __slots__ = ("_incoming", "_read", "descriptor", "first")
+
+    def __init__(self, front: zmq.Socket[Any]) -> None:
+        """Listen to a PUB socket, which this thread may use now.
+
+        Raises:
+            zmq.ZMQError: there are too many sockets.
+        """
+        endpoint = f"inproc://oz-publisher-{os.urandom(16).hex()}"
+        # By the unbound methods: those of a publisher lead elsewhere.
+        back = zmq.backend.Socket
+        # Otherwise it drops in silence what there is no room for.
+        back.set(front, zmq.XPUB_NODROP, 1)
+        back.set(front, zmq.SNDHWM, _MARK)
+        # What has been sent before it closes is passed on; the end of the pipe drops it in any case.
+        back.set(front, zmq.LINGER, -1)
+        self._incoming = incoming = zmq.Socket(front.context, zmq.SUB)
+        try:
+            incoming.set(zmq.RCVHWM, _MARK)
+            incoming.set(zmq.LINGER, 0)
+            incoming.set(zmq.SUBSCRIBE, b"")
+            back.bind(front, endpoint)
+            incoming.connect(endpoint)
+        except BaseException:
+            incoming.close(0)
+            raise
+        # It learns of the subscription now, and not in the middle of what is sent first.
+        zmq.backend.Socket.get(front, _EVENTS)
+        self._read: FrameReader = frame_reader(incoming)
+        self.descriptor = int(incoming.get(zmq.FD))
+        self.first: list[bytes] = []
+
+    def has_some(self) -> bool:
+        """Take in the next message, if there is one; tell whether there is one to go."""
+        if not self.first and int(zmq.backend.Socket.get(self._incoming, _EVENTS)) & _POLLIN:
+            self.first = self._read(self._incoming, _NOBLOCK)
+        return bool(self.first)
+
+    def done(self) -> None:
+        """Be done with the first message."""
+        self.first = []
+
+    def close(self) -> int:
+        """Close; give the number of messages that have not gone."""
+        count = 0
+        if not self._incoming.closed:
+            # A context that was ended under it allows nothing but closing.
+            with suppress(zmq.ZMQError):
+                while count < _MOST_HELD and self.has_some():
+                    self.done()
+                    count += 1
+            self._incoming.close(0)
+        return count
