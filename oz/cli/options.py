@@ -86,6 +86,19 @@ def endpoint_options(default: str) -> Callable[[_F], _F]:
     return offer
 
 
+def _which_way(_ctx: click.Context, option: click.Parameter, given: tuple[str, ...]) -> None:
+    if given:
+        raise click.BadParameter(
+            f"say whether to bind or to connect: --bind {given[0]} or --connect {given[0]}", param=option
+        )
+
+
+def refused_to_option(command: _F) -> _F:
+    """Refuse `--to` with what to write: it once bound in one command and connected in another."""
+    refused = {"hidden": True, "expose_value": False, "callback": _which_way}
+    return click.option("--to", multiple=True, metavar="ENDPOINT", **refused)(command)
+
+
 def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
     """Offer an option that takes an endpoint each time it is given."""
     return click.option(name, multiple=True, metavar="ENDPOINT", callback=_checked, help=text)

@@ -22,9 +22,9 @@ from oz.cli.options import (
     Number,
     dialect_option,
     endpoint_options,
-    endpoints_option,
     parse_all,
     ready_line,
+    refused_to_option,
     socket_refused,
 )
 from oz.cli.output import console, say
@@ -44,15 +44,15 @@ oz-reply-to where the journal has them.
 SIGUSR1 pauses it, and again lets it go on; so does the space bar on a terminal, where q ends it. After a
 pause, and after Ctrl-Z and fg, what follows keeps its distance in time.
 
-Waits --wait seconds for a subscriber; when none comes it says so and exits 3. Without --to it binds
-{DEFAULT_ENDPOINT}, where `oz sub` looks for it. --from and --until take an offset or a time; a time without a
-zone is local time. Needs the extra ozmq[journal].
+Waits --wait seconds for a subscriber; when none comes it says so and exits 3. Without --bind and --connect it
+binds {DEFAULT_ENDPOINT}, where `oz sub` looks for it. --from and --until take an offset or a time; a time
+without a zone is local time. Needs the extra ozmq[journal].
 
 \b
 Examples:
   oz replay recorded --speed 10
   oz replay recorded --subject 'md.xetra.>' --from 2026-03-01T09:00 --until 2026-03-01T09:30
-  oz replay recorded --to tcp://192.0.2.7:5750 --speed max
+  oz replay recorded --bind tcp://192.0.2.7:5750 --speed max
   oz replay recorded --connect tcp://192.0.2.8:5751
 """
 
@@ -75,7 +75,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 @click.command(help=_HELP, short_help="Publish what a journal holds once more.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @endpoint_options(default="--bind")
-@endpoints_option("--to", "The same as --bind.")
+@refused_to_option
 @click.option("--speed", default="1", metavar="FACTOR", callback=_speed,
               help="The speed: so many times as fast as recorded, or max.  [default: 1]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
@@ -92,7 +92,6 @@ def replay(
     directory: Path,
     bind: list[str],
     connect: list[str],
-    to: list[str],
     speed: float | None,
     subject: str | None,
     dialect: str,
@@ -106,7 +105,6 @@ def replay(
 
     found = Journal(directory)
     pattern = parse_all([subject], dialect)[0] if subject is not None else None
-    bind = [*bind, *to]
     if not (bind or connect):
         bind = [DEFAULT_ENDPOINT]
     control, stats = replayer.Control(), replayer.ReplayStats()

@@ -6,15 +6,22 @@ import sys
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
+from oz.errors import OptionError
 from oz.spark.source.batch import FilteringReader, JournalReader
 from oz.spark.source.journal import found_at
 from oz.spark.source.options import Options, read_options
 from oz.spark.source.rows import ddl
 
 _TAKES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
+
+_SHARED = (
+    "this PySpark gives all queries of a load what it planned with the filter of one of them, so that they "
+    "would lack rows. Say what you want with subject, startingTime, startingOffset and the other options, "
+    "which leave out as much"
+)
 
 
 class OzDataSource(DataSource):  # type: ignore[misc]
@@ -55,7 +62,13 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         # Once: the name of a private journal must be the same for all that Spark makes of this.
         if self._read is None:
             self._read = read_options(self.options)
+            if self._read.pushes and not self._keeps_filters_apart():
+                raise OptionError("pushFilters", "true", _SHARED)
         return self._read
+
+    def _keeps_filters_apart(self) -> bool:
+        """Tell whether this PySpark plans each filter of a load apart; it does where it pushes limits."""
+        return "pushLimit" in vars(DataSourceReader)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
         """Make the writer of a DataFrame; errors are those of the sink."""

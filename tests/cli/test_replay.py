@@ -46,9 +46,10 @@ def is_silent(sub):
         return True
 
 
-@pytest.mark.parametrize("to", ["--to", "--bind"])
-def test_it_waits_for_a_subscriber_and_publishes_in_order(oz_start, directory, to):
-    running = oz_start("replay", str(directory), to, "tcp://127.0.0.1:*", "--speed", "max", "--wait", "60")
+def test_it_waits_for_a_subscriber_and_publishes_in_order(oz_start, directory):
+    running = oz_start(
+        "replay", str(directory), "--bind", "tcp://127.0.0.1:*", "--speed", "max", "--wait", "60"
+    )
     with listen(bound_to(running)) as sub:
         payloads = [sub.receive(timeout=waiting.DEADLINE).payload for _ in range(6)]
         assert payloads == [b"%d" % at for at in range(6)]
@@ -59,7 +60,7 @@ def test_it_waits_for_a_subscriber_and_publishes_in_order(oz_start, directory, t
 
 
 def test_original_times_come_as_headers_and_the_pace_is_kept(oz_start, directory):
-    running = oz_start("replay", str(directory), "--to", "tcp://127.0.0.1:*", "--wait", "60")
+    running = oz_start("replay", str(directory), "--bind", "tcp://127.0.0.1:*", "--wait", "60")
     endpoint, began = bound_to(running), time.time_ns()
     with listen(endpoint, filtering="publisher") as sub:
         messages = [sub.receive(timeout=waiting.DEADLINE) for _ in range(6)]
@@ -79,7 +80,7 @@ def test_original_times_come_as_headers_and_the_pace_is_kept(oz_start, directory
 )
 def test_it_takes_a_subject_and_a_range(oz_start, directory, options, payloads):
     running = oz_start(
-        "replay", str(directory), "--to", "tcp://127.0.0.1:*", "--speed", "max", "--wait", "60", *options
+        "replay", str(directory), "--bind", "tcp://127.0.0.1:*", "--speed", "max", "--wait", "60", *options
     )
     with listen(bound_to(running), filtering="publisher") as sub:
         got = [sub.receive(timeout=waiting.DEADLINE).payload for _ in payloads]
@@ -99,7 +100,7 @@ def test_it_connects_to_a_subscriber_that_binds(oz_start, directory):
 
 
 def test_without_a_subscriber_it_says_so_and_exits_3(oz_run, directory):
-    ended = oz_run("replay", str(directory), "--to", "tcp://127.0.0.1:*", "--wait", "0.05")
+    ended = oz_run("replay", str(directory), "--bind", "tcp://127.0.0.1:*", "--wait", "0.05")
     assert ended.code == 3
     assert "nobody subscribed within 0.05 s" in ended.stderr
 
@@ -107,7 +108,7 @@ def test_without_a_subscriber_it_says_so_and_exits_3(oz_run, directory):
 def test_sigusr1_pauses_it_and_lets_it_go_on(oz_start, tmp_path):
     with Writer(tmp_path / "recorded") as writer:
         writer.append([Record("a", b"%d" % at, SECOND + at * SECOND // 100) for at in range(10_000)])
-    running = oz_start("replay", str(tmp_path / "recorded"), "--to", "tcp://127.0.0.1:*", "--wait", "60")
+    running = oz_start("replay", str(tmp_path / "recorded"), "--bind", "tcp://127.0.0.1:*", "--wait", "60")
     with listen(bound_to(running)) as sub:
         sub.receive(timeout=waiting.DEADLINE)
         running.process.send_signal(signal.SIGUSR1)
@@ -165,7 +166,7 @@ def test_a_signal_ends_it_while_a_subscriber_holds_it_up(oz_start, tmp_path):
 def test_ctrl_z_and_fg_put_off_the_rest(oz_start, tmp_path):
     with Writer(tmp_path / "recorded") as writer:
         writer.append([Record("a", b"%d" % at, SECOND + at * SECOND // 100) for at in range(10_000)])
-    running = oz_start("replay", str(tmp_path / "recorded"), "--to", "tcp://127.0.0.1:*", "--wait", "60")
+    running = oz_start("replay", str(tmp_path / "recorded"), "--bind", "tcp://127.0.0.1:*", "--wait", "60")
     with listen(bound_to(running)) as sub:
         sub.receive(timeout=waiting.DEADLINE)
         running.process.send_signal(signal.SIGSTOP)
@@ -188,7 +189,8 @@ def test_ctrl_z_and_fg_put_off_the_rest(oz_start, tmp_path):
         (("--speed", "nan"), "max"),
         (("--subject", "a..b"), "a..b"),
         (("--from", "yesterday"), "2026-03-01"),
-        (("--to", "nowhere"), "nowhere"),
+        (("--bind", "nowhere"), "nowhere"),
+        (("--to", "tcp://127.0.0.1:1"), "--bind tcp://127.0.0.1:1 or --connect tcp://127.0.0.1:1"),
     ],
 )
 def test_wrong_usage_exits_2(oz, directory, options, word):

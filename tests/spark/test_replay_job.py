@@ -1,5 +1,6 @@
 """The job `replay`: journals, lakes and DataFrames go back to the bus; and its command."""
 
+import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib import import_module
@@ -107,7 +108,7 @@ def test_a_byte_pattern_finds_what_is_no_utf8(spark, source, sub):
 BOUNDS = [
     (10, 20, slice(10, 20)),
     (datetime.fromtimestamp(100, UTC), datetime.fromtimestamp(200), slice(100, 200)),
-    (datetime.fromtimestamp(2990, UTC).replace(tzinfo=None), 2995, slice(2990, 2995)),
+    (datetime.fromtimestamp(2990, UTC), 2995, slice(2990, 2995)),
     (ROWS + 5, None, slice(0, 0)),
 ]
 
@@ -153,6 +154,10 @@ def test_what_the_sink_says_is_raised_as_it_says_it(spark, journal):
         replay(spark, journal, endpoint="tcp://127.0.0.1:1", subscriber=1)
     with pytest.raises(OptionError, match="give where to publish to"):
         replay(spark, journal)
+    with pytest.raises(OptionError, match=r"option start=.*: it names no time zone"):
+        replay(spark, journal, endpoint="tcp://127.0.0.1:1", start=datetime(2026, 3, 1))
+    with pytest.raises(OptionError, match=r"option subject='a.>,b.>': a comma is part of a subject"):
+        replay(spark, journal, endpoint="tcp://127.0.0.1:1", subject="a.>,b.>")
     frame = spark.createDataFrame([("z", "1")], "subject string, payload string")
     with pytest.raises(SinkError, match="rows without a column 'time_ns' cannot be chosen"):
         replay(spark, frame, endpoint="tcp://127.0.0.1:1", start=datetime.now(UTC))
@@ -172,7 +177,7 @@ def _keep_session(monkeypatch, spark):
 @pytest.mark.usefixtures("_keep_session")
 def test_the_command_publishes_and_says_how_much(journal, sub):
     ended = CliRunner().invoke(
-        command, [str(journal), "--to", sub.endpoint, "--subject", "b.>", "--from", "1000"]
+        command, [str(journal), "--connect", sub.endpoint, "--subject", "b.>", "--from", "1000"]
     )
     assert ended.exit_code == 0, ended.output
     assert subjects(sub, 1000) == [f"b.{at}" for at in range(1001, ROWS, 2)]
@@ -181,8 +186,28 @@ def test_the_command_publishes_and_says_how_much(journal, sub):
 
 
 @pytest.mark.usefixtures("_keep_session")
+def test_the_command_reads_a_time_without_a_zone_as_local_time(journal, sub, monkeypatch):
+    monkeypatch.setenv("TZ", "Asia/Kolkata")  # 5:30 hours before UTC
+    time.tzset()
+    try:
+        arguments = ["--connect", sub.endpoint, "--from", "1970-01-01T06:19:57", "--until", "3000"]
+        ended = CliRunner().invoke(command, [str(journal), *arguments])
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert ended.exit_code == 0, ended.output
+    assert subjects(sub, 3) == EVERYTHING[2997:3000]
+
+
+def test_the_command_refuses_to_guess_whether_to_bind(journal):
+    ended = CliRunner().invoke(command, [str(journal), "--to", "tcp://127.0.0.1:1"])
+    assert ended.exit_code == 2
+    assert "--bind tcp://127.0.0.1:1 or --connect tcp://127.0.0.1:1" in ended.stderr
+
+
+@pytest.mark.usefixtures("_keep_session")
 def test_the_command_takes_a_range(journal, sub):
-    arguments = ["--to", sub.endpoint, "--until", "3002", "--from", "2999", "--skip-invalid"]
+    arguments = ["--connect", sub.endpoint, "--until", "3002", "--from", "2999", "--skip-invalid"]
     ended = CliRunner().invoke(command, [str(journal), *arguments])
     assert ended.exit_code == 0, ended.output
     assert subjects(sub, 2) == EVERYTHING[-2:]

@@ -88,7 +88,7 @@ def test_patterns_offsets_and_times_choose_rows(spark, mixed):
         == 1
     )
     assert count(startingTime=NOW // 10**9 + 1, endingOffset=1801) == 1800
-    assert count(endingTime="1970-01-01") == 1
+    assert count(endingTime="1970-01-01T00Z") == 1
 
 
 @pytest.mark.parametrize("count", [1, 5])

@@ -4,10 +4,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from source_journals import fill, loaded, numbered
+from pyspark.sql.datasource import DataSourceReader
+from source_journals import fill, loaded, numbered, streamed
 
 import oz.spark
+from oz.spark.registration import OzDataSource
 
 FLAG = "spark.sql.python.filterPushdown.enabled"
 
@@ -26,6 +29,19 @@ def pushing(spark):
     spark.conf.unset(FLAG)
 
 
+@pytest.fixture
+def each_apart(pushing):
+    """Take filters as where Spark keeps them apart: here a load has one query, with one filter."""
+
+    class Trusting(OzDataSource):
+        def _keeps_filters_apart(self):
+            return True
+
+    pushing.dataSource.register(Trusting)
+    yield pushing
+    oz.spark.register(pushing)
+
+
 def scanned(frame):
     """How many rows match, and how many the source gave."""
     plan = frame._jdf.queryExecution().executedPlan()
@@ -39,11 +55,11 @@ def scanned(frame):
     raise AssertionError("no scan")
 
 
-def test_matches_prunes_segments_and_rows(pushing, by_letter):
-    frame = loaded(pushing, by_letter, pushFilters="true")
+def test_matches_prunes_segments_and_rows(each_apart, by_letter):
+    frame = loaded(each_apart, by_letter, pushFilters="true")
     matching = frame.where(oz.spark.matches("subject", "c.1"))
     assert scanned(matching) == (143, 143)
-    frame = loaded(pushing, by_letter, pushFilters="true")
+    frame = loaded(each_apart, by_letter, pushFilters="true")
     assert scanned(frame.where(oz.spark.matches("subject", "redis:c.*[12]"))) == (286, 1000)
 
 
@@ -57,19 +73,25 @@ def test_matches_prunes_segments_and_rows(pushing, by_letter):
     ],
 )
 @pytest.mark.filterwarnings("ignore::oz.spark.PythonWarning")
-def test_what_several_prefixes_have_in_common_prunes(pushing, by_letter, pattern, count, read):
-    frame = loaded(pushing, by_letter, pushFilters="true")
+def test_what_several_prefixes_have_in_common_prunes(each_apart, by_letter, pattern, count, read):
+    frame = loaded(each_apart, by_letter, pushFilters="true")
     assert scanned(frame.where(oz.spark.matches("subject", pattern))) == (count, read)
 
 
-def test_without_the_flag_of_spark_all_is_read_and_right(spark, by_letter):
-    frame = loaded(spark, by_letter, pushFilters="true")
-    assert scanned(frame.where(oz.spark.matches("subject", "c.1"))) == (143, 6000)
+def test_filters_are_refused_where_spark_would_mix_them_up(pushing, by_letter):
+    if "pushLimit" in vars(DataSourceReader):
+        pytest.skip("this PySpark keeps the filters of a load apart")
+    for way in (loaded, streamed):
+        with pytest.raises(
+            PySparkException, match="option pushFilters='true': this PySpark gives all queries"
+        ):
+            way(pushing, by_letter, pushFilters="true")
 
 
 def test_frames_of_one_load_are_right_with_the_flag_of_spark_on(pushing, by_letter):
     """PySpark 4.3 gives all queries of one load() what it planned with the filters of the last."""
-    frame = loaded(pushing, by_letter)
+    takes_filters = "pushLimit" in vars(DataSourceReader)
+    frame = loaded(pushing, by_letter, pushFilters=takes_filters)
     assert frame.where("subject = 'c.1'").count() == 143
     assert frame.count() == 6000
     both = frame.where("subject = 'a.1'").union(frame.where("subject = 'b.1'"))

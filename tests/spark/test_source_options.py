@@ -85,7 +85,7 @@ def test_options_that_contradict_each_other_are_refused():
     with pytest.raises(OptionError, match="startingOffset=20: it is behind endingOffset=10"):
         read(startingOffset=20, endingOffset=10)
     with pytest.raises(OptionError, match="startingTime: it is later than endingTime"):
-        read(startingTime="2026-03-02", endingTime="2026-03-01")
+        read(startingTime="2026-03-02T00Z", endingTime="2026-03-01T00Z")
     with pytest.raises(oz.PatternError):
         read(subject="a\nb..c")
 
@@ -109,13 +109,28 @@ def test_options_for_the_other_kind_of_read_are_refused():
         ("0", 0),
         ("1772366400.123456789", 1_772_366_400_123_456_789),
         ("-1.5", -1_500_000_000),
-        ("2026-03-01T12:00:00", 1_772_366_400_000_000_000),
+        ("2026-03-01T12:00:00Z", 1_772_366_400_000_000_000),
         ("2026-03-01 13:00:00.000001+01:00", 1_772_366_400_000_001_000),
-        ("2026-03-01", 1_772_323_200_000_000_000),
     ],
 )
-def test_times_are_iso_or_seconds_and_without_a_zone_utc(text, time_ns):
+def test_times_are_iso_or_seconds(text, time_ns):
     assert read(startingTime=text).start_ns == time_ns
+
+
+@pytest.mark.parametrize("text", ["2026-03-01T12:00:00", "2026-03-01"])
+def test_a_time_without_a_zone_is_refused(text):
+    with pytest.raises(OptionError, match=r"it names no time zone: write 2026-03-01T.*[+]00:00 if it is UTC"):
+        read(endingTime=text)
+
+
+@pytest.mark.parametrize("subject", ["a.>,b.>", "a.b, c.d", "x.*\na,b"])
+def test_patterns_with_commas_between_are_refused(subject):
+    with pytest.raises(OptionError, match=r"several patterns are one a line. .* the dialect: nats:a"):
+        read(subject=subject)
+
+
+def test_a_comma_is_taken_where_the_dialect_is_named():
+    assert [each.text for each in read(subject="nats:a,b\nregex:a{1,2}").patterns()] == ["a,b", "a{1,2}"]
 
 
 def test_several_patterns_are_one_a_line():

@@ -11,7 +11,14 @@ import click
 
 import oz
 from oz.cli.journal_export import bound
-from oz.cli.options import DEFAULT_ENDPOINT, Number, Whole, dialect_option, endpoint_options
+from oz.cli.options import (
+    DEFAULT_ENDPOINT,
+    Number,
+    Whole,
+    dialect_option,
+    endpoint_options,
+    refused_to_option,
+)
 from oz.cli.output import console, printable, say
 from oz.cli.spark.engine import engine, engine_options
 
@@ -24,22 +31,22 @@ For much data: tasks on all cores stage it, and one process publishes it, in the
 replay` needs no Spark and keeps the time between messages.
 
 Each message has an id, so that subscribers with dedupe drop what a run with the same --run name repeats,
-after one that was interrupted. Without --to, --connect and --bind it binds {DEFAULT_ENDPOINT}, where `oz sub`
+after one that was interrupted. Without --bind and --connect it binds {DEFAULT_ENDPOINT}, where `oz sub`
 looks for it. The publisher is there anew for each piece of a journal, and waits for the subscribers that were
-there before. (In `oz replay`, --to binds.)
+there before. A time without a zone is local time.
 
 \b
 Examples:
-  oz spark replay recorded --to tcp://192.0.2.7:5751 --subject 'md.xetra.>'
+  oz spark replay recorded --connect tcp://192.0.2.7:5751 --subject 'md.xetra.>'
   oz spark replay lake --bind tcp://*:5750 --from 2026-03-01T09:00 --until 2026-03-01T09:30
-  oz spark replay recorded --to tcp://192.0.2.7:5751 --run monday --staging /shared/staging
+  oz spark replay recorded --connect tcp://192.0.2.7:5751 --run monday --staging /shared/staging
 """
 
 
 @click.command(help=_HELP, short_help="Publish a journal or a lake once more.")
 @click.argument("source", metavar="SOURCE")
 @endpoint_options(default="--bind")
-@click.option("--to", multiple=True, metavar="ENDPOINT", help="The same as --connect.")
+@refused_to_option
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
 @dialect_option("the pattern when it names none")
 @click.option("--from", "start", metavar="OFFSET|TIME", callback=bound, help="The first offset or time.")
@@ -62,7 +69,6 @@ def replay(
     source: str,
     bind: list[str],
     connect: list[str],
-    to: tuple[str, ...],
     subject: str | None,
     dialect: str,
     start: int | datetime | None,
@@ -77,7 +83,7 @@ def replay(
 ) -> None:
     """Replay; the text of the help is `_HELP`."""
     pattern = None if subject is None else oz.parse(subject, dialect)
-    where = {"endpoint": ",".join([*connect, *to]), "bind": ",".join(bind)}
+    where = {"endpoint": ",".join(connect), "bind": ",".join(bind)}
     if not any(where.values()):
         where["bind"] = DEFAULT_ENDPOINT
     options: dict[str, Any] = {name: value for name, value in where.items() if value}

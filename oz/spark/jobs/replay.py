@@ -19,7 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from oz import errors
-from oz.errors import JournalError, SinkError
+from oz.errors import JournalError, OptionError, SinkError
 from oz.journal import Journal, files
 from oz.spark.columns import compiled_pattern, matches
 from oz.spark.jobs.archiving.loading import load_lake
@@ -27,6 +27,7 @@ from oz.spark.registration import register
 from oz.spark.session import session
 from oz.spark.sink.columns import find_columns
 from oz.spark.sink.settings import read_settings
+from oz.spark.source.options import refuse_commas
 from oz.subjects.pattern import Pattern
 
 OnProgress = Callable[[int, int | None], object]
@@ -139,7 +140,7 @@ def replay(
             `subject` and `payload`.
         endpoint: where to connect to, such as a hub's `tcp://hub:5555`; or give the option `bind`.
         subject: only what this pattern, or spec of one, matches.
-        start: the first offset or the earliest time. A time without a zone is UTC.
+        start: the first offset or the earliest time, which names its zone.
         end: the offset or time to stop before.
         rows_per_batch: records of a journal that are staged and published at a time.
         on_progress: called now and then with the messages published so far, and how many there are, which is
@@ -159,6 +160,10 @@ def replay(
         JavaMissing: Spark finds no Java.
     """
     began = time.monotonic()
+    _refuse_without_a_zone("start", start)
+    _refuse_without_a_zone("end", end)
+    if isinstance(subject, str):
+        refuse_commas(subject)
     settings = {"dialect": "zmq", **{name: str(value) for name, value in options.items()}}
     if endpoint is not None:
         settings["endpoint"] = endpoint
@@ -246,7 +251,7 @@ class _Wanted:
         reader = self._spark.read.format("oz").option("journal", path)
         for name, time_ in (("startingTime", self._start), ("endingTime", self._end)):
             if isinstance(time_, datetime):
-                reader = reader.option(name, _aware(time_).isoformat())
+                reader = reader.option(name, time_.isoformat())
         spec = self._subject if isinstance(self._subject, str) and "\n" not in self._subject else None
         if spec is not None:
             reader = reader.option("subject", spec)
@@ -300,8 +305,13 @@ def _bound(frame: DataFrame, bound: int | datetime) -> tuple[Column, int]:
         raise SinkError(f"rows without a column {name!r} cannot be chosen by {bound!r}: choose them before")
     if isinstance(bound, int):
         return F.col(name), bound
-    return F.col(name), (_aware(bound) - _EPOCH) // timedelta(microseconds=1) * 1000
+    return F.col(name), (bound - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
-def _aware(moment: datetime) -> datetime:
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+def _refuse_without_a_zone(name: str, bound: int | datetime | None) -> None:
+    if isinstance(bound, datetime) and bound.tzinfo is None:
+        raise OptionError(
+            name,
+            str(bound),
+            "it names no time zone: replace(tzinfo=UTC) if it is UTC, astimezone() if it is local time",
+        )

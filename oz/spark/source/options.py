@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from oz.errors import OptionError, OzError
+from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, parse
 from oz.transport import endpoints
 
@@ -141,8 +142,25 @@ def read_options(options: Mapping[str, str]) -> Options:
         written=frozenset(name for name in NAMES if name.lower() in given),
     )
     _refuse_contradictions(read)
+    refuse_commas(read.subject)
     read.patterns()
     return read
+
+
+def refuse_commas(subject: str) -> None:
+    """Refuse what is several patterns with commas between, as other connectors have them.
+
+    Raises:
+        OptionError: a pattern that names no dialect has a comma.
+    """
+    for line in subject.splitlines():
+        if "," in line and line.partition(":")[0] not in dialects.BY_NAME:
+            raise OptionError(
+                "subject",
+                line,
+                "a comma is part of a subject, and several patterns are one a line. "
+                f"Where the comma is meant, name the dialect: nats:{line}",
+            )
 
 
 def _refuse_unknown(given: Mapping[str, str]) -> None:
@@ -245,7 +263,7 @@ def _one_of(given: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> st
 
 
 def _time(given: Mapping[str, str], name: str) -> int | None:
-    """Read a time: ISO 8601, or seconds since 1970."""
+    """Read a time: ISO 8601 with a zone, or seconds since 1970."""
     text = given.get(name.lower())
     if text is None:
         return None
@@ -264,5 +282,6 @@ def _iso(name: str, text: str) -> int:
     except ValueError:
         wanted = "a time as in 2026-03-01T09:30:00+01:00, or a number of seconds since 1970"
         raise OptionError(name, text, f"it is {wanted}") from None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return (aware - _EPOCH) // timedelta(microseconds=1) * 1000
+    if moment.tzinfo is None:
+        raise OptionError(name, text, f"it names no time zone: write {moment.isoformat()}+00:00 if it is UTC")
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
