@@ -95,8 +95,9 @@ def _which_way(_ctx: click.Context, option: click.Parameter, given: tuple[str, .
 
 def refused_to_option(command: _F) -> _F:
     """Refuse `--to` with what to write: it once bound in one command and connected in another."""
-    refused = {"hidden": True, "expose_value": False, "callback": _which_way}
-    return click.option("--to", multiple=True, metavar="ENDPOINT", **refused)(command)
+    return click.option(
+        "--to", multiple=True, metavar="ENDPOINT", hidden=True, expose_value=False, callback=_which_way
+    )(command)
 
 
 def endpoints_option(name: str, text: str) -> Callable[[_F], _F]:
