@@ -19,27 +19,38 @@ _log = logging.getLogger("oz.node")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 """Seconds before the next turn after one that failed, doubled while they go on failing."""
 
+_MOST_DOUBLED = 6
+"""Failures in a row after which the pause grows no more."""
+
 _Result = TypeVar("_Result")
 
 
 class IOThread:
-    """Runs a node's turn again and again, and in between what other threads give it to do."""
+    """Has a node take its turns, and does in between what other threads give it to do.
 
-    __slots__ = ("_bell", "_commands", "_is_stopped", "_lock", "_ringer", "_rung", "_thread", "_turn")
+    Attributes:
+        commands: what other threads want done.
+        is_stopped: whether it is to end.
+        failures: turns that failed since the last that did not; whoever takes turns begins anew at 0.
+    """
 
-    def __init__(self, name: str, turn: Callable[[Callable[[], bool]], None]) -> None:
+    __slots__ = ("_bell", "_lock", "_ringer", "_rung", "_take_turns", "_thread", "commands", "failures",
+                 "is_stopped")  # fmt: skip
+
+    def __init__(self, name: str, take_turns: Callable[[], None]) -> None:
         """Start no thread yet.
 
         Args:
             name: of the thread.
-            turn: waits for something to do, and does it; it is given a function that tells whether it is to
-                come back soon.
+            take_turns: waits for something to do and does it, again and again until there are commands, or
+                this is stopped.
         """
-        self._turn = turn
-        self._commands: deque[Callable[[], None]] = deque()
+        self._take_turns = take_turns
+        self.commands: deque[Callable[[], None]] = deque()
         # Re-entrant: a signal handler may close the node in the middle of `call`.
         self._lock = threading.RLock()
-        self._is_stopped = False
+        self.is_stopped = False
+        self.failures = 0
         self._rung = False
         self._bell, self._ringer = socket.socketpair()
         self._bell.setblocking(False)
@@ -103,42 +114,41 @@ class IOThread:
                 future.set_exception(error)
 
         with self._lock:
-            if self._is_stopped:
+            if self.is_stopped:
                 raise ClosedError("the node is closed")
-            self._commands.append(run)
+            self.commands.append(run)
         self.ring()
         return future.result()
 
     def stop(self, timeout: float | None) -> bool:
         """End it after its present work; tell whether it has ended within the time."""
         with self._lock:
-            self._is_stopped = True
+            self.is_stopped = True
         self.ring()
         if not self.is_current():
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        pause = _FIRST_PAUSE
         with self._bell, self._ringer:
             while True:
-                if self._commands:
+                if self.commands:
                     self.work_off()
                 with self._lock:
-                    if self._is_stopped and not self._commands:
+                    if self.is_stopped and not self.commands:
                         return
                 try:
-                    self._turn(lambda: bool(self._commands) or self._is_stopped)
-                    pause = _FIRST_PAUSE
+                    self._take_turns()
                 except Exception:
                     _log.exception("a node failed at its work; it goes on")
                     # Whatever it is, it must not burn the processor. Nothing tells when it is over: what the
                     # turn waits for may be readable all the time. A command ends the pause at once.
+                    pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
+                    self.failures = min(self.failures + 1, _MOST_DOUBLED)
                     select.select([self._bell], [], [], pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
 
     def work_off(self) -> None:
         """Do what others have given it to do."""
-        while self._commands:
-            command: Any = self._commands.popleft()
+        while self.commands:
+            command: Any = self.commands.popleft()
             command()

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import AbstractContextManager, closing, suppress
 from functools import partial
 from math import ceil
@@ -73,7 +73,7 @@ class ThreadedNode:
         self._number_of_news = 0
         self._closing = threading.Lock()
         self._poller = zmq.Poller()
-        self._io = IOThread(f"oz-node-{settings.name}", self._turn)
+        self._io = IOThread(f"oz-node-{settings.name}", self._take_turns)
         try:
             engine.open()
         except BaseException:
@@ -103,27 +103,36 @@ class ThreadedNode:
             self._number_of_news += 1
             self._news.notify_all()
 
-    def _turn(self, is_wanted: Callable[[], bool]) -> None:
-        """Wait for something to do, and do it."""
-        engine = self.engine
-        left = 0.0 if is_wanted() else engine.seconds_left()
-        ready = dict(self._poller.poll(None if left is None else ceil(1000 * left)))
-        if self._bell in ready:
-            self._io.hear()
-        now = time.monotonic()
-        for endpoint, dealer in engine.sockets.servers.items():
+    def _take_turns(self) -> None:
+        """Wait for something to do, and do it, until another thread wants something done in between."""
+        engine, io, poll = self.engine, self._io, self._poller.poll
+        sub, servers = engine.sockets.sub, engine.sockets.servers
+        while True:
+            left = 0.0 if io.commands or io.is_stopped else engine.seconds_left()
+            ready = dict(poll(None if left is None else ceil(1000 * left)))
+            if self._bell in ready:
+                io.hear()
+            now = time.monotonic()
+            if servers:
+                self._hear_servers(ready, now)
+            if sub.socket in ready or sub.has_due(now):
+                sub.take_in(_TURN_SECONDS)
+                if engine.number_of_waits and sub.socket in ready:
+                    engine.note_news(now)
+            if engine.has_due(now):
+                for endpoint, frame in engine.tick(now):
+                    engine.say(endpoint, frame)
+            io.failures = 0
+            if io.commands or io.is_stopped:
+                return
+
+    def _hear_servers(self, ready: Container[Any], now: float) -> None:
+        """Take in what name servers say."""
+        for endpoint, dealer in self.engine.sockets.servers.items():
             if dealer in ready:
                 with suppress(zmq.Again):
                     for _ in range(1_000):
-                        engine.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
-        sub = engine.sockets.sub
-        if sub.socket in ready or sub.has_due(now):
-            sub.take_in(_TURN_SECONDS)
-        if engine.number_of_waits and sub.socket in ready:
-            engine.note_news(now)
-        if engine.has_due(now):
-            for endpoint, frame in engine.tick(now):
-                engine.say(endpoint, frame)
+                        self.engine.receive(endpoint, dealer.recv(zmq.NOBLOCK), now)
 
     def call(self, work: Callable[[], T]) -> T:
         """Run something in the I/O thread; return its result.

@@ -151,7 +151,7 @@ class Ticker:
         while not self._is_stopped:
             self.is_awake = True
             publisher = self._publisher()
-            if publisher is None or publisher.closed:
+            if publisher is None or publisher.socket.closed:
                 return False
             try:
                 had_work = publisher.look_after()

@@ -8,6 +8,7 @@ stands. What a message seldom has (headers, more than one frame) costs nothing w
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgpack
@@ -228,14 +229,11 @@ def pack_control(**fields: Any) -> bytes:
     return packed
 
 
-def pack_array(items: list[Any]) -> bytes:
-    """Pack subjects and payloads in turn, with the header of the array.
+pack_array: Callable[[list[Any]], bytes] = msgpack.packb
+"""Called with subjects and payloads in turn, packs them with the header of the array.
 
-    Raises:
-        TypeError, ValueError, OverflowError: extras that MessagePack has no form for.
-    """
-    packed: bytes = msgpack.packb(items)
-    return packed
+Raises TypeError, ValueError or OverflowError for extras that MessagePack has no form for.
+"""
 
 
 def array_header(count: int) -> bytes:

@@ -30,7 +30,7 @@ class Interrupted:
 
 
 def test_a_thread_hears_the_bell_again_after_ctrl_c_interrupted_a_ring():
-    def wait(_is_soon):
+    def wait():
         select.select([running.bell], [], [], DEADLINE)
         running.hear()
 
@@ -59,7 +59,7 @@ def test_a_thread_whose_work_goes_on_failing_rests_for_longer_each_time(monkeypa
     select_as_it_is = select.select
     monkeypatch.setattr("oz.sync.io_thread.select.select", rest)
 
-    def fail(_is_soon):
+    def fail():
         raise OSError("too many open files")
 
     running = IOThread("failing", fail)
@@ -67,3 +67,27 @@ def test_a_thread_whose_work_goes_on_failing_rests_for_longer_each_time(monkeypa
     assert enough.wait(DEADLINE)
     assert running.stop(DEADLINE)
     assert pauses[:8] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+def test_a_thread_rests_only_shortly_again_after_a_turn_that_did_not_fail(monkeypatch):
+    pauses, enough = [], threading.Event()
+
+    def rest(readable, _writable, _failed, seconds):
+        pauses.append(seconds)
+        if len(pauses) == 4:
+            enough.set()
+            select_as_it_is(readable, [], [], DEADLINE)
+
+    select_as_it_is = select.select
+    monkeypatch.setattr("oz.sync.io_thread.select.select", rest)
+
+    def fail_but_once():
+        if len(pauses) == 2:
+            running.failures = 0
+        raise OSError("too many open files")
+
+    running = IOThread("failing", fail_but_once)
+    running.start()
+    assert enough.wait(DEADLINE)
+    assert running.stop(DEADLINE)
+    assert pauses[:4] == [0.1, 0.2, 0.1, 0.2]

@@ -136,10 +136,6 @@ class BatchDecoder:
         source = stream.sources.get(origin)
         if source is None or source.epoch != epoch or source.expected != sequence or source.unreported:
             return None
-        # Answers come on a subject of their own each, which is never remembered yet.
-        route = stream.table.routes.get(subject) or stream.table.route(subject)
-        if not route.is_clear:
-            return None
         shown = payload
         try:
             extras = BARE if fields is None else decode_extras(fields)
@@ -148,7 +144,9 @@ class BatchDecoder:
         except Exception:
             # Whoever reads it the long way says what it is.
             return None
-        if extras.message_id is not None and stream.repeats is not None:
+        # Answers come on a subject of their own each, which is never remembered yet.
+        route = stream.table.routes.get(subject) or stream.table.route(subject)
+        if not route.is_clear or (extras.message_id is not None and stream.repeats is not None):
             return None
         source.expected = sequence + 1
         source.heard_at = time_ns
