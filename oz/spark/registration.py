@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -14,6 +15,7 @@ from oz.spark.source.batch import FilteringReader, JournalReader
 from oz.spark.source.journal import found_at
 from oz.spark.source.options import Options, read_options
 from oz.spark.source.rows import ddl
+from oz.spark.source.tables import options_in, options_of_table, with_options
 
 _TAKES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -21,6 +23,11 @@ _SHARED = (
     "this PySpark gives all queries of a load what it planned with the filter of one of them, so that they "
     "would lack rows. Say what you want with subject, startingTime, startingOffset and the other options, "
     "which leave out as much"
+)
+
+_NO_OPTIONS = (
+    "give the directory of a journal. Spark keeps no options of a table that is made with columns: leave the "
+    "columns out, as in CREATE TABLE t USING oz OPTIONS (journal '/data/recorded')"
 )
 
 
@@ -41,14 +48,16 @@ class OzDataSource(DataSource):  # type: ignore[misc]
             JournalError: there is no journal, it is damaged, or of a newer version.
             OptionError, PatternError: an option makes no sense.
         """
-        options = self._options()
+        of_table = options_of_table(self.options)
+        options = self._options(self.options if of_table is None else of_table)
         if not options.endpoints:
             found_at(options.journal)  # for an error now, and not when the rows are asked for
-        return ddl(options.payload, options.payload_schema)
+        columns = ddl(options.payload, options.payload_schema)
+        return columns if of_table is None else with_options(columns, of_table)
 
     def reader(self, schema: StructType) -> JournalReader:
         """Make the reader of a batch; errors are those of `JournalReader`."""
-        options = self._options()
+        options = self._options_with(schema)
         made = FilteringReader if options.pushes and _is_asked_for_filters() else JournalReader
         return made(options, schema)
 
@@ -56,12 +65,19 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         """Make the reader of a stream; errors are those of `JournalStreamReader`."""
         from oz.spark.source.stream import JournalStreamReader
 
-        return JournalStreamReader(self._options(), schema)
+        return JournalStreamReader(self._options_with(schema), schema)
 
-    def _options(self) -> Options:
+    def _options_with(self, schema: StructType) -> Options:
+        """Read the options; of a table those that its columns carry, which a query may change WITH others."""
+        given = {**options_in(schema), **self.options}
+        if not given:
+            raise OptionError("journal", None, _NO_OPTIONS)
+        return self._options(given)
+
+    def _options(self, given: Mapping[str, str]) -> Options:
         # Once: the name of a private journal must be the same for all that Spark makes of this.
         if self._read is None:
-            self._read = read_options(self.options)
+            self._read = read_options(given)
             if self._read.pushes and not self._keeps_filters_apart():
                 raise OptionError("pushFilters", "true", _SHARED)
         return self._read

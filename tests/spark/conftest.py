@@ -81,12 +81,14 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def spark():
+def spark(tmp_path_factory):
     """Spark in this process, on two cores."""
     import oz.spark
 
     usual = signal.getsignal(signal.SIGINT)
-    session = oz.spark.session("local[2]", **CONF)
+    session = oz.spark.session(
+        "local[2]", **CONF, **{"spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse")}
+    )
     signal.signal(signal.SIGINT, usual)  # Spark's own cancels all jobs, and then calls this one
     yield session
     session.stop()

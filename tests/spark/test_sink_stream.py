@@ -1,5 +1,6 @@
 """`df.writeStream.format("oz")`: batches are published once, and the same when they run again."""
 
+import json
 import os
 import time
 
@@ -9,8 +10,12 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.errors import PySparkException
 from sink_listening import Listening
+from source_journals import fill, numbered, patiently, streamed
 
+import oz
+import oz.spark
 from oz.spark.sink.publishing import series_of
+from support.ports import lasting_endpoint
 from support.waiting import until
 
 
@@ -85,6 +90,76 @@ def test_a_batch_that_runs_again_has_the_same_rows_though_spark_makes_others(fil
         payloads.setdefault(message.subject, []).append(message.payload[:36])
     assert any(len(each) > 1 for each in payloads.values())
     assert all(len(set(each)) == 1 for each in payloads.values())
+
+
+@pytest.fixture
+def counting(spark, tmp_path):
+    """Give a stream that counts messages by their subjects, in two batches."""
+    fill(tmp_path / "journal", [numbered(14), numbered(7)])
+    source = streamed(spark, tmp_path / "journal", maxRowsPerTrigger=14)
+    counts = source.groupBy("subject").count().selectExpr("subject", "cast(count as string) payload")
+    return counts.coalesce(1).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+
+
+def said_by(sub, count):
+    return [(message.subject, message.payload) for message in sub.received(count)]
+
+
+COUNTED = [(f"n.{number}", b"2") for number in range(7)], [(f"n.{number}", b"3") for number in range(7)]
+
+
+def test_complete_publishes_the_whole_result_with_each_batch(counting):
+    with Listening(filtering="publisher") as sub:
+        counting.format("oz").option("endpoint", sub.endpoint).outputMode("complete")
+        patiently(lambda: counting.trigger(availableNow=True).start().awaitTermination())
+        said = said_by(sub, 14)
+    assert (sorted(said[:7]), sorted(said[7:])) == COUNTED
+
+
+def test_update_publishes_what_changed_once_though_a_batch_runs_again(counting, tmp_path):
+    def run():
+        counting.outputMode("update").trigger(availableNow=True).start().awaitTermination()
+
+    with Listening(filtering="publisher", dedupe=True) as sub:
+        staging = tmp_path / "staging"
+        counting.foreachBatch(oz.spark.publish_batches(sub.endpoint, staging=staging))
+        patiently(run)
+        said = said_by(sub, 14)
+        assert (sorted(said[:7]), sorted(said[7:])) == COUNTED
+        # Spark has not noted that the last batch is done, and runs it again.
+        (tmp_path / "checkpoint" / "commits" / "1").unlink()
+        (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+        fill(tmp_path / "journal", [numbered(1)])
+        patiently(run)
+        assert said_by(sub, 15)[14:] == [("n.0", b"4")]
+    assert [os.listdir(one) for one in staging.iterdir()] == [["2"]]
+    assert len(sub.messages) == 15
+
+
+def test_an_option_of_publish_batches_is_checked_at_once():
+    with pytest.raises(oz.OptionError, match="did you mean subscribers"):
+        oz.spark.publish_batches("tcp://127.0.0.1:1", subscriber=2)
+    with pytest.raises(oz.OptionError, match="the number that Spark gives each batch"):
+        oz.spark.publish_batches("tcp://127.0.0.1:1", batch=2)
+
+
+def test_batches_that_nobody_takes_are_dropped_on_request_and_counted(files, tmp_path):
+    where = {"absent": "drop", "timeout": 0.2, "report": tmp_path / "report"}
+    query = run(files, "tcp://127.0.0.1:1", tmp_path / "checkpoint", **where)
+    counted = tmp_path / "checkpoint" / "oz-staging" / query.id / "dropped.json"
+    assert json.loads(counted.read_text()) == {"batch": 2, "rows": 3000}
+    said = json.loads((tmp_path / "report").read_text())
+    assert (said["published"], said["dropped"]) == (0, 1000)
+
+
+def test_a_query_waits_on_request_until_somebody_listens(files, tmp_path):
+    endpoint = lasting_endpoint()
+    query = started(files, endpoint, tmp_path / "checkpoint", absent="wait", timeout=0.2)
+    until(lambda: list(tmp_path.glob("checkpoint/oz-staging/*/0/batch.oz")), 100)
+    time.sleep(0.5)  # longer than the timeout, which would have ended it
+    with Listening(filtering="publisher", bind=endpoint) as sub:
+        query.awaitTermination()
+        assert sorted(numbers(sub.received(3000))) == list(range(3000))
 
 
 def test_wrong_columns_end_the_query_and_are_named(files, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from oz.spark.sink.settings import SinkSettings
 from oz.spark.sink.staging import Staged
 from oz.sync.publisher import Publisher
 
+_log = logging.getLogger("oz.spark.sink")
+
 SERIES_BYTES = 16
 
 _SETTLE = 0.1  # seconds without a new subscription after which nobody else is expected
@@ -26,6 +29,10 @@ _RETRY = 0.05
 
 _seen: dict[tuple[str, ...], int] = {}
 """Subscriptions at the end of the batch before, by endpoints; Spark commits all batches in one process."""
+
+
+class _SubscriberMissing(Exception):
+    """Not all subscribers are there, or one left."""
 
 
 def series_of(query: str, batch: int, partition: int) -> bytes:
@@ -44,6 +51,7 @@ class BatchDelivery:
 
     Attributes:
         published: rows published so far.
+        dropped: rows that nobody was there for, or not until the end, where that is no error.
     """
 
     def __init__(self, settings: SinkSettings, batch: int, directory: str) -> None:
@@ -55,6 +63,7 @@ class BatchDelivery:
             directory: where its rows are staged.
         """
         self.published = 0
+        self.dropped = 0
         self._settings = settings
         self._batch = batch
         self._directory = directory
@@ -67,8 +76,25 @@ class BatchDelivery:
             on_progress: called with the rows published so far, at each Arrow batch.
 
         Raises:
-            SinkError: nobody was there, or one did not take them in time, or left meanwhile.
+            SinkError: nobody was there, or left meanwhile, and that is an error; or one did not take them in
+                time.
         """
+        absent = self._settings.absent
+        while True:
+            try:
+                self._publish_once(staged, on_progress)
+                return
+            except _SubscriberMissing as error:
+                if absent == "fail":
+                    raise SinkError(str(error)) from None
+                if absent == "drop":
+                    self.dropped = sum(one.rows for one in staged)
+                    self.published = 0
+                    return
+                _log.warning("batch %d waits: %s", self._batch, error)
+                self.published = 0
+
+    def _publish_once(self, staged: Sequence[Staged], on_progress: Callable[[int], object]) -> None:
         settings = self._settings
         publisher = self._opened()
         with _closed(publisher, settings.timeout):
@@ -149,9 +175,10 @@ def _await_subscribers(publisher: Publisher, settings: SinkSettings) -> None:
     try:
         publisher.wait_for_subscribers(settings.subscribers, timeout=settings.timeout)
     except Timeout as error:
-        raise SinkError(
+        raise _SubscriberMissing(
             f"{error} at {', '.join(settings.endpoints)}: start a subscriber, or give the sink's option "
-            "timeout more seconds, or subscribers=0 to publish even if nobody listens"
+            "timeout more seconds, or absent=wait to wait on, or absent=drop, or subscribers=0 to publish "
+            "even if nobody listens"
         ) from None
     expected = _seen.get(settings.endpoints)
     if expected and _has(publisher, expected, _RETURN):
@@ -162,7 +189,7 @@ def _await_subscribers(publisher: Publisher, settings: SinkSettings) -> None:
 
 def _check_still_there(publisher: Publisher, settings: SinkSettings) -> None:
     if not _has(publisher, settings.subscribers, 0):
-        raise SinkError(
+        raise _SubscriberMissing(
             f"a subscriber left while a batch was published to {', '.join(settings.endpoints)}: start the "
             "query again, and the batch is published again with the same ids"
         )

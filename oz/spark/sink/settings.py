@@ -20,6 +20,9 @@ ENCODINGS = ("msgpack", "json")
 POLICIES = ("fail", "skip")
 """What may become of a row that cannot be published."""
 
+ABSENCES = ("fail", "wait", "drop")
+"""What may become of a batch when nobody listens."""
+
 NAMES = (
     "endpoint",
     "bind",
@@ -27,9 +30,11 @@ NAMES = (
     "payload",
     "invalid",
     "subscribers",
+    "absent",
     "timeout",
     "staging",
     "run",
+    "batch",
     "report",
     "checkpointLocation",
 )
@@ -50,9 +55,11 @@ class SinkSettings:
         payload: how a struct is encoded: `msgpack` or `json`.
         invalid: what becomes of a row that cannot be published: `fail` or `skip`.
         subscribers: subscriptions to wait for before a batch is published.
+        absent: what becomes of a batch when they do not come: `fail`, `wait` or `drop`.
         timeout: seconds to wait for them, for a subscriber that is full, and for the last row to go out.
         staging: the directory under which rows are staged.
         run: of a batch write: a name that makes its ids those of the run before it with the same name.
+        batch: the number of a batch of a run; what it holds is kept until the next one is published.
         report: a file that says how far publishing has come.
     """
 
@@ -62,9 +69,11 @@ class SinkSettings:
     payload: str
     invalid: str
     subscribers: int
+    absent: str
     timeout: float
     staging: str
     run: str | None = None
+    batch: int | None = None
     report: str | None = None
 
     @property
@@ -85,19 +94,21 @@ def read_settings(options: Mapping[str, str], *, is_streaming: bool) -> SinkSett
     """
     given = {name.lower(): text for name, text in options.items()}
     _refuse_unknown(given)
-    if is_streaming and "run" in given:
-        raise OptionError(
-            "run", given["run"], "it names a batch write; a streaming query has an id of its own"
-        )
+    for name in ("run", "batch"):
+        if is_streaming and name in given:
+            rule = "it names a batch write; a streaming query has an id of its own"
+            raise OptionError(name, given[name], rule)
     return SinkSettings(
         *_where(given),
         _choice(given, "dialect", dialects.DIALECTS, DEFAULT_DIALECT),
         _choice(given, "payload", ENCODINGS, ENCODINGS[0]),
         _choice(given, "invalid", POLICIES, POLICIES[0]),
         _subscribers(given),
+        _choice(given, "absent", ABSENCES, ABSENCES[0]),
         _seconds(given, "timeout", 30.0),
         _staging(given, is_streaming=is_streaming),
         given.get("run") or None,
+        _batch(given),
         given.get("report") or None,
     )
 
@@ -114,7 +125,10 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
 def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     connect, bind = _endpoints(given, "endpoint"), _endpoints(given, "bind")
     if not connect and not bind:
-        rule = "give where to publish to: endpoint=tcp://hub:5555 to connect, or bind=tcp://*:5555"
+        rule = (
+            "give where to publish to: endpoint=tcp://hub:5555 to connect, or bind=tcp://*:5555. "
+            "A table of Spark's catalog is for reading only"
+        )
         raise OptionError("endpoint", None, rule)
     for one in bind:
         if one.startswith("tcp://") and one.endswith((":*", ":0")):
@@ -146,6 +160,17 @@ def _subscribers(given: Mapping[str, str]) -> int:
     if not (text.isascii() and text.isdecimal()):
         rule = "it is how many subscriptions to wait for; with 0 rows are published even if nobody listens"
         raise OptionError("subscribers", text, rule)
+    return int(text)
+
+
+def _batch(given: Mapping[str, str]) -> int | None:
+    text = given.get("batch")
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()) or not given.get("run"):
+        raise OptionError(
+            "batch", text, "it is the number of a batch, from 0, of the run that option run names"
+        )
     return int(text)
 
 

@@ -31,6 +31,7 @@ from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged, remove_file, stage, sync_directory
 
 _MANIFEST = "batch.oz"
+_DROPPED = "dropped.json"
 _MAGIC = b"OZBATCH1"
 _STALE = 7 * 86_400.0
 
@@ -108,6 +109,24 @@ class Outbox:
                 if one.name.isdecimal() and int(one.name) < batch:
                     shutil.rmtree(one, ignore_errors=True)
 
+    def count_dropped(self, batch: int, rows: int) -> int:
+        """Write down that the rows of a batch were dropped; gives those of all batches so far.
+
+        Args:
+            batch: its number; one that runs again counts once.
+            rows: how many.
+        """
+        path = self._directory / _DROPPED
+        counted = json.loads(path.read_bytes()) if path.exists() else {"batch": -1, "rows": 0}
+        if counted["batch"] < batch:
+            counted = {"batch": batch, "rows": counted["rows"] + rows}
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            begun = path.with_name(f"{_DROPPED}.{uuid.uuid4().hex}")
+            begun.write_text(json.dumps(counted), encoding="utf-8")
+            os.replace(begun, path)
+        total: int = counted["rows"]
+        return total
+
     def remove(self) -> None:
         """Remove all of it."""
         shutil.rmtree(self._directory, ignore_errors=True)
@@ -159,18 +178,20 @@ class BatchReport:
         }
         self._due = 0.0
 
-    def progress(self, published: int, *, is_done: bool = False) -> None:
+    def progress(self, published: int, *, dropped: int = 0, is_done: bool = False) -> None:
         """Say how many rows are published, unless that was said a moment ago.
 
         Args:
             published: rows of the batch.
+            dropped: rows that nobody was there for.
             is_done: whether that was all, and it went out.
         """
         if self._path is None or not (is_done or time.monotonic() >= self._due):
             return
         begun = f"{self._path}.{os.getpid()}"
         with open(begun, "w", encoding="utf-8") as file:
-            json.dump({**self._facts, "published": published, "is_done": is_done}, file)
+            facts = {**self._facts, "published": published, "dropped": dropped, "is_done": is_done}
+            json.dump(facts, file)
         os.replace(begun, self._path)
         self._due = time.monotonic() + _EVERY
 
@@ -178,6 +199,7 @@ class BatchReport:
 _log = logging.getLogger("oz.spark.sink")
 
 _RUN = "run-"
+_EACH = "each-"
 
 
 class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
@@ -227,7 +249,9 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self._settings = settings
         self._columns = columns
         # The same object goes to all tasks and to the commit.
-        self._run = _RUN + (uuid.uuid4().hex if settings.run is None else _digest(settings.run))
+        kind = _RUN if settings.batch is None else _EACH
+        self._run = kind + (uuid.uuid4().hex if settings.run is None else _digest(settings.run))
+        self._batch = settings.batch or 0
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of one task.
@@ -235,7 +259,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         Raises:
             SinkError: a row cannot be published, unless such rows are skipped.
         """
-        return _stage(iterator, self._settings, self._columns, self._run, 0)
+        return _stage(iterator, self._settings, self._columns, self._run, self._batch)
 
     def commit(self, messages: Sequence[Staged | None]) -> None:
         """Publish them.
@@ -245,12 +269,15 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         """
         outbox = self._outbox()
         outbox.remove_stale(_RUN)
-        _publish(outbox, self._settings, 0, _in_order(messages))
-        outbox.remove()
+        # Of a query's batches the last is kept, should it run again.
+        outbox.forget_before(self._batch)
+        _publish(outbox, self._settings, self._batch, _in_order(messages))
+        if self._settings.batch is None:
+            outbox.remove()
 
     def abort(self, messages: Sequence[Staged | None]) -> None:
         """Remove what was staged in vain."""
-        self._outbox().discard(0, _in_order(messages))
+        self._outbox().discard(self._batch, _in_order(messages))
         if self._settings.run is None:
             # Nobody comes again for it.
             self._outbox().remove()
@@ -321,9 +348,17 @@ def _publish(outbox: Outbox, settings: SinkSettings, batch: int, staged: list[St
         if not delivery.published and not runs_again:
             outbox.withdraw(batch)
         raise
-    report.progress(delivery.published, is_done=True)
+    report.progress(delivery.published, dropped=delivery.dropped, is_done=True)
     seconds = time.monotonic() - started
     _log.info("batch %d: %d rows published in %.3f s", batch, delivery.published, seconds)
+    if delivery.dropped:
+        _log.warning(
+            "batch %d: %d rows dropped, since nobody listens at %s; %d of this query so far",
+            batch,
+            delivery.dropped,
+            ", ".join(settings.endpoints),
+            outbox.count_dropped(batch, delivery.dropped),
+        )
     skipped = sum(one.skipped for one in chosen)
     if skipped:
         example = next(one.example for one in chosen if one.example)
