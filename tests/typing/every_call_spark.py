@@ -3,6 +3,7 @@
 # PySpark is not installed where types are checked.
 # pyright: basic, reportMissingImports=false
 
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import assert_type
@@ -41,6 +42,8 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
     print(oz.spark.match_all("subject", ["a.*", oz.compile("b")]))
     print(oz.spark.matches("subject", "a.*"))
     print(oz.spark.prefix("subject", "a.*"))
+    write: Callable[[DataFrame, int], None] = oz.spark.publish_batches("tcp://hub:5555", staging="staged")
+    write(frame, 0)
     oz.spark.register(spark)
     assert_type(
         oz.spark.replay(
