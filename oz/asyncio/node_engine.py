@@ -143,8 +143,7 @@ class LoopNode:
             self._woken.clear()
             sub.take_in(TURN_SECONDS)
             if engine.has_due(now := self.engine.monotonic()):
-                for endpoint, frame in engine.tick(now):
-                    engine.say(endpoint, frame)
+                engine.tick(now)
                 await self._tell_news()
             # What was done to the socket may have taken the news of its descriptor: this tells `_receive`.
             sub.socket.get(zmq.EVENTS)

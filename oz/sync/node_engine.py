@@ -120,8 +120,7 @@ class ThreadedNode:
                 if engine.number_of_waits and sub.socket in ready:
                     engine.note_news(now)
             if engine.has_due(now):
-                for endpoint, frame in engine.tick(now):
-                    engine.say(endpoint, frame)
+                engine.tick(now)
             io.failures = 0
             if io.commands or io.is_stopped:
                 return

@@ -8,7 +8,7 @@ more, and what becomes of a partition that a worker leaves.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Collection, Hashable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -17,7 +17,7 @@ from weakref import WeakSet
 
 from oz.errors import ClosedError
 from oz.message import Message
-from oz.protocol.subscriber.receive_buffer import LIMIT
+from oz.protocol.subscriber.receive_buffer import LIMIT, ConflatingStore
 
 MOST_CONCURRENCY = 1024
 """The highest `concurrency`."""
@@ -51,33 +51,6 @@ class Partition:
         self.handled = 0
         self.failed = 0
         self.answered: Message | None = None
-
-
-class _ConflatingStore:
-    """The newest message of each subject, in the order in which the subjects came up."""
-
-    __slots__ = ("_messages",)
-
-    def __init__(self) -> None:
-        self._messages: OrderedDict[str | bytes, Message] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def replace(self, message: Message) -> bool:
-        """Put a message in the place of an older one, if there is one."""
-        if message.subject not in self._messages:
-            return False
-        self._messages[message.subject] = message
-        return True
-
-    def append(self, message: Message) -> None:
-        self._messages[message.subject] = message
-
-    def popleft(self) -> Message:
-        if not self._messages:
-            raise IndexError
-        return self._messages.popitem(last=False)[1]
 
 
 class HandlerQueue:
@@ -134,7 +107,7 @@ class HandlerQueue:
         self._makes_room = overflow in ("conflate", "drop_oldest")
         self._is_ordered = order_by is not None and concurrency > 1
         self._is_closed = False
-        make = _ConflatingStore if self._is_latest else deque
+        make = ConflatingStore if self._is_latest else deque
         self._stores: list[Any] = [make() for _ in range(concurrency if self._is_ordered else 1)]
         self._only = None if self._is_latest or self._is_ordered else self._stores[0]
         self._partitions = tuple(self._partition(place) for place in range(concurrency))

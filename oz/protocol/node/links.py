@@ -168,6 +168,13 @@ class Links:
             (endpoint, frame) for endpoint, one in self.discovery_clients.items() for frame in one.tick(now)
         ]
 
+    def peer_of(self, origin: bytes) -> Announcement | None:
+        """Return the node whose publisher has, or had, this name; None when none is known."""
+        for peer in (*self.membership.known, self.connections.own):
+            if origin in (network_origin(peer.uuid), local_origin(peer.uuid)):
+                return peer
+        return self.connections.gone_peer(origin)
+
     def next_deadline(self, now: float) -> float | None:
         """Return when `tick` or `announcements` has something to do, if nothing comes before.
 

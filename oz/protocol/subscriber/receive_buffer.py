@@ -73,6 +73,37 @@ class ConflatingBuffer:
         self._messages = OrderedDict((message.subject, message) for message in wanted)
 
 
+class ConflatingStore:
+    """The same as a queue without a limit, for those who count what waits in several."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self) -> None:
+        """Start empty."""
+        self._messages: OrderedDict[str | bytes, Message] = OrderedDict()
+
+    def __len__(self) -> int:
+        """Count the messages."""
+        return len(self._messages)
+
+    def replace(self, message: Message) -> bool:
+        """Put a message in the place of an older one, if there is one."""
+        if message.subject not in self._messages:
+            return False
+        self._messages[message.subject] = message
+        return True
+
+    def append(self, message: Message) -> None:
+        """Put a message of a subject of which there is none at the end."""
+        self._messages[message.subject] = message
+
+    def popleft(self) -> Message:
+        """Take out the message of the subject that came up first, or raise IndexError."""
+        if not self._messages:
+            raise IndexError
+        return self._messages.popitem(last=False)[1]
+
+
 class DropOldestBuffer:
     """The newest so many messages."""
 

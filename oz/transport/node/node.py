@@ -12,8 +12,6 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
-import zmq
-
 from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
@@ -22,7 +20,7 @@ from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.inquiry import Inquiries, interest_subject
 from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Act, Membership
-from oz.protocol.node.presence import local_origin, network_origin, presence_pattern
+from oz.protocol.node.presence import presence_pattern
 from oz.protocol.node.requests import RequestClient, Requests
 from oz.protocol.node.subscription import NodeStats
 from oz.subjects.pattern import compile
@@ -149,7 +147,7 @@ class NodeEngine:
         )
         self.lifecycle = Lifecycle(
             self.settings.configuration, self._shell, sockets, self.links, self.subscriptions,
-            self._tell_own, self.say, self.monotonic,
+            self._tell_own, sockets.say, self.monotonic,
         )  # fmt: skip
         self.has_joined = True
         if self.settings.echo:
@@ -172,7 +170,7 @@ class NodeEngine:
             self._watcher.on_change()
 
     def _on_gap(self, gap: Gap) -> None:
-        sender = self._peer_of(gap.origin)
+        sender = self.links.peer_of(gap.origin) if gap.origin is not None else None
         self.notices.lost(gap, sender.name if sender is not None else gap.origin.hex())
         if self._watcher is not None:
             self._watcher.on_gap(gap)
@@ -218,23 +216,20 @@ class NodeEngine:
         for publisher in self.sockets.publishers:
             publisher.engine.sender.listened_at = 0.0
 
-    def _peer_of(self, origin: bytes | None) -> Announcement | None:
-        if origin is None:
-            return None
-        for peer in (*self.membership.known, self.sockets.announcement):
-            if origin in (network_origin(peer.uuid), local_origin(peer.uuid)):
-                return peer
-        return self.links.connections.gone_peer(origin)
-
     # what is due; on the I/O side ------------------------------------------------------------------------
 
-    def tick(self, now: float) -> list[tuple[str, bytes]]:
-        """Do what is due; give the frames for name servers."""
+    def tick(self, now: float) -> None:
+        """Do what is due.
+
+        Raises:
+            zmq.ZMQError: a socket is closed.
+        """
         self._is_due = False
         if now >= self._look_at:
             self._look_at = inf
         silent = self.links.silent
-        frames = self.dialler.tick(now)
+        for endpoint, frame in self.dialler.tick(now):
+            self.sockets.say(endpoint, frame)
         if self._watcher is not None and self.links.silent != silent:
             self._watcher.on_change()
         self._introductions.try_again()
@@ -245,7 +240,6 @@ class NodeEngine:
         self._notified_at = now
         self._tick_at = self._next_deadline(now)
         self._shell.changed()
-        return frames
 
     def _next_deadline(self, now: float) -> float:
         """Return when `tick` has something to do, if nothing comes before; `inf` for never."""
@@ -300,8 +294,8 @@ class NodeEngine:
             ClosedError: the node is closed.
         """
         self.check_open()
-        if self._is_unheard:
-            self._hear_own()
+        if self._is_unheard and self._shell.may_call:
+            self._tell_own()
         if isinstance(subject, (str, bytes)) and subject[:1] in _MARKS and subject[:7] not in _INBOXES:
             reserved_subjects.check_published(subject, self.settings.configuration.dialect)
             local = reserved_subjects.LOCAL if isinstance(subject, str) else reserved_subjects.LOCAL.encode()
@@ -309,15 +303,11 @@ class NodeEngine:
                 return self.sockets.local
         return self.sockets.main
 
-    def _hear_own(self) -> None:
+    def _tell_own(self) -> None:
         """Tell this node's publishers its own subscriptions: it may publish right after that.
 
         Not in a signal handler that interrupts a publisher, for which the I/O side would wait in vain.
         """
-        if self._shell.may_call:
-            self._tell_own()
-
-    def _tell_own(self) -> None:
         if not self.is_interrupted:
             self._shell.call(self._take_in_own)
 
@@ -382,15 +372,6 @@ class NodeEngine:
             raise ClosedError(f"the node {self.settings.name} is closed")
 
     # leaving ---------------------------------------------------------------------------------------------
-
-    def say(self, endpoint: str, frame: bytes) -> None:
-        """Send a frame to a name server, if there is room.
-
-        Raises:
-            zmq.ZMQError: the socket is closed.
-        """
-        with suppress(zmq.Again):
-            self._shell.kinds.backend.send(self.sockets.servers[endpoint], frame, zmq.NOBLOCK)
 
     def close_queues(self) -> None:
         """End all requests and subscriptions: what is in a mailbox can be received, the rest is dropped."""

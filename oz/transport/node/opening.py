@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -224,6 +225,15 @@ class NodeSockets:
             for publisher in (self.local, self.network)
             if publisher is not None
         ]
+
+    def say(self, endpoint: str, frame: bytes) -> None:
+        """Send a frame to a name server, if there is room.
+
+        Raises:
+            zmq.ZMQError: the socket is closed.
+        """
+        with suppress(zmq.Again):
+            self._kinds.backend.send(self.servers[endpoint], frame, zmq.NOBLOCK)
 
     def end_context(self, timeout: float, closed_at: float) -> None:
         """End the context, when all sockets are closed; see `oz.transport.socket.end_context`."""

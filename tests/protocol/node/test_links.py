@@ -149,6 +149,14 @@ def test_peer_of_the_same_host_is_up_when_it_is_connected_to_both_publishers(bus
     assert bus.links.there() == [(peer, (True, True))]
 
 
+def test_publisher_is_known_by_its_name_as_that_of_a_peer_or_of_the_node_itself(bus):
+    bus.up(PEER)
+    assert bus.links.peer_of(network_origin(PEER.uuid)) is PEER
+    assert bus.links.peer_of(local_origin(PEER.uuid)) is PEER
+    assert bus.links.peer_of(network_origin(OWN.uuid)) is OWN
+    assert bus.links.peer_of(bytes(16)) is None
+
+
 def test_peer_that_takes_its_presence_back_has_left(bus):
     bus.up(PEER)
     bus.network.go(PEER)
