@@ -19,7 +19,21 @@ SCAN_EVERY = 1.0
 """Seconds between two looks at the directory where nodes of one host meet."""
 
 REDIAL_AFTER = 2.0
-"""Seconds without an answer after which a peer is connected to anew: what refused once is not tried."""
+"""Seconds without an answer after which a peer is connected to anew: what refused once is not tried.
+
+Connecting anew costs both sides more than waiting: a host on which many begin at once is slow, and would be
+slower for each who has lost patience. docs/decisions/046-patience-with-a-crowd.md
+"""
+
+LONGEST_REDIAL = 4.0
+"""Seconds from the second time in vain on."""
+
+PAIR_SECONDS, LONGEST_CROWD = 0.002, 30.0
+"""Seconds that two cores need for each two nodes of a host that begin at the same time, as measured; and the
+most that is waited for that reason."""
+
+PROGRESS = 4
+"""So many times as long is waited while others are heard for the first time: the host is busy with them."""
 
 MISSES = 4
 """Looks in a row at which nothing new had come of a publisher, after which it counts as silent; its heart
@@ -175,8 +189,10 @@ class Connections:
 
     __slots__ = (
         "_check_at",
+        "_count",
         "_dialled",
         "_dialled_at",
+        "_dials_in_vain",
         "_directory",
         "_draining",
         "_gone",
@@ -184,6 +200,7 @@ class Connections:
         "_looks",
         "_mute",
         "_probed",
+        "_progress_at",
         "_scan_at",
         "_seeds",
         "_seen_at",
@@ -209,6 +226,9 @@ class Connections:
         self._seeds = tuple(seeds)
         self._dialled: dict[str, bytes] = {}
         self._dialled_at: dict[str, float] = {}
+        self._dials_in_vain: set[str] = set()
+        self._progress_at = 0.0
+        self._count = 0
         self._looks: dict[bytes, tuple[int, int]] = {}
         self._ways: dict[bytes, tuple[Announcement, list[Way]]] = {}
         self.silent: frozenset[bytes] = frozenset()
@@ -350,6 +370,7 @@ class Connections:
         before, self._ways = self._ways, {}
         silent = []
         steps: list[ConnectionStep] = []
+        self._count = len(before)
         for peer in peers:
             known = before.get(peer.uuid)
             self._ways[peer.uuid] = known = (
@@ -364,6 +385,9 @@ class Connections:
                     looks[origin] = heard_at, misses
                     if misses < MISSES:
                         speaks = True
+                        self._dials_in_vain.discard(endpoint)
+                        if not before_at:
+                            self._progress_at = now
                         continue
                 if endpoint not in seeds:
                     steps += self._dial_anew(endpoint, peer, now)
@@ -373,8 +397,14 @@ class Connections:
         return steps
 
     def _dial_anew(self, endpoint: str, peer: Announcement, now: float) -> list[ConnectionStep]:
-        if now - self._dialled_at.get(endpoint, now - REDIAL_AFTER) < REDIAL_AFTER:
+        in_vain = endpoint in self._dials_in_vain
+        crowd = min(self._count**2 * PAIR_SECONDS, LONGEST_CROWD)
+        patience = max(LONGEST_REDIAL if in_vain else REDIAL_AFTER, crowd)
+        waited = now - self._dialled_at.get(endpoint, 0.0)
+        is_progressing = now - self._progress_at < REDIAL_AFTER
+        if waited < patience * (PROGRESS if is_progressing else 1):
             return []
+        self._dials_in_vain.add(endpoint)
         return [*self._hang_up(endpoint), self._dial(endpoint, peer, now)]
 
     def _is_silent(self, origin: bytes) -> bool:

@@ -50,13 +50,24 @@ class Inquiry:
         number: that of its questions; 0 before the first one.
     """
 
-    __slots__ = ("__weakref__", "_asked", "_statements", "number")
+    __slots__ = ("__weakref__", "_asked", "_learned", "_statements", "number")
 
     def __init__(self) -> None:
         """Start with nobody asked."""
         self.number = 0
         self._asked: dict[bytes, tuple[float, float]] = {}
         self._statements: dict[bytes, dict[bytes, int]] = {}
+        self._learned: set[bytes] = set()
+
+    def has_learned(self, uuid: bytes, publishers: Sequence[Learning]) -> bool:
+        """Tell whether all that a peer had asked for has arrived; once it has, nobody is asked again."""
+        chunks = self._statements.get(uuid)
+        if uuid in self._learned or chunks is None:
+            return chunks is not None
+        if not all(one.has_learned(chunks) for one in publishers):
+            return False
+        self._learned.add(uuid)
+        return True
 
     def is_due(self, uuid: bytes, now: float) -> bool:
         """Tell whether a peer is to be asked, or asked again."""
@@ -136,8 +147,7 @@ class Inquiries:
     def _is_known(
         self, inquiry: Inquiry, peer: Announcement, publishers: Sequence[Learning], now: float
     ) -> bool:
-        chunks = inquiry.statement(peer.uuid)
-        if chunks is not None and all(one.has_learned(chunks) for one in publishers):
+        if inquiry.has_learned(peer.uuid, publishers):
             return True
         if inquiry.is_due(peer.uuid, now):
             subject = interest_subject(peer.uuid)

@@ -39,6 +39,9 @@ class ServerChanged(NamedTuple):
     is_there: bool
 
 
+_NAMED = 8
+"""Peers that are named at most of those who are not ready."""
+
 LinkStep = ConnectionStep | Introduce | PeerChanged | ServerChanged
 
 
@@ -312,7 +315,10 @@ class Links:
         return not self.discovery_clients or any(self._is_there.values())
 
     def unready(self) -> list[str]:
-        """Say what is not there yet: empty when every peer that is known can be spoken with both ways."""
+        """Say what is not there yet: empty when every peer that is known can be spoken with both ways.
+
+        Of peers it names the first few: it is asked for again and again while many join.
+        """
         missing = (
             [] if self.is_registered else [f"no name server answers at {', '.join(self.discovery_clients)}"]
         )
@@ -327,6 +333,8 @@ class Links:
                 missing.append(f"{peer.name} is not connected to this node")
             elif not self.connections.has_answered(peer):
                 missing.append(f"{peer.name} has not answered this node's subscriptions")
+            if len(missing) >= _NAMED:
+                return [*missing, "perhaps others too"]
         return missing
 
 

@@ -35,7 +35,7 @@ from oz.transport.node.subscriptions import NodeShell, NodeSubscriptions
 from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
 
-NEWS_EVERY = 0.01
+NEWS_EVERY, NEWS_EVERY_PER_PEER = 0.01, 0.001
 """Seconds between two looks of those who wait, while more and more comes."""
 
 _MARKS = {"_", b"_"}
@@ -272,7 +272,8 @@ class NodeEngine:
     def note_news(self, now: float) -> None:
         """Wake those who wait, though not too often."""
         if self.number_of_waits:
-            self.expect(max(now, self._notified_at + NEWS_EVERY))
+            pause = max(NEWS_EVERY, NEWS_EVERY_PER_PEER * len(self.membership.up))
+            self.expect(max(now, self._notified_at + pause))
 
     def note_due(self) -> None:
         """Have the I/O side look at what is due; any thread may ask for it."""

@@ -8,6 +8,7 @@ from oz.protocol.node.connections import (
     DRAINED_AFTER,
     FORGET_AFTER,
     LONGEST_DRAIN,
+    LONGEST_REDIAL,
     MISSES,
     MUTE_AFTER,
     PROBE_AGAIN,
@@ -90,9 +91,51 @@ def test_peer_that_never_answers_is_dialled_anew(connections):
     assert connections.check([PEER], REDIAL_AFTER - 0.1) == []
     anew = [HangUp(ENDPOINT), Dial(ENDPOINT, PEER.name)]
     assert connections.check([PEER], REDIAL_AFTER) == anew
-    # Each time it is given as long.
-    assert connections.check([PEER], 2 * REDIAL_AFTER - 0.1) == []
-    assert connections.check([PEER], 2 * REDIAL_AFTER) == anew
+    # From then on it is given longer.
+    for now in (REDIAL_AFTER + LONGEST_REDIAL, REDIAL_AFTER + 2 * LONGEST_REDIAL):
+        assert connections.check([PEER], now - 0.1) == []
+        assert connections.check([PEER], now) == anew
+
+
+def test_peer_that_spoke_is_given_the_first_patience_again(connections, sub):
+    connections.connect(PEER, 0.0)
+    _, now = check(connections, PEER, looks=5)
+    sub.hear(ORIGIN)
+    _, now = check(connections, PEER, now=now)
+    connections.connect(PEER, now)
+    steps, now = check(connections, PEER, looks=MISSES, now=now)
+    assert steps == [HangUp(ENDPOINT), Dial(ENDPOINT, PEER.name)]
+
+
+def crowd(count):
+    return [
+        announcement(4 + 2 * at, local_endpoint=None, endpoints=(f"tcp://127.0.0.1:{at + 1}",))
+        for at in range(count)
+    ]
+
+
+def test_peers_of_a_crowd_are_given_the_time_that_its_host_needs(connections):
+    peers = crowd(60)
+    for one in peers:
+        connections.connect(one, 0.0)
+    steps, now = check(connections, *peers, looks=7)
+    assert steps == []
+    steps, _ = check(connections, *peers, now=now)
+    assert len([one for one in steps if isinstance(one, Dial)]) == 60
+
+
+def test_nobody_is_dialled_anew_while_others_are_heard_for_the_first_time(connections, sub):
+    first, *others = crowd(10)
+    for one in (first, *others):
+        connections.connect(one, 0.0)
+    waiting = iter(others)
+    steps, now = check(
+        connections, first, *others, looks=7, hear=lambda: sub.hear(network_origin(next(waiting).uuid))
+    )
+    assert steps == []
+    # Not for ever.
+    steps, _ = check(connections, first, now=now)
+    assert steps == [HangUp("tcp://127.0.0.1:1"), Dial("tcp://127.0.0.1:1", first.name)]
 
 
 def test_peer_that_speaks_is_left_alone_and_one_that_falls_silent_is_dialled_anew(connections, sub):
