@@ -10,7 +10,6 @@ from support.sizes import size
 
 # A job in the background of a plain shell ignores Ctrl-C, and so would the programs that tests send it to.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-_USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.getsignal(signal.SIGTERM)}
 
 # Tests start hundreds of programs. Where nothing compiled may be kept, each compiles all of oz for itself,
 # which is nearly half of all that the tests of commands work.
@@ -55,12 +54,10 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item):
-    """Refuse a test that leaves a signal otherwise: the programs of later tests would be born ignoring it."""
+    """Refuse a test that leaves a signal ignored: the programs of later tests would be born ignoring it."""
     result = yield
-    left = {
-        number.name: got
-        for number, usual in _USUAL.items()
-        if (got := signal.getsignal(number)) is not usual and signal.signal(number, usual) is not usual
-    }
-    assert not left, f"the test left {left}"
+    ignored = [one.name for one in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(one) is signal.SIG_IGN]
+    for name in ignored:
+        signal.signal(signal.Signals[name], signal.SIG_DFL)
+    assert not ignored, f"the test left {ignored} ignored"
     return result

@@ -36,7 +36,8 @@ ODD_SUBJECTS = [
 
 
 def write_journal(directory, records=(), **options):
-    with Writer(directory, **options) as writer:
+    # As while it is written.
+    with Writer(directory, **{"seal_on_close": False, **options}) as writer:
         for batch in records:
             writer.append(batch)
     return directory

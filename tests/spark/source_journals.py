@@ -14,7 +14,9 @@ START_SECONDS = 400.0
 def fill(directory, groups, **options):
     """Write groups of records, each one append; gives the end offset."""
     end = 0
-    with Writer(directory, **{"segment_bytes": SEGMENT, "sync": "never", **options}) as writer:
+    # As while it is written.
+    as_written = {"segment_bytes": SEGMENT, "sync": "never", "seal_on_close": False}
+    with Writer(directory, **{**as_written, **options}) as writer:
         for group in groups:
             end = writer.append(group)
     return end
