@@ -33,7 +33,11 @@ _log = logging.getLogger("oz.publisher")
 _SHORTEST_DELAY = 0.0001
 
 _IDLE_ROUNDS = 20
-"""Rounds of `max_delay` without anything to send, after which the thread sleeps deeply again."""
+"""Rounds of `max_delay` without anything to send, after which the thread sleeps deeply again, at most.
+
+After one batch it is two rounds, and twice as many after each that follows: to be woken now and then costs
+less than to look in vain.
+"""
 
 
 class Ticker:
@@ -162,7 +166,7 @@ class Ticker:
                 had_work = False
                 _log.exception("looking after a publisher failed; it goes on")
             if had_work:
-                idle, patience = 0, _IDLE_ROUNDS
+                idle, patience = 0, min(2 * patience, _IDLE_ROUNDS)
             else:
                 idle += 1
             if idle >= patience:

@@ -127,6 +127,21 @@ def test_waiting_for_subscribers_looks_only_when_there_is_news(pub):
     assert len(looks) < 6
 
 
+@pytest.mark.parametrize(("batches", "rounds"), [(1, 1 + 2), (3, 3 + 8), (9, 9 + 20)])
+def test_a_publisher_looks_in_vain_for_longer_the_more_batches_came_after_each_other(pub, batches, rounds):
+    ticker, looks = ticker_of(pub), []
+    until(lambda: ticker.is_dormant)
+
+    def look_after():
+        looks.append(1)
+        return len(looks) <= batches
+
+    engine_of(pub).look_after = look_after
+    ticker.wake()
+    until(lambda: looks and ticker.is_dormant)
+    assert len(looks) == rounds
+
+
 def test_waiting_for_subscribers_ends_when_another_thread_takes_in_the_subscription(pub):
     waiting = Thread(pub.wait_for_subscribers)
     waiting.wait_until_stuck()
