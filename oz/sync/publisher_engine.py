@@ -105,7 +105,9 @@ class ThreadedPublisher(PublisherEngine):
     def _start(self) -> None:
         """Have a thread look after the socket, from its first endpoint on."""
         if self._ticker is None:
-            self._ticker = Ticker(self, self._max_delay)
+            self._ticker = ticker = Ticker(self, self._max_delay)
+            # Bound here, as nearly each message that comes alone calls it.
+            self.sender.in_use = ticker.watch_out
         front = self._front() if self._front is not None else None
         if self._relay is None and front is not None:
             self._relay = Relay(front)

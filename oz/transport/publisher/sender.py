@@ -73,6 +73,7 @@ class Sender:
         stats: what the publisher did; `count` brings it up to date.
         flags: how plain messages are sent: 0 or `zmq.NOBLOCK`.
         hand_over: hands a plain message to ZeroMQ.
+        in_use: called when something is sent that no look follows, once until the next look.
         listened_at: when subscriptions were taken in last, in monotonic seconds.
         listen: takes in the subscriptions that have arrived, and tells whether any interest has changed. It
             is called also after a send that a look came before, unless `is_unheard`: nobody else is told of
@@ -85,12 +86,12 @@ class Sender:
         "_dispatch",
         "_encode",
         "_guard",
-        "_in_use",
         "_last_values",
         "_monotonic",
         "accumulator",
         "flags",
         "hand_over",
+        "in_use",
         "is_unheard",
         "listen",
         "listened_at",
@@ -125,7 +126,7 @@ class Sender:
             max_batch: messages in a batch at most.
             routes: what is known of subjects.
             hand_over: hands a plain message to ZeroMQ.
-            in_use: called when something is sent that no look follows, once until the next look.
+            in_use: the attribute; whoever finds a shorter way replaces it.
             check_open: raises when the publisher is closed.
             expect_more: see `Accumulator`.
             monotonic: the clock.
@@ -136,7 +137,7 @@ class Sender:
         self._last_values = last_values
         # The attendant's, once there is one.
         self.listen: Callable[[], bool] = bool
-        self._in_use = in_use
+        self.in_use = in_use
         self._check_open = check_open
         self._monotonic = monotonic
         self.routes = routes
@@ -300,7 +301,7 @@ class Sender:
         if now - self.listened_at < LISTEN_EVERY:
             if not self.is_unheard:
                 self.is_unheard = True
-                self._in_use()
+                self.in_use()
             return False
         self.listened_at = now
         self.is_unheard = False
