@@ -12,7 +12,20 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
-LONG = ("clusters", "test_flight_year", "test_archive_kills", "test_sink_kills", "test_source_exactly_once")
+LONG = (
+    "clusters",
+    "test_flight_year",
+    "test_archive_kills",
+    "test_sink_kills",
+    "test_source_exactly_once",
+    "test_source_stream",
+    "test_matches",
+    "test_vectors",
+    "test_sink_stream",
+    "test_demo",
+    "test_archive_job",
+    "test_replay_job",
+)
 """Groups that begin first, since what takes long and comes last has all others wait for it."""
 
 SECONDS = 1_200
@@ -29,6 +42,8 @@ if str(PRELOADING) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
 
 REPORTS = ("test_explain_figures", "test_report_command", "test_report_figures", "test_report_page")
 """Modules whose queries those of the clusters make too: by then Java has compiled what they take."""
+
+INTERPRETED = {"spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 CONF = {"spark.sql.shuffle.partitions": 2, "spark.python.authenticate.socketTimeout": "300s"}
 """Spark gives Java and Python 15 s to find each other, unless told otherwise."""
@@ -92,6 +107,23 @@ def spark(tmp_path_factory):
     signal.signal(signal.SIGINT, usual)  # Spark's own cancels all jobs, and then calls this one
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def interpreting(request):
+    """Have Spark interpret the queries of reports, some thirty for each, not compile them to run them once.
+
+    The test that has a cluster make the same report compiles them there.
+    """
+    if request.module.__name__.rpartition(".")[2] not in (*REPORTS, "test_engine_jobs"):
+        yield
+        return
+    session = request.getfixturevalue("spark")
+    for name, value in INTERPRETED.items():
+        session.conf.set(name, value)
+    yield
+    for name in INTERPRETED:
+        session.conf.unset(name)
 
 
 @pytest.fixture(scope="session")
