@@ -8,7 +8,7 @@ from inspect import isasyncgen, isawaitable
 from random import Random
 from typing import Any, Self, TypeVar
 
-from oz.errors import OwnershipError
+from oz.errors import ClosedError, OwnershipError
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.testing.fronts import Publisher, Subscriber
 from oz.testing.loop import LONGEST_RUN, VirtualLoop
@@ -200,9 +200,9 @@ class Bus:
     # faults ----------------------------------------------------------------------------------------------
 
     def cut(self, one: Member | str, other: Member | str) -> None:
-        """Break all connections between two members, and refuse others until `heal`.
+        """Break all connections between two members, and let no other come about until `heal`.
 
-        What is on its way is lost.
+        What is on its way is lost. Each tries again by itself, as where packets get lost: nobody is refused.
 
         Args:
             one: a member, or the name of a node.
@@ -283,9 +283,20 @@ class Bus:
         if self._is_closed:
             return
         if self._runner is not None:
-            self._runner.run(self._close_members())
+            self._runner.run(self._close_under_tasks())
             self._runner.close()
         self._end()
+
+    async def _close_under_tasks(self) -> None:
+        """Close what is open, also what a task waits for that nobody has ended: nobody is told of its end."""
+        loop = asyncio.get_running_loop()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        await self._close_members()
+        await asyncio.sleep(0)
+        for task in left:
+            error = task.exception() if task.done() and not task.cancelled() else None
+            if error is not None and not isinstance(error, (ClosedError, StopAsyncIteration)):
+                loop.call_exception_handler({"message": f"{task!r} has failed", "exception": error})
 
     async def _close_members(self) -> None:
         self.heal()
@@ -365,11 +376,9 @@ class Blocking:
 
     def _call(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
-            result = function(*arguments, **options)
+            result = self._run(_called(function, arguments, options))
             if isasyncgen(result):
                 return self._each(result)
-            if isawaitable(result):
-                return self._run(_awaiting(result))
             return Blocking(self._run, result) if isinstance(result, Subscribed) else result
 
         return call
@@ -385,3 +394,8 @@ class Blocking:
 
 async def _awaiting(found: Any) -> Any:
     return await found
+
+
+async def _called(function: Callable[..., Any], arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    result = function(*arguments, **options)
+    return await result if isawaitable(result) else result

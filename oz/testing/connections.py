@@ -160,7 +160,7 @@ class PipeSession:
             return
         port = self._network.find(*self._target, self.owner.host)
         if not isinstance(port, Port):
-            if self._stops_when_refused:
+            if self._stops_when_refused and self._network.is_refused(*self._target, self.owner.host):
                 self._give_up()
             else:
                 self._connect_later()

@@ -7,6 +7,7 @@ from typing import Any
 
 import zmq
 
+import oz.asyncio
 from oz.asyncio.publisher import LoopPublishing
 from oz.asyncio.subscriber import LoopSubscriber
 from oz.testing.awaiting import AwaitedContext, AwaitedSocket
@@ -69,6 +70,15 @@ class Subscriber(LoopSubscriber, AwaitedSocket):  # type: ignore[misc]
         """
         self.place = place
         super().__init__(**options)
+
+    # Those of pyzmq's calls that programs use most, as `oz.asyncio.Subscriber` has them.
+    recv = oz.asyncio.Subscriber.recv
+    recv_multipart = oz.asyncio.Subscriber.recv_multipart  # type: ignore[assignment]
+    recv_string = oz.asyncio.Subscriber.recv_string
+    recv_json = oz.asyncio.Subscriber.recv_json
+    recv_pyobj = oz.asyncio.Subscriber.recv_pyobj
+    _wanted_frames = oz.asyncio.Subscriber._wanted_frames
+    _deserialize = oz.asyncio.Subscriber._deserialize
 
     def _context_class(self) -> AwaitedContext:  # type: ignore[override]
         return self.place.context

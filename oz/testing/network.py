@@ -127,9 +127,15 @@ class Network:
         found = self._listeners.get((transport, address))
         if found is None and transport == "tcp":
             found = self._listeners.get((transport, f"0.0.0.0:{address.rpartition(':')[2]}"))
-        if found is None or frozenset((host, found.host)) in self._cut:
-            return None
-        return found
+        return None if found is None or self.is_cut(host, found.host) else found
+
+    def is_cut(self, one: str, other: str) -> bool:
+        """Tell whether nothing comes from one host to another."""
+        return frozenset((one, other)) in self._cut
+
+    def is_refused(self, transport: str, address: str, host: str) -> bool:
+        """Tell whether somebody says at once that nobody listens: not where nothing comes through."""
+        return (transport, address) not in self._listeners and self.find(transport, address, host) is None
 
     def listening(self, transport: str, begins: str) -> list[str]:
         """Return the addresses that begin so and somebody listens at, also where nobody may go now."""
@@ -166,7 +172,7 @@ class Network:
             link.reset()
 
     def cut(self, one: str, other: str) -> None:
-        """Break all connections between two hosts, and refuse others until they are healed."""
+        """Break all connections between two hosts, and let no other come about until they are healed."""
         self._cut.add(frozenset((one, other)))
         self.reset(one, other)
 

@@ -26,7 +26,7 @@ class VirtualNode(LoopNode):
         for task in self.tasks:
             task.cancel()
         self.pool.cancel()
-        self.engine.close_queues()
+        self.engine.close_queues(is_killed=True)
         self._woken.set()
         self._last_news = self._loop.create_task(self._tell_news())
 

@@ -374,10 +374,14 @@ class NodeEngine:
 
     # leaving ---------------------------------------------------------------------------------------------
 
-    def close_queues(self) -> None:
-        """End all requests and subscriptions: what is in a mailbox can be received, the rest is dropped."""
+    def close_queues(self, *, is_killed: bool = False) -> None:
+        """End all requests and subscriptions: what is in a mailbox can be received, the rest is dropped.
+
+        Args:
+            is_killed: its process is gone, and tells nobody of what is dropped.
+        """
         self.requests.close()
-        self.subscriptions.close()
+        self.subscriptions.close(is_killed=is_killed)
 
     # counters --------------------------------------------------------------------------------------------
 

@@ -257,12 +257,12 @@ class NodeSubscriptions:
         shell.call(lambda: self._end_drained(subscription, queue))
         return has_all and is_handled
 
-    def close(self) -> None:
-        """End all: what is in a mailbox can be received, the rest is dropped."""
+    def close(self, *, is_killed: bool = False) -> None:
+        """End all: what is in a mailbox can be received, the rest is dropped; see `NodeEngine`."""
         for subscription in list(self.standing):
             subscription.active = False
         dropped = sum(queue.abandon() for queue in self.queues())
-        if dropped:
+        if dropped and not is_killed:
             _log.warning("%s closed before its handlers had handled %d messages", self._name, dropped)
 
     def settle(self) -> None:
