@@ -5,10 +5,12 @@ The publisher process does not outlive the demo for long; it is this module, run
 
 from __future__ import annotations
 
+import os
 import select
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -82,7 +84,8 @@ def publisher_process(command: Sequence[str]) -> Iterator[PublisherProcess]:
         with sigint_blocked():
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.DEVNULL,
+                # It ends with this process, however that ends.
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -100,7 +103,7 @@ def _end(process: subprocess.Popen[str]) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-    for stream in (process.stdout, process.stderr):
+    for stream in (process.stdin, process.stdout, process.stderr):
         if stream is not None:
             stream.close()
 
@@ -320,5 +323,16 @@ def count_in_spark(specs: Sequence[str]) -> list[int]:
             spark.stop()
 
 
+def _end_with_parent() -> None:
+    """End this process when the demo that started it does: nothing else comes by its input."""
+
+    def wait() -> None:
+        sys.stdin.buffer.read()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 if __name__ == "__main__":
+    _end_with_parent()
     replay(int(sys.argv[1]))

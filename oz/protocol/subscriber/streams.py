@@ -65,12 +65,13 @@ class Stream:
         is_shared: bool,
         dedupe: bool = False,
         index: type[PatternIndex] = PatternIndex,
+        has_buffer: bool = True,
     ) -> None:
         """Start without subscriptions."""
         self.key = key
         self.table = SubscriptionTable(index=index)
         self.sources: dict[bytes, Source] = {}
-        self.receive_buffer = receive_buffer.make(delivery.overflow, delivery.limit)
+        self.receive_buffer = receive_buffer.make(delivery.overflow, delivery.limit) if has_buffer else None
         self.is_shared = is_shared
         self.only_answers = delivery.is_shared and not is_shared
         # For each stream: subscriptions with other delivery options get a message again, and are to.
@@ -106,12 +107,15 @@ class Interest:
         dedupe: bool,
         index: type[PatternIndex],
         greet_every: float,
+        has_buffer: bool,
     ) -> None:
         """Start with none."""
         self.name = name
         self.delivery = delivery
         self.declarations = Declarations(name, delivery, greet_every=greet_every)
-        self.stream = Stream(stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index)
+        self.stream = Stream(
+            stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index, has_buffer=has_buffer
+        )
 
 
 class Streams:
@@ -130,6 +134,7 @@ class Streams:
         "_draining",
         "_goodbyes",
         "_greet_every",
+        "_has_buffers",
         "_homes",
         "_index",
         "_interests",
@@ -151,6 +156,7 @@ class Streams:
         index: type[PatternIndex] = PatternIndex,
         ends_with_first: bool = False,
         greet_every: float = GREETING,
+        has_buffers: bool = True,
     ) -> None:
         """Start with none.
 
@@ -161,10 +167,13 @@ class Streams:
             ends_with_first: whether the stream that is made first has the last name: libzmq tells a new
                 connection all that is asked for in the order of the keys, so that its part comes last.
             greet_every: seconds between two greetings, which find publishers that have forgotten a stream.
+            has_buffers: whether messages of subscriptions with an overflow are held back here; False where
+                that is done elsewhere, as in a node's handler queues.
         """
         self.dedupe = dedupe
         self._index = index
         self._greet_every = greet_every
+        self._has_buffers = has_buffers
         self._name = random_bytes(_NAME_SIZE)
         self._number = _MOST_NAMES - 2 if ends_with_first else 0
         self._interests: dict[DeliveryOptions, Interest] = {}
@@ -197,6 +206,7 @@ class Streams:
                 dedupe=self.dedupe,
                 index=self._index,
                 greet_every=self._greet_every,
+                has_buffer=self._has_buffers,
             )
             self._interests[delivery] = interest
             self.by_key[interest.stream.key] = interest.stream
@@ -230,7 +240,12 @@ class Streams:
             stream = self.by_key.get(key)
             if stream is None:
                 stream = self.by_key[key] = Stream(
-                    key, delivery, is_shared=True, dedupe=self.dedupe, index=self._index
+                    key,
+                    delivery,
+                    is_shared=True,
+                    dedupe=self.dedupe,
+                    index=self._index,
+                    has_buffer=self._has_buffers,
                 )
                 new.append(key)
             stream.table.add_pattern(subscription, pattern)

@@ -64,7 +64,7 @@ class Notices:
         self._advised = reserved_subjects.ReservedIndex()
         self.waiting: deque[Advisory] = deque()
         self._throttle = Throttle()
-        self._counted = (0, 0, 0)
+        self._counted = (0, 0)
 
     # what happens ----------------------------------------------------------------------------------------
 
@@ -98,7 +98,8 @@ class Notices:
 
     def dropped(self, subject: object, count: int) -> None:
         """Record that messages were dropped whose handler is too slow."""
-        text = f"{count:,} messages like {subject!r} were dropped: their handler is too slow"
+        what = "a message was dropped" if count == 1 else f"{count:,} messages were dropped"
+        text = f"{what} whose handler is too slow, the last at {subject!r}"
         self._advise(advise("slow_consumer", text, about=str(subject), count=count))
 
     def count_losses(self, publishers: Iterable[NodePublisher], sub: NodeSubscriber) -> None:
@@ -106,12 +107,7 @@ class Notices:
         counts = [one.engine.stats for one in publishers]
         missed = sum(one.missed for one in counts)
         timed_out = sub.stats.timed_out + sum(one.timed_out for one in counts)
-        dropped = sub.stats.dropped
-        before, self._counted = self._counted, (missed, timed_out, dropped)
-        if dropped > before[2] and sub.may_drop:
-            count = dropped - before[2]
-            text = f"{count:,} messages were dropped that came at once with others: see max_pending"
-            self._advise(advise("slow_consumer", text, about="subscriptions", count=count))
+        before, self._counted = self._counted, (missed, timed_out)
         if missed > before[0]:
             count = missed - before[0]
             text = f"peers had no room for {count:,} messages; each learns what it missed"
@@ -183,7 +179,7 @@ def count_all(
         lost=sub.lost,
         handled=stats.handled + sum(one.handled for one in queues),
         failed=stats.failed + sum(one.failed for one in queues),
-        dropped=stats.dropped + sub.dropped + sum(one.dropped for one in queues),
+        dropped=stats.dropped + sum(one.dropped for one in queues),
         waiting=sum(one.waiting for one in queues),
         malformed=sub.malformed + sum(one.malformed for one in pubs),
     )

@@ -12,7 +12,6 @@ from oz.message import Message
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
-from oz.protocol.subscriber.receive_buffer import DropOldestBuffer
 from oz.protocol.subscriber.streams import Stream, Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
@@ -68,6 +67,8 @@ class NodeSubscriber:
             index=ReservedIndex,
             ends_with_first=True,
             greet_every=GREETING,
+            # Each subscription has a queue of its own, which drops what is too much and counts it.
+            has_buffers=False,
         )
         # The mesh knows who is gone.
         guard = StrictGuard()
@@ -242,11 +243,6 @@ class NodeSubscriber:
     def last_heard(self) -> dict[bytes, int]:
         """Return the same of all publishers that are known."""
         return self.streams.last_heard()
-
-    @property
-    def may_drop(self) -> bool:
-        """Whether any subscription lets messages go otherwise than for newer ones of the same subject."""
-        return any(isinstance(one.receive_buffer, DropOldestBuffer) for one in self.streams.buffered)
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""

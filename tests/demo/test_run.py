@@ -1,0 +1,32 @@
+"""The demo's processes."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from support import waiting
+
+
+def children(pid):
+    with suppress(FileNotFoundError):
+        return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_publisher_ends_with_the_demo_however_that_ends(number):
+    with subprocess.Popen(
+        [sys.executable, "-m", "oz", "demo"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as demo:
+        waiting.until(lambda: children(demo.pid) or demo.poll() is not None)
+        started = children(demo.pid)
+        os.kill(demo.pid, number)
+        demo.wait(waiting.DEADLINE)
+    for one in started:
+        waiting.until(lambda one=one: not Path(f"/proc/{one}").exists())
