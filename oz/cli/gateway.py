@@ -53,12 +53,45 @@ _DEFAULTS = oz.Multicast()
     metavar="ENDPOINT",
     help="The endpoint where applications publish; may be repeated.",
 )
-@click.option("--rate-kbps", type=Whole(), default=_DEFAULTS.rate_kbps, show_default=True, metavar="N")
-@click.option("--recovery", type=Number(), default=_DEFAULTS.recovery, show_default=True, metavar="SECONDS")
-@click.option("--hops", type=Whole(), default=_DEFAULTS.hops, show_default=True, metavar="N")
-@click.option("--mtu", type=Whole(), default=_DEFAULTS.mtu, show_default=True, metavar="BYTES")
 @click.option(
-    "--stale-after", type=Number(), default=_DEFAULTS.stale_after, show_default=True, metavar="SECONDS"
+    "--rate-kbps",
+    type=Whole(),
+    default=_DEFAULTS.rate_kbps,
+    show_default=True,
+    metavar="N",
+    help="The most that it multicasts, in kilobits a second; see `oz multicast plan`.",
+)
+@click.option(
+    "--recovery",
+    type=Number(),
+    default=_DEFAULTS.recovery,
+    show_default=True,
+    metavar="SECONDS",
+    help="Seconds for which what was sent is kept for receivers that missed it.",
+)
+@click.option(
+    "--hops",
+    type=Whole(),
+    default=_DEFAULTS.hops,
+    show_default=True,
+    metavar="N",
+    help="The most routers that the packets pass.",
+)
+@click.option(
+    "--mtu",
+    type=Whole(),
+    default=_DEFAULTS.mtu,
+    show_default=True,
+    metavar="BYTES",
+    help="The largest packet; the same for all of a group.",
+)
+@click.option(
+    "--stale-after",
+    type=Number(),
+    default=_DEFAULTS.stale_after,
+    show_default=True,
+    metavar="SECONDS",
+    help="A silence after which it connects anew.",
 )
 @click.option(
     "--no-echo", is_flag=True, help="Do not give local subscribers what local applications publish."

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
 from threading import Event, Lock
 from typing import Any, Self
 
@@ -18,6 +20,7 @@ from oz.protocol.bridge import spanning_tree
 from oz.protocol.bridge.bridge import VIA_SIZE, has_passed
 from oz.services.leg import ForwarderStats, Leg
 from oz.services.waiting import Bell, look_again, wait
+from oz.transport.node.opening import node_settings
 from oz.wire.extras import VIA
 
 _log = logging.getLogger("oz.forwarder")
@@ -34,6 +37,9 @@ takes it for silent before four."""
 
 _LOOK_SECONDS = 1.0
 """Seconds between two looks at the buses while nothing is said to have changed; each notes that it runs."""
+
+_LEG_OPTIONS = frozenset({"allow", *inspect.signature(node_settings).parameters}) - {"codec"}
+"""What may be said of a leg. Payloads pass as they are, so that it has no codec."""
 
 _UNSETTLED = 0.1  # seconds between two looks at the start, while peers are waited for
 _COLLECT_SECONDS = 0.005  # seconds in which changes are taken together
@@ -64,6 +70,8 @@ class Forwarder:
             PatternError: a pattern of `allow` is not valid.
             NameserverUnavailable, ValueError, TransportUnavailable, zmq.ZMQError: as of `oz.Node`.
         """
+        if isinstance(legs, str) or not all(isinstance(one, Mapping) for one in legs):
+            raise ConfigurationError("legs", legs, "argument", 'give a list of legs such as {"bus": "a"}')
         given = [dict(one) for one in legs]
         if len(given) < 2:
             raise ConfigurationError("legs", given, "argument", "a forwarder joins two buses or more")
@@ -99,14 +107,17 @@ class Forwarder:
             leg.begin(self._pass_between, self._lose, [one for one in self.legs if one is not leg])
 
     def _join(self, number: int, given: dict[str, Any], name: str) -> Leg:
+        where = f"leg {number + 1}"
+        for wrong in given.keys() - _LEG_OPTIONS:
+            meant = get_close_matches(str(wrong), _LEG_OPTIONS, 1)
+            hint = f"did you mean {meant[0]}?" if meant else f"it has {', '.join(sorted(_LEG_OPTIONS))}"
+            raise ConfigurationError(str(wrong), given[wrong], where, f"a leg has no such option; {hint}")
         if not given.get("bus"):
-            raise ConfigurationError(
-                "bus", given.get("bus"), f"side {number + 1}", "which bus is it to join?"
-            )
+            raise ConfigurationError("bus", given.get("bus"), where, "which bus is it to join?")
         try:
             return Leg(number, self._wake, **{"name": name, **given})
         except TypeError as error:
-            raise ConfigurationError("legs", given, f"side {number + 1}", str(error)) from None
+            raise ConfigurationError("legs", given, where, str(error)) from None
 
     # the tree of buses -----------------------------------------------------------------------------------
 

@@ -267,7 +267,22 @@ def test_one_side_is_no_forwarder():
 
 
 def test_a_side_needs_a_bus_and_known_settings(buses):
-    with pytest.raises(ConfigurationError, match="side 2"):
+    with pytest.raises(ConfigurationError, match="leg 2"):
         Forwarder([{"bus": "lan", "directory": buses.directory}, {"directory": buses.directory}])
     with pytest.raises(ConfigurationError, match="nonsense"):
         Forwarder([{"bus": "lan", "nonsense": 1}, {"bus": "wan"}])
+
+
+@pytest.mark.parametrize(
+    ("legs", "said"),
+    [
+        ([{"bus": "a", "nameservr": "x"}, {"bus": "b"}], r"leg 1: nameservr.*did you mean nameserver"),
+        ([{"bus": "a"}, {"bsu": "b"}], r"leg 2: bsu.*did you mean bus"),
+        ([{"bus": "a", "codec": "json"}, {"bus": "b"}], r"leg 1: codec.*it has advertise, allow"),
+        ("a", "a list of legs"),
+        (["a", "b"], "a list of legs"),
+    ],
+)
+def test_leg_that_makes_no_sense_is_refused_with_what_was_meant(legs, said):
+    with pytest.raises(ConfigurationError, match=said):
+        Forwarder(legs)
