@@ -7,6 +7,7 @@ from whatever module: each process then has one local session, and each cluster 
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,9 @@ half a minute, and ten times that on a machine that is busy with something else.
 PRELOADING = HERE / "preloading"
 """Its `sitecustomize` has Spark's Python daemons import oz once, for all the workers that they fork."""
 
-if str(PRELOADING) not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [str(PRELOADING), *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
+if str(PRELOADING) not in sys.path:
+    sys.path.append(str(PRELOADING))  # which programs of the tests get as their PYTHONPATH
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(PRELOADING)]))
 
 REPORTS = ("test_explain_figures", "test_report_command", "test_report_figures", "test_report_page")
 """Modules whose queries those of the clusters make too: by then Java has compiled what they take."""
