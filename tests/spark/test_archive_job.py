@@ -137,7 +137,7 @@ def test_progress_tells_how_much_of_how_much(odd):
 
 
 def test_it_goes_on_where_it_ended_and_a_second_run_changes_nothing(spark, journal, lake):
-    archive_lakes.write_journal(journal, [archive_lakes.numbered(0, 500)], seal_on_close=False)
+    archive_lakes.write_journal(journal, [archive_lakes.numbered(0, 500)])
     first = archive(spark, journal, lake)
     assert (first.rows, first.unsealed) == (0, 500)
     assert archive(spark, journal, lake, unsealed=True).rows == 500
@@ -244,7 +244,7 @@ def test_retention_removes_nothing_of_a_step_that_is_at_work(spark, journal, lak
 
 
 def test_damage_is_an_error_and_nothing_of_the_step_is_seen(spark, journal, lake):
-    archive_lakes.write_journal(journal, [archive_lakes.numbered(0, 1000)], seal_on_close=False)
+    archive_lakes.write_journal(journal, [archive_lakes.numbered(0, 1000)])
     [stream] = journal.glob("*.arrows")
     content = bytearray(stream.read_bytes())
     content[-50] ^= 255

@@ -142,7 +142,7 @@ def test_what_is_wrong_is_said(spark, mixed, options, said):
 
 
 def test_damage_is_said_with_its_place(spark, tmp_path):
-    fill(tmp_path / "journal", [numbered(100)], seal_on_close=False)
+    fill(tmp_path / "journal", [numbered(100)])
     [segment] = (tmp_path / "journal").glob("*.arrows")
     data = bytearray(segment.read_bytes())
     data[-300] ^= 1

@@ -70,7 +70,7 @@ def rows(made):
 def by_letter(tmp_path):
     """Six sealed segments of 1000 records, each with a letter of its own, and one that grows."""
     groups = [numbered(1000, 1000 * at, f"{letter}." + "{}") for at, letter in enumerate("abcdefg")]
-    fill(tmp_path / "journal", groups, seal_on_close=False)
+    fill(tmp_path / "journal", groups)
     return tmp_path / "journal"
 
 
