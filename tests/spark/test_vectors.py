@@ -3,6 +3,7 @@
 import pytest
 
 import oz
+from support.sizes import size
 from support.vector_rows import rows, text_of
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
@@ -19,6 +20,9 @@ MATRICES = [
     ("mqtt", "mqtt"),
     ("amqp", "amqp"),
 ]
+
+MOST = size(300, 1_000_000)
+"""Patterns of a matrix; one with more has every second, every third."""
 
 
 def compiled(family, row):
@@ -49,9 +53,11 @@ def test_match_rows(spark, family):
         assert found[pattern] == {each for each in subjects if python_answer(pattern, each)}, pattern
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize(("family", "dialect"), MATRICES)
 def test_matrix_rows(spark, family, dialect):
     first, *matrix = rows(f"{family}.matrix")
+    matrix = matrix[:: max(1, len(matrix) // MOST)]
     encoding = "latin1" if "latin1" in first.get("encoding", "") else "utf-8"
     universe = [subject.encode(encoding) for subject in first["universe"]]
     wanted = {
