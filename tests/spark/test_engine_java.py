@@ -207,6 +207,8 @@ def test_the_package_runs_spark_on_a_machine_without_java(monkeypatch, tmp_path,
         "PYTHONPATH": str(Path(oz.__file__).parents[1]),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_WORKER_DIR": str(tmp_path / "work"),
+        # As tox says how the Javas of tests are to run; empty is as good as none.
+        "JDK_JAVA_OPTIONS": os.environ.get("JDK_JAVA_OPTIONS", ""),
     }
     name = 'it\'s "x" $HOME'
     command = [sys.executable, "-W", "ignore", "-c", COUNTING, master, name]
