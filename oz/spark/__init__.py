@@ -24,7 +24,7 @@ from oz.spark.many import join_patterns, match_all
 from oz.spark.payloads import from_msgpack, from_payload
 from oz.spark.registration import register
 from oz.spark.session import session
-from oz.spark.sink.batches import publish_batches
+from oz.spark.sink.publishing import publish_batches
 
 __all__ = [
     "Archived",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
@@ -15,7 +16,6 @@ from oz.spark.source.batch import FilteringReader, JournalReader
 from oz.spark.source.journal import found_at
 from oz.spark.source.options import Options, read_options
 from oz.spark.source.rows import ddl
-from oz.spark.source.tables import options_in, options_of_table, with_options
 
 _TAKES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -24,6 +24,12 @@ _SHARED = (
     "would lack rows. Say what you want with subject, startingTime, startingOffset and the other options, "
     "which leave out as much"
 )
+
+_OPTION = "option."
+_MARK = "options of this table: "
+_FIRST = "`offset` BIGINT NOT NULL"
+# PySpark 4.3 hands the options of a table over when it is made, and keeps none: whoever reads it gets its
+# columns. So they stand in the comment of the first one.
 
 _NO_OPTIONS = (
     "give the directory of a journal. Spark keeps no options of a table that is made with columns: leave the "
@@ -112,3 +118,40 @@ def register(spark: SparkSession) -> None:
         spark: any session. Its executors need oz too.
     """
     spark.dataSource.register(OzDataSource)
+
+
+def options_of_table(given: Mapping[str, str]) -> dict[str, str] | None:
+    """Return the options of a table that is being made; None where it is a load or a view.
+
+    Args:
+        given: what Spark hands over: of a table also its owner, its properties, and the options once more.
+
+    Raises:
+        OptionError: the table is to have a place of its own.
+    """
+    if "provider" not in given:
+        return None
+    if "location" in given:
+        rule = "rows are where the journal is: give its directory as the option journal"
+        raise OptionError("location", given["location"], rule)
+    return {name.removeprefix(_OPTION): text for name, text in given.items() if name.startswith(_OPTION)}
+
+
+def with_options(columns: str, options: Mapping[str, str]) -> str:
+    """Write options into the comment of the first column.
+
+    Args:
+        columns: as DDL, as `rows.ddl` writes them.
+        options: the table's.
+    """
+    # No quote and no backslash, whatever is in them: Spark's parser reads those as it is set to.
+    return columns.replace(_FIRST, f"{_FIRST} COMMENT '{_MARK}{urlencode(options, safe='/.>:, ')}'", 1)
+
+
+def options_in(schema: StructType) -> dict[str, str]:
+    """Return the options that stand in a comment; none where it is no table's."""
+    for column in schema:
+        comment = (column.metadata or {}).get("comment", "")
+        if comment.startswith(_MARK):
+            return dict(parse_qsl(comment.removeprefix(_MARK), keep_blank_values=True))
+    return {}

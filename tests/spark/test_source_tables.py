@@ -9,8 +9,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 from source_journals import fill, numbered, rows_of, run_to_the_end
 
 from oz.errors import OptionError
+from oz.spark.registration import options_in, options_of_table, with_options
 from oz.spark.source.rows import ddl
-from oz.spark.source.tables import options_in, options_of_table, with_options
 
 ODD = {"journal": '/a b/it\'s "c"\\d=é&1', "subject": "nats:a,b.>\nrv:*.%41", "empty": ""}
 
