@@ -124,20 +124,12 @@ def test_a_subscriber_that_another_thread_polls_is_not_closed_under_it(pair, pol
     two = pair("a")
     poller.register(two.sub, zmq.POLLIN)
     polled = Thread(lambda: poller.poll(DEADLINE * 1000))
-    until(lambda: is_in_use(two.sub))
+    polled.wait_until_stuck()
     with pytest.raises(oz.OwnershipError, match="another thread is using this subscriber"):
         two.sub.close()
     two.pub.publish("a", b"x")
     assert polled.outcome() == [(two.sub, zmq.POLLIN)]
     assert two.sub.receive(timeout=DEADLINE).payload == b"x"
-
-
-def is_in_use(sub):
-    try:
-        sub.poll(0)
-    except oz.OwnershipError:
-        return True
-    return False
 
 
 def test_a_poll_is_refused_beside_a_thread_that_receives(pair, poller):
@@ -165,7 +157,7 @@ def test_a_poll_ends_when_another_thread_closes_one_of_several_sockets(pair, pol
     for socket in (two.sub, two.pub, pub):
         poller.register(socket, zmq.POLLIN)
     polled = Thread(lambda: poller.poll())
-    until(lambda: is_in_use(two.sub))
+    polled.wait_until_stuck()
     pub.close()
     with pytest.raises(zmq.ZMQError) as refused:
         polled.outcome()
