@@ -104,9 +104,17 @@ class Lifetimes:
         # The stream's own key may be taken back in a moment: then its connection was cut, and what it
         # wanted is still to be counted.
         chunk = stream.ending[number] = stream.chunks.pop(number)
-        chunk.holders = 0
         chunk.ends_at = now + WITHDRAWAL_DELAY
         self._withdrawn[stream] = None
+
+    def take_up(self, stream: OutStream) -> None:
+        """Keep what a stream asks for whose own key has come again, as far as a connection holds it still.
+
+        A subscriber that connects anew sends its declarations first and the stream's own key last. The end of
+        its old connection may come between the two, and takes back what both had declared only once.
+        """
+        for number in [one for one, chunk in stream.ending.items() if chunk.holders]:
+            stream.chunks[number] = stream.ending.pop(number)
 
     def end_chunks(self, stream: OutStream, now: float) -> None:
         """End all that a stream asks for."""

@@ -198,6 +198,7 @@ class Router:
             if not stream.listeners:
                 # Its patterns may have come before. Only now does anything reach it.
                 self.interest.changed()
+                self.lifetimes.take_up(stream)
             stream.listeners += 1
             self.lifetimes.returned(stream, now)
             self.to_answer[stream] = None
@@ -222,7 +223,10 @@ class Router:
             # Whoever takes a subscription back is given first what waits for it: the answer says that it was.
             stream.answer_from = stream.send_buffer.end(stream)
         number = declaration.chunk
-        chunk = stream.chunks.get(number) or stream.ending.pop(number, None)
+        chunk = stream.chunks.get(number)
+        if chunk is None and (chunk := stream.ending.pop(number, None)) is not None:
+            # A proxy may not have passed on that it was taken back.
+            chunk.holders = 0
         if chunk is None and number not in stream.refused:
             if len(stream.chunks) + len(stream.ending) + len(stream.refused) >= MAX_CHUNKS:
                 raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
@@ -288,6 +292,9 @@ class Router:
             chunk.holders -= 1
             if not chunk.holders:
                 self.lifetimes.withdraw(stream, declaration.chunk, now)
+        elif declaration.chunk in stream.ending:
+            ending = stream.ending[declaration.chunk]
+            ending.holders = max(0, ending.holders - 1)
         self.lifetimes.check_held(stream, now)
         return NOTHING
 

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -156,6 +158,28 @@ def test_what_two_connections_declare_stands_while_one_does(router):
     assert stream.vanished_at is None
     go(router, *keys, now=LATER)
     router.expire(2 * LATER)
+    assert not router.streams
+
+
+ENDS = [(0, 0), (0, 1), (0, 2)]
+BEGINS = [(1, 0), (1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("places", [*itertools.combinations(range(6), 3)], ids=str)
+def test_a_connection_that_ends_while_the_next_begins_takes_nothing_from_it(router, places):
+    """Whatever comes of the one between what comes of the other; libzmq keeps the order of each."""
+    keys = key(1, "a"), key(2, "b"), stream_key(NAME)
+    come(router, *keys)
+    old, new = iter(ENDS), iter(BEGINS)
+    for at in range(6):
+        comes, number = next(old if at in places else new)
+        (come if comes else go)(router, keys[number], now=1.0 + at / 1000)
+    for now in (2.0 + WITHDRAWAL_DELAY, 2 + LATER):
+        router.expire(now)
+        assert wanted_by(router, b"a")
+        assert wanted_by(router, b"b")
+    go(router, *keys, now=3 * LATER)
+    router.expire(5 * LATER)
     assert not router.streams
 
 
