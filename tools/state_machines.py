@@ -196,9 +196,8 @@ _LOST_AFTER = 4.0
 
 
 def _announcement(name: bytes) -> Announcement:
-    return Announcement(
-        name * 16, name.decode(), "bus", "host", b"host", 1, ("tcp://127.0.0.1:1",), None, "1", 0
-    )
+    endpoints = (f"tcp://127.0.0.1:{name[0]}",)
+    return Announcement(name * 16, name.decode(), "bus", "host", b"host", 1, endpoints, None, "1", 0)
 
 
 _OWN, _PEER = _announcement(b"o"), _announcement(b"p")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oz.protocol.node.registry import RegistryStats
+    from oz.protocol.stats import ForwarderStats
     from oz.services.backlog import RecorderStats
     from oz.services.forwarder import Forwarder
-    from oz.services.leg import ForwarderStats
     from oz.services.nameserver import NameServer, ask
     from oz.services.proxy import Proxy, ProxyStats
     from oz.services.recorder import Recorder
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Control": "oz.services.replayer",
     "Forwarder": "oz.services.forwarder",
-    "ForwarderStats": "oz.services.leg",
+    "ForwarderStats": "oz.protocol.stats",
     "NameServer": "oz.services.nameserver",
     "Proxy": "oz.services.proxy",
     "ProxyStats": "oz.services.proxy",

@@ -2,147 +2,135 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from math import inf
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from oz.errors import ClosedError
-from oz.message import Extras, Gap, Message
+from oz.message import Gap, Message
 from oz.protocol.bridge import spanning_tree
-from oz.protocol.bridge.bridge import ImportFilter, Interest, Ledger
+from oz.protocol.bridge.bridge import VIA_SIZE, ImportFilter, Interest, Ledger
+from oz.protocol.bridge.forwarding import SETTLE, Forwarding
+from oz.protocol.bridge.leg import BridgeLeg, ForwardedInterest, LossReports, Silences
 from oz.protocol.bridge.spanning_tree import Offer
 from oz.protocol.publisher.stream import OutStream
+from oz.protocol.stats import ForwarderStats
 from oz.subjects.pattern import Pattern, compile, parse
-from oz.sync.node_engine import ThreadedNode, finish
+from oz.transport.backend import Backend
+from oz.transport.node.node import NodeEngine
 from oz.transport.node.notices import Watcher
-from oz.transport.node.opening import node_settings
+from oz.transport.node.opening import SocketKinds
+from oz.transport.node.subscriptions import Steps
+
+T = TypeVar("T")
 
 _SLICE = 0.05  # seconds of a node's thread at a time
 
-_REPORT_EVERY = 0.25
-"""Seconds between two reports that nobody knows how many messages were lost. Forwarders that pass messages
-side by side, as they do while they disagree, hear each other's, and would tell of them without end."""
-
-_AFTER_SILENCE = 0.5
-"""Seconds for which offers of one that is heard again do not count: it takes them back if it stood still."""
-
-PassOn = Callable[["Leg", str, Message], None]
-Lose = Callable[["Leg", int | None], None]
+PassOn = Callable[[BridgeLeg, str, Message], None]
 
 
-@dataclass
-class ForwarderStats:
-    """The counts of a forwarder so far: messages, unless it says otherwise."""
+class Lose(Protocol):
+    """Called when messages were lost on their way to a leg; see `Forwarding.lose`."""
 
-    received: int = 0
-    """That came, because somebody on another bus wants them."""
-    size: int = 0
-    """Bytes of their payloads."""
-    passed: int = 0
-    """That were published on another bus; for each bus once."""
-    unwanted: int = 0
-    """That nobody wanted any more, or that may not come onto the bus."""
-    looped: int = 0
-    """That had passed this forwarder before."""
-    refused: int = 0
-    """That could not be published."""
-    lost: int = 0
-    """That were lost on their way here, which the other buses were told."""
-    interests: int = 0
-    """Patterns that are asked for on behalf of other buses now."""
-    takeovers: int = 0
-    """Times that it went on for another forwarder."""
-
-    def add(self, other: ForwarderStats) -> None:
-        """Add what another one counted."""
-        self.received += other.received
-        self.size += other.size
-        self.passed += other.passed
-        self.unwanted += other.unwanted
-        self.looped += other.looped
-        self.refused += other.refused
-        self.lost += other.lost
-        self.interests += other.interests
-        self.takeovers += other.takeovers
+    def __call__(self, leg: BridgeLeg, count: int | None, *, is_hearsay: bool) -> None:
+        """Tell the other buses."""
 
 
-class _Bytes:
-    """Payloads pass as they are, whatever the codec of applications."""
+class LegShell(Protocol):
+    """The thread or the loop of a leg's node."""
+
+    @property
+    def kinds(self) -> SocketKinds:
+        """The classes of its sockets."""
+
+    @property
+    def engine(self) -> NodeEngine:
+        """The node without them; it has joined."""
+
+    def call(self, work: Callable[[], T]) -> T:
+        """Run something on the I/O side; return its result."""
+
+
+class PlainPayloads:
+    """The codec of a leg's node: payloads pass as they are, whatever the codec of applications."""
 
     @staticmethod
     def encode(value: Any) -> bytes:
+        """Take bytes."""
         return bytes(value)
 
     @staticmethod
     def decode(payload: bytes) -> bytes:
+        """Return bytes."""
         return payload
 
 
+LEG_SETTINGS: dict[str, Any] = {"dialect": "zmq", "codec": PlainPayloads(), "echo": False}
+"""What every node of a leg is given. Its own publications are what came from another bus, and must not go
+back."""
+
+
 class Leg:
-    """One leg of a forwarder.
+    """One leg of a forwarder; a `BridgeLeg`.
 
     Attributes:
         number: which it is, from 0.
         engine: its node.
+        backend: what the sockets of the node are called by.
+        bus: the name of its bus.
         is_open: whether messages pass it.
         free_since: when it was found that it may open, in monotonic seconds; None when it may not.
         ledger: what peers asked for when `look` looked last.
-        asked: what is asked for on behalf of other buses, with how members are picked, and the subscription.
-        policies: of each queue group there, how its members are picked.
+        forwarded: what is asked for on behalf of other buses.
+        losses: when peers are told that nobody knows how many messages are missing.
         allowed: patterns of what may come onto its bus; none allows everything.
         import_filters: the other legs, each with what may go there from here.
         stats: what came here.
+        pass_on: publishes on this bus what came from another; see `NodePublisher.pass_on`.
     """
 
-    def __init__(self, number: int, on_news: Callable[[], None], *, allow: Any = (), **options: Any) -> None:
-        """Join a bus.
+    def __init__(
+        self, number: int, shell: LegShell, on_news: Callable[[], None], allowed: Iterable[Pattern] = ()
+    ) -> None:
+        """Watch a node.
 
         Args:
             number: which leg it is.
+            shell: of the node, which has joined; its settings are `LEG_SETTINGS` and what says how it joins.
             on_news: called, by any thread, when peers may ask for something else.
-            allow: patterns of what may come onto this bus.
-            options: of `oz.Node`.
-
-        Raises:
-            PatternError: a pattern is not valid.
-            TypeError: `oz.Node` has no such option.
+            allowed: patterns of what may come onto this bus.
         """
         self.number = number
         self.is_open = False
         self.free_since: float | None = None
         self.ledger = Ledger()
-        self.asked: dict[Interest, tuple[str, Any]] = {}
-        self.policies: dict[str, str] = {}
-        self._wanted: dict[Interest, int] = {}
-        self._stale: set[Interest] = set()
-        self.allowed = _patterns(allow)
-        self.import_filters: list[tuple[Leg, ImportFilter]] = []
+        self.forwarded = ForwardedInterest()
+        self.losses = LossReports()
+        self.allowed = tuple(allowed)
+        self.import_filters: list[tuple[BridgeLeg, ImportFilter]] = []
         self.stats = ForwarderStats()
+        self._subscriptions: dict[Interest, Any] = {}
+        self._silences = Silences()
         self._on_news = on_news
         self._pass_between: PassOn | None = None
         self._lose: Lose | None = None
         self._passed: Message | None = None
         self._offer: Any = None
         self._cut: set[OutStream] = set()
-        self._silent_at: dict[bytes, float] = {}
-        self._reported_at = -_REPORT_EVERY
-        self._is_owed = False
-        # Its own publications are what came from another bus, and must not go back.
-        settings = node_settings(dialect="zmq", codec=_Bytes(), echo=False, **options)
-        self._node = ThreadedNode(settings)
-        self.engine = self._node.engine
-        self.engine.watch(Watcher(on_news, self._note_loss))
+        self._shell = shell
+        self.engine = engine = shell.engine
+        self.backend: Backend = shell.kinds.backend
+        self.bus = engine.bus
+        self.pass_on = engine.sockets.main.pass_on
+        engine.watch(Watcher(on_news, self._note_loss))
 
     def begin(self, pass_on: PassOn, lose: Lose, others: Iterable[Leg]) -> None:
         """Begin to hand on what comes.
 
         Args:
-            pass_on: called, by the node's thread, with each message and the queue group that it came for.
-            lose: called by it when messages were lost, with how many; None when nobody knows.
+            pass_on: called, on the node's I/O side, with each message and the queue group that it came for.
+            lose: called there when messages were lost.
             others: the other legs of the forwarder.
         """
         self._pass_between, self._lose = pass_on, lose
@@ -150,10 +138,10 @@ class Leg:
 
     # what peers ask for ----------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def look(self, now: float) -> None:
         """Look at what peers ask for now."""
         publisher = self.engine.sockets.main
-        publisher.enter_into(self.ledger, self._mute(time.monotonic()))
+        publisher.enter_into(self.ledger, self._silences.mute(self.engine.links.silent, now))
         streams = publisher.streams()
         cut = {stream for stream in streams if stream.vanished_at is not None}
         back = [stream for stream in streams if stream in self._cut and stream not in cut]
@@ -162,16 +150,13 @@ class Leg:
             # While they were cut off nothing was asked for on their behalf.
             publisher.own_up(back)
 
-    def _mute(self, now: float) -> set[bytes]:
-        """Return the uuids of those who say nothing, or did so a moment ago."""
-        for uuid in self.engine.links.silent:
-            self._silent_at[uuid] = now
-        self._silent_at = {uuid: at for uuid, at in self._silent_at.items() if now - at < _AFTER_SILENCE}
-        return set(self._silent_at)
-
     def unready(self) -> list[str]:
         """Say which peers are still to be spoken with."""
-        return self._node.call(self.engine.links.unready)
+        return self._shell.call(self.engine.links.unready)
+
+    def unheard(self) -> set[bytes]:
+        """Return the uuids of the peers that do not send what is asked for yet."""
+        return self._shell.call(self.engine.links.unheard)
 
     def tell(self, offer: Offer) -> None:
         """Tell other forwarders on this bus how the root is reached over this one."""
@@ -183,59 +168,27 @@ class Leg:
             if before is not None:
                 before.unsubscribe()
 
-        self._node.call(tell)
+        self._shell.call(tell)
 
     # what is asked for on behalf of others ---------------------------------------------------------------
 
-    def forget(self) -> None:
-        """Begin anew with what is wanted; it is asked for until `ask`."""
-        self._stale |= self._wanted.keys()
-        self._wanted = {}
-
-    def want(self, interests: Iterable[Interest], import_filter: ImportFilter, change: int = 1) -> None:
-        """Record that another bus wants something, or no longer.
-
-        Args:
-            interests: what.
-            import_filter: says what may go there.
-            change: 1, or -1.
-        """
-        for pattern, group in interests:
-            for narrowed in import_filter.narrow(pattern):
-                interest = narrowed, group
-                self._wanted[interest] = self._wanted.get(interest, 0) + change
-                self._stale.add(interest)
-
-    def ask(self, policies: dict[str, str]) -> None:
-        """Ask for what is wanted, and for nothing else.
-
-        Args:
-            policies: of each queue group, how members are picked.
-        """
-        if self._stale:
-            self.policies = policies
-            self._node.call(self._change)
-        if self._stale:
+    def ask(self) -> None:
+        """Ask for what is wanted, and for nothing else; for what is left there is news."""
+        self._shell.call(self._change)
+        if self.forwarded.is_stale:
             self._on_news()
 
     def _change(self) -> None:
         """Subscribe and unsubscribe for a while: the node has other things to do as well."""
-        ends = time.monotonic() + _SLICE
-        while self._stale and time.monotonic() < ends:
-            interest = self._stale.pop()
-            pattern, group = interest
-            policy = self.policies.get(group, "round_robin") if self._wanted.get(interest) else None
-            if policy is None:
-                self._wanted.pop(interest, None)
-            before = self.asked.get(interest)
-            if before is not None and before[0] == policy:
-                continue
+        monotonic = self.engine.monotonic
+        ends = monotonic() + _SLICE
+        while monotonic() < ends and (change := self.forwarded.next_change()) is not None:
+            interest, policy = change
+            before = self._subscriptions.pop(interest, None)
             if policy is not None:
-                self.asked[interest] = policy, self._begin(pattern, group, policy)
-            elif before is not None:
-                del self.asked[interest]
+                self._subscriptions[interest] = self._begin(*interest, policy)
             if before is not None:
-                before[1].unsubscribe()
+                before.unsubscribe()
 
     def _begin(self, pattern: Pattern, group: str, policy: str) -> Any:
         return self.engine.sockets.sub.subscribe(
@@ -253,51 +206,76 @@ class Leg:
 
     def _note_loss(self, gap: Gap) -> None:
         if self._lose is not None:
-            self._lose(self, gap.count)
+            peer = None if gap.origin is None else self.engine.links.peer_of(gap.origin)
+            is_hearsay = peer is not None and peer.uuid in self.engine.sockets.main.forwarders()
+            self._lose(self, gap.count, is_hearsay=is_hearsay)
 
-    # what comes from others ------------------------------------------------------------------------------
+    # what peers are told ---------------------------------------------------------------------------------
 
-    def pass_on(self, subject: Any, content: Any, extras: Extras, group: str) -> bool:
-        """Publish on this bus what came from another; see `NodePublisher.pass_on`."""
-        return self.engine.sockets.main.pass_on(subject, content, extras, group)
-
-    def report_loss(self, count: int | None) -> None:
-        """Report to peers that messages are missing; if nobody knows how many, perhaps by `tell_losses`."""
-        now = time.monotonic()
-        if count is None and now - self._reported_at < _REPORT_EVERY:
-            if not self._is_owed:
-                self._is_owed = True
-                self._on_news()
-            return
-        if count is None:
-            self._reported_at, self._is_owed = now, False
+    def report_loss(self, count: int | None, now: float, *, is_hearsay: bool = False) -> None:
+        """Report to peers that messages are missing, perhaps by `tell_losses`; see `BridgeLeg`."""
+        if count is None or is_hearsay:
+            was_owed = self.losses.is_owed
+            is_due, count = self.losses.take(count, now)
+            if not is_due:
+                if not was_owed:
+                    self._on_news()
+                return
         with suppress(ClosedError):
             self.engine.sockets.main.engine.report_loss(count)
 
     def next_deadline(self) -> float:
         """Return when a report that came too soon is due, in monotonic seconds; `inf` for never."""
-        return self._reported_at + _REPORT_EVERY if self._is_owed else inf
+        return self.losses.next_deadline()
 
-    def tell_losses(self) -> None:
+    def tell_losses(self, now: float) -> None:
         """Report what was to be reported and came too soon after something else."""
-        if time.monotonic() >= self.next_deadline():
-            self.report_loss(None)
+        if now >= self.next_deadline():
+            self.report_loss(None, now)
 
-    def hand_over(self, ends: float) -> None:
-        """Ask for nothing more, and pass on what was on its way, until a time of the monotonic clock."""
-        if not self.engine.is_closed:
-            finish(self.engine.lifecycle.drain(ends))
 
-    def close(self, timeout: float) -> None:
-        """Leave the bus, within so many seconds."""
-        self.is_open = False
-        self._node.close(drain=False, timeout=timeout)
+def join_legs(legs: Sequence[Leg]) -> Forwarding:
+    """Join legs, which pass on to each other from now on what the result says."""
+    backend = legs[0].backend
+    forwarding = Forwarding(legs, backend.random_bytes(VIA_SIZE), backend.monotonic, backend.time_ns)
+    for leg in legs:
+        others = [one for one in legs if one is not leg]
+        leg.begin(forwarding.pass_between, forwarding.lose, others)
+    return forwarding
+
+
+def hand_over(
+    forwarding: Forwarding, legs: Sequence[Leg], pause: Callable[[float], Any], ends: float
+) -> Steps[None]:
+    """Let another forwarder go on, if there is one, and pass on what is on its way until then.
+
+    Args:
+        forwarding: what decides.
+        legs: its legs.
+        pause: lets so many seconds pass, on asyncio when awaited.
+        ends: the time of the monotonic clock until which it may take.
+    """
+    if forwarding.resign():
+        # Whoever is to go on opens in a moment.
+        yield pause(SETTLE)
+        forwarding.is_replaced = True
+    for leg in legs:
+        # All before any is closed: what comes to one goes out on others.
+        if not leg.engine.is_closed:
+            yield from leg.engine.lifecycle.drain(ends)
+    for leg in legs:
+        leg.tell_losses(leg.backend.monotonic())
+
+
+def patterns_of(allow: Any) -> tuple[Pattern, ...]:
+    """Read what may come onto a bus: a pattern or several, as of `oz.parse`.
+
+    Raises:
+        PatternError: one is not valid.
+    """
+    given = [allow] if isinstance(allow, (str, bytes, Pattern)) else list(allow)
+    return tuple(one if isinstance(one, Pattern) else parse(one) for one in given)
 
 
 def _ignore(_: Message) -> None:
     """Take a message that nobody sends."""
-
-
-def _patterns(allow: Any) -> tuple[Pattern, ...]:
-    given = [allow] if isinstance(allow, (str, bytes, Pattern)) else list(allow)
-    return tuple(one if isinstance(one, Pattern) else parse(one) for one in given)

@@ -40,6 +40,9 @@ BESIDE = {
     "oz/transport/subscriber/links.py",
     "oz/protocol/subscriber/absences.py",
     "oz/wire/batch.py",
+    # What a heartbeat takes, which may come in between.
+    "oz/protocol/publisher/stream.py",
+    "oz/transport/frames.py",
 }
 
 

@@ -342,10 +342,13 @@ def test_forwarders_side_by_side_do_not_tell_each_other_of_losses_without_end(bu
     leg = forwarder.legs[0]
     told = []
     leg.engine.sockets.main.engine.report_loss = told.append
-    until(lambda: time.monotonic() - leg._reported_at >= 1.0)
+    until(lambda: time.monotonic() - leg.losses.reported_at >= 1.0)
     for _ in range(100):
-        leg.report_loss(None)
-    leg.report_loss(3)
+        leg.report_loss(None, time.monotonic())
+    leg.report_loss(3, time.monotonic())
+    for _ in range(100):
+        # What another one tells with a count goes round as well.
+        leg.report_loss(5, time.monotonic(), is_hearsay=True)
     until(lambda: len(told) == 3)
     assert told == [None, 3, None]
 

@@ -61,8 +61,9 @@ class Ledger:
             silent: what the names of the streams of those begin with who say nothing any more. A forwarder
                 that stands still passes nothing on: its offers do not count.
         """
-        standing = {one for one in streams if _stands(one)}
-        for stream in self._counted.keys() - standing:
+        # In one order, whatever the hashes.
+        standing = {one: None for one in streams if _stands(one)}
+        for stream in [one for one in self._counted if one not in standing]:
             for pattern in list(self._counted.pop(stream)):
                 self._count(stream, pattern, -1)
             self._offered.pop(stream, None)
