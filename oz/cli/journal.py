@@ -10,6 +10,7 @@ import click
 
 from oz.cli.exits import FAILED
 from oz.cli.journal_export import export
+from oz.cli.options import dialect_option, parse_all
 from oz.cli.output import plain_table, printable, write_json, write_line
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
@@ -41,10 +42,13 @@ def journal() -> None:
 @journal.command(short_help="List the segments and what they hold.")
 @_DIRECTORY
 @_JSON
-def ls(directory: Path, as_json: bool) -> None:
+@click.option("--subject", metavar="PATTERN", help="Only those that may hold what this pattern matches.")
+@dialect_option("the pattern when it names none")
+def ls(directory: Path, as_json: bool, subject: str | None, dialect: str) -> None:
     """List the segments: their offsets, times, sizes, losses and subjects."""
     found = _opened(directory)
-    rows = [_segment_data(found, segment, entry) for segment, entry in found.segments()]
+    pattern = parse_all([subject], dialect)[0] if subject is not None else None
+    rows = [_segment_data(found, segment, entry) for segment, entry in found.segments(pattern)]
     if as_json:
         write_json(rows)
         return
@@ -152,6 +156,25 @@ def repair(directory: Path, as_json: bool) -> None:
     written anew stays beside the new one, as .damaged.
     """
     _report(None, _opened(directory).repair(), as_json)
+
+
+@journal.command(short_help="Copy sealed segments as Parquet, to S3 for example.")
+@_DIRECTORY
+@click.argument("lake")
+@_JSON
+def archive(directory: Path, lake: str, as_json: bool) -> None:
+    """Copy each sealed segment as a Parquet file to LAKE, unless it is there.
+
+    LAKE is a folder: a path, or a URI such as s3://bucket/lake or file:///srv/lake. After a kill the same
+    command goes on where it was.
+    """
+    done = _opened(directory).archive(lake)
+    if as_json:
+        write_json(vars(done))
+        return
+    for first, end in done.missing:
+        write_line(f"the records from offset {first} to {end - 1} are not there: retention was faster")
+    write_line(f"{len(done.written)} files written, {done.present} were there; all ends at {done.end_offset}")
 
 
 @journal.command(short_help="Seal the last segment, for other programs.")

@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit
 
 import click
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal, Record
 
 _HELP = """Write records to FILE, or to standard output, for other tools.
+
+FILE is a path, or the URI of a file on a file system that pyarrow reaches, such as s3://bucket/march.parquet.
 
 Losses are written too, with their kind. A time without a zone is local time. Where subject, payload, reply_to
 or headers are not UTF-8, jsonl and csv have them in base64, under the name with _base64 after it.
@@ -55,7 +58,7 @@ def bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> in
 
 @click.command(help=_HELP, short_help="Write records as jsonl, csv or parquet.")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("file", required=False)
 @click.option("--format", "form", type=click.Choice(_FORMATS), metavar="NAME",
               help="jsonl, csv or parquet.  [default: by the ending of FILE, or jsonl]")  # fmt: skip
 @click.option("--subject", metavar="PATTERN", help="Only what this pattern matches.")
@@ -64,7 +67,7 @@ def bound(_ctx: click.Context, _option: click.Parameter, text: str | None) -> in
 @dialect_option("the pattern when it names none")
 def export(
     directory: Path,
-    file: Path | None,
+    file: str | None,
     form: str | None,
     subject: str | None,
     start: int | datetime | None,
@@ -73,23 +76,27 @@ def export(
 ) -> None:
     """Export; the text of the help is `_HELP`."""
     from oz.journal import Journal
+    from oz.journal.places import is_uri, place_of
 
-    form = form or (file.suffix.lstrip(".") if file else "jsonl")
+    name = file and (urlsplit(file).path if is_uri(file) else file)
+    form = form or (PurePosixPath(name).suffix.lstrip(".") if name else "jsonl")
     if form not in _FORMATS:
         raise click.UsageError(f"--format is one of {', '.join(_FORMATS)}")
     if form == "parquet" and file is None:
         raise click.UsageError("parquet needs a FILE to write to")
     found = Journal(directory)
+    to = place_of(file) if file else None
     pattern = parse_all([subject], dialect)[0] if subject is not None else None
     batches = found.batches(pattern, start=start, end=end, gaps=True)
     with _progress(found, start, end) as counted:
-        if file is None:
+        if to is None:
             _write(_lines(counted(batches), form), sys.stdout.buffer)
             sys.stdout.buffer.flush()
-        elif form == "parquet":
-            _write_parquet(counted(batches), file)
-        else:
-            with file.open("wb") as out:
+            return
+        with to.writing() as out, to.errors():
+            if form == "parquet":
+                _write_parquet(counted(batches), out)
+            else:
                 _write(_lines(counted(batches), form), out)
 
 
@@ -117,18 +124,18 @@ def _progress(journal: Journal, start: Any, end: Any) -> Iterator[Any]:
         yield counted
 
 
-def _write_parquet(batches: Iterable[pa.RecordBatch], path: Path) -> None:
+def _write_parquet(batches: Iterable[pa.RecordBatch], to: BinaryIO) -> None:
     """Write a Parquet file with the columns of a journal, compressed; a row group for each batch.
 
     Args:
         batches: with all columns.
-        path: the file; replaced if it is there.
+        to: an open file.
     """
     import pyarrow.parquet as pq
 
     from oz.journal.schema import SCHEMA
 
-    with pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
+    with pq.ParquetWriter(to, SCHEMA, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
 

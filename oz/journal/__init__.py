@@ -11,10 +11,11 @@ try:
 except ImportError as error:
     raise JournalMissing(error.name or "pyarrow") from None
 
+from oz.journal.archive import Archived
 from oz.journal.reader import Journal
 from oz.journal.record import Kind, Record
 from oz.journal.report import Finding, Report
 from oz.journal.schema import COLUMNS
 from oz.journal.writer import Writer
 
-__all__ = ["COLUMNS", "Finding", "Journal", "Kind", "Record", "Report", "Writer"]
+__all__ = ["COLUMNS", "Archived", "Finding", "Journal", "Kind", "Record", "Report", "Writer"]

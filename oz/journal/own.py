@@ -50,12 +50,14 @@ class Sorted:
             journal's.
         segments: its own segments by offset; of one that is there in both forms, the one that counts.
         strays: what else has such a name, and why it does not count.
+        left: segments that retention has removed, left over where a power loss undid it in part.
     """
 
     journal: str | None
     known: Manifest | None
     segments: list[Segment]
     strays: tuple[Finding, ...] = ()
+    left: tuple[Segment, ...] = ()
 
 
 def sorted_files(directory: Path, known: Manifest | None = None, *, closely: bool = False) -> Sorted:
@@ -249,11 +251,39 @@ class _Sorting:
             elif one.base not in own:
                 own[one.base] = one
         self._take_damaged(own, damaged)
+        left = [own.pop(base) for base in self._left_over(own)]
         strays = (
             Finding(name, f"is no segment of this journal: {why}; it is left alone, put it elsewhere")
             for name, why in sorted(self._whys.items())
         )
-        return Sorted(self._journal, self._known, [own[base] for base in sorted(own)], tuple(strays))
+        segments = [own[base] for base in sorted(own)]
+        return Sorted(self._journal, self._known, segments, tuple(strays), tuple(left))
+
+    def _left_over(self, own: dict[int, Segment]) -> list[int]:
+        """List the offsets of segments before one that retention has removed.
+
+        Of files that are removed, a power loss may bring back any. Those that lead without a hole to what is
+        kept count again; others would end in one.
+        """
+        first = self._known.first if self._known is not None else None
+        entries = self._known.entries if self._known is not None else {}
+        below = sorted(base for base in own if first is not None and base < first and base not in entries)
+        follows = first or 0
+        while below and self._last_end(own[below[-1]]) >= follows:
+            follows = below.pop()
+        return below
+
+    def _last_end(self, segment: Segment) -> int:
+        """Find where a segment ends by the heads of its batches."""
+        try:
+            opened = open_segment(self._directory, segment, self._journal)
+        except JournalError:
+            return segment.base
+        if opened is None:  # retention is at it
+            return segment.base
+        with opened:
+            pieces = opened.frames(opened.first_batch, segment.base)
+            return max((one.stamp.end for one in pieces if isinstance(one, Frame)), default=segment.base)
 
     def _take_damaged(self, own: dict[int, Segment], damaged: list[Segment]) -> None:
         """Add those with a damaged head that are where something should be."""

@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from oz.errors import JournalError
 from oz.journal import files, manifest, own
+from oz.journal.archive import Archived, archive
 from oz.journal.manifest import Entry
-from oz.journal.reading import Reading, end_of
+from oz.journal.reading import Reading, end_of, may_hold
 from oz.journal.record import Record
 from oz.journal.report import Report
 from oz.journal.schema import SCHEMA, records_of, with_subject
@@ -130,14 +131,52 @@ class Journal:
         """
         return end_of(self.directory)
 
-    def segments(self) -> list[tuple[files.Segment, Entry | None]]:
-        """List the segments by offset, each with what the manifest says of it; None if it says nothing."""
+    def segments(
+        self, pattern: str | bytes | Pattern | None = None
+    ) -> list[tuple[files.Segment, Entry | None]]:
+        """List the segments by offset, each with what the manifest says of it; None if it says nothing.
+
+        Args:
+            pattern: only those that may hold a message that it matches; None for all. One that grows, or of
+                which nothing is known, may hold any.
+
+        Raises:
+            JournalError: the journal is of a newer version.
+            PatternError: a dialect does not allow the pattern.
+        """
         found = own.sorted_files(self.directory)
         known = found.known
-        return [
+        listed = [
             (segment, known.entry_of(self.directory, segment) if known else None)
             for segment in found.segments
         ]
+        if pattern is None:
+            return listed
+        selection = Selection(pattern, None, None, None, gaps=False)
+        return [
+            (segment, entry)
+            for segment, entry in listed
+            if entry is None or known is None or may_hold(self.directory, entry, known.journal, selection)
+        ]
+
+    def archive(self, lake: str | os.PathLike[str]) -> Archived:
+        """Copy each sealed segment as a Parquet file to a folder, unless it is there.
+
+        A file is there whole or not at all, and is named by its offsets: after an error or a kill the same
+        call goes on. What retention removes from the journal stays in the folder.
+
+        Args:
+            lake: a folder on any file system that pyarrow reaches, such as `"s3://bucket/lake"` or
+                `"file:///srv/lake"`; or a path.
+
+        Returns:
+            What was written, and what is missing.
+
+        Raises:
+            JournalError: the folder has files of another journal, or of other records; the file system
+                refuses something; or the journal is damaged.
+        """
+        return archive(self.directory, os.fspath(lake))
 
     def verify(self) -> Report:
         """Check every byte; changes nothing. A writer may be at work.

@@ -12,11 +12,12 @@ from oz.errors import JournalError
 from oz.journal import manifest, own
 from oz.journal.epochs import History, history_of, must_reach
 from oz.journal.files import SEALED, Segment
-from oz.journal.manifest import Manifest
+from oz.journal.manifest import Entry, Manifest
 from oz.journal.mark import acknowledged, read_mark
 from oz.journal.ranges import gone
-from oz.journal.segment import OpenSegment, damage, open_segment, runs
+from oz.journal.segment import DamagedHead, OpenSegment, damage, open_segment, runs
 from oz.journal.selection import Selection
+from oz.journal.subjects import subjects_in
 from oz.journal.walk import Frame, Hole, survey
 from oz.protocol.backoff import growing
 
@@ -131,6 +132,10 @@ class Reading:
             if known and not self._selection.wants_segment(known):
                 self._left, self._at = segment, known.end_offset
             elif opened := open_segment(self._directory, segment, self._journal):
+                if known and not _may_hold(opened, known, self._selection):
+                    opened.close()
+                    self._left, self._at = segment, known.end_offset
+                    continue
                 self._left, self._at, self._keeps_place = segment, segment.base, True
                 self._position = opened.first_batch
                 return opened
@@ -220,6 +225,38 @@ class Reading:
             self._position, self._at = piece.end, piece.stamp.end
             if self._selection.wants_batch(piece.stamp):
                 yield piece
+
+
+def may_hold(directory: Path, entry: Entry, journal: str, selection: Selection) -> bool:
+    """Tell whether a sealed segment may hold something that is wanted; False is certain."""
+    if not selection.wants_segment(entry):
+        return False
+    if entry.subjects.complete or not selection.has_pattern:  # they have been asked
+        return True
+    subjects = subjects_of(directory, entry, journal)
+    return subjects is None or selection.wants_subjects(entry, subjects)
+
+
+def subjects_of(directory: Path, entry: Entry, journal: str) -> pa.Array | None:
+    """Read the subjects in the file of a sealed segment; None where nothing tells them.
+
+    A damaged head is not refused here: whoever reads the segment meets it.
+    """
+    try:
+        opened = open_segment(directory, Segment(entry.first_offset, SEALED), journal)
+    except DamagedHead:
+        return None
+    if opened is None:
+        return None
+    with opened:
+        return subjects_in(opened.source) if opened.source.size == entry.bytes else None
+
+
+def _may_hold(opened: OpenSegment, entry: Entry, selection: Selection) -> bool:
+    if entry.subjects.complete:  # they have been asked
+        return True
+    subjects = subjects_in(opened.source) if selection.has_pattern else None
+    return subjects is None or selection.wants_subjects(entry, subjects)
 
 
 def end_of(directory: Path) -> int:

@@ -76,6 +76,7 @@ def recover(directory: Path, *, closely: bool = False) -> Recovered:
     state.findings += _notes(directory, known, mark, state.manifest.journal, present)
     moved = list(_set_aside_others(directory, found)) if closely else []
     state.findings += moved
+    state.findings += _remove_left_over(directory, found)
     state.findings += (one for one in found.strays if one.file not in {other.file for other in moved})
     if mark is not None and mark.growing and mark.growing.journal != state.manifest.journal:
         mark = None
@@ -113,6 +114,13 @@ def _irregular_notes(directory: Path) -> Iterator[Finding]:
         path = directory / name
         if os.path.lexists(path) and not path.is_file():
             yield Finding(name, f"what was there is no regular file; it is {files.set_aside(path)} now")
+
+
+def _remove_left_over(directory: Path, found: own.Sorted) -> Iterator[Finding]:
+    """Remove what retention has removed before, where a power loss brought it back."""
+    for one in found.left:
+        if files.remove_unless_held(directory / one.name):
+            yield Finding(one.name, "retention had removed it, and others after it; it is removed again")
 
 
 def _set_aside_others(directory: Path, found: own.Sorted) -> Iterator[Finding]:

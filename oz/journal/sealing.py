@@ -18,6 +18,7 @@ from oz.journal.messages import Messages
 from oz.journal.record import Kind
 from oz.journal.schema import BATCH_ROWS, SCHEMA, damaged
 from oz.journal.segment import OpenSegment, runs
+from oz.journal.subjects import has_subjects, subjects_in, with_subjects
 from oz.journal.walk import Frame, Hole
 
 _MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
@@ -86,9 +87,11 @@ def _write(directory: Path, journal: str, base: int, tables: Iterable[pa.Table])
             message = made.of(batch)
             files.write_all(descriptor, message)
             size += len(message)
-        tail = made.tail()
+        tail, entry = made.tail(), tally.entry(size)
+        if not entry.subjects.complete:
+            tail = with_subjects(tail, tally.subjects)
         files.write_all(descriptor, tail)
-    return replace(tally.entry(size + len(tail)), tail_crc=crc32(tail))
+    return replace(entry, bytes=size + len(tail), tail_crc=crc32(tail))
 
 
 def describe(source: OpenSegment) -> tuple[Entry, Condition]:
@@ -123,6 +126,21 @@ def footer_fault(source: OpenSegment, frames: list[Frame]) -> str | None:
     if found != [(frame.stamp.first, frame.stamp.rows) for frame in frames]:
         return f"its footer names {len(batches)} batches, and not the {len(frames)} that are intact"
     return None
+
+
+def subjects_fault(source: OpenSegment, frames: list[Frame]) -> str | None:
+    """Compare the summary of subjects in a sealed segment with its messages; say in words what is wrong."""
+    if not has_subjects(source.source):
+        return None
+    said = subjects_in(source.source)
+    if said is None:
+        return "the summary of its subjects is damaged"
+    tally = Distinct()
+    for run in runs(iter(frames)):
+        table = source.decode(run, ["kind", "subject", "subject_raw"])
+        tally.add(subject_bytes(table.filter(pc.equal(table["kind"], _MESSAGE))))
+    missing = set(tally.all()) - set(said.to_pylist())
+    return f"the summary of its subjects lacks {len(missing)} of them" if missing else None
 
 
 class Distinct:
@@ -180,8 +198,13 @@ class Tally:
     def entry(self, size: int) -> Entry:
         """Make the entry, for a file of `size` bytes."""
         low, high = self._times or (0, 0)
-        subjects = summarise(self._subjects.all())
+        subjects = summarise(self.subjects)
         return Entry(self._base, self._end, size, low, high, self._gaps, self._lost, subjects)
+
+    @property
+    def subjects(self) -> list[bytes]:
+        """The distinct subjects of the messages."""
+        return self._subjects.all()
 
 
 def subject_bytes(batch: pa.RecordBatch | pa.Table) -> pa.Array | pa.ChunkedArray:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oz.errors import OzError, SubjectError
+from oz.errors import OzError, PatternTimeout, SubjectError
 from oz.journal.manifest import Entry
 from oz.journal.record import Kind
 from oz.journal.schema import COLUMNS
@@ -51,6 +51,11 @@ class Selection:
         self._gaps = gaps
         self._subjects = None if self._pattern is None else SubjectFilter([self._pattern], gaps)
 
+    @property
+    def has_pattern(self) -> bool:
+        """Whether not all subjects are wanted."""
+        return self._pattern is not None
+
     def stop_before(self, offset: int) -> None:
         """Bring the end forward to an offset."""
         self.end = offset if self.end is None else min(self.end, offset)
@@ -72,6 +77,10 @@ class Selection:
         if self._pattern is None or (entry.gaps and self._gaps):
             return True
         return entry.subjects.may_match(self._pattern)
+
+    def wants_subjects(self, entry: Entry, subjects: pa.Array) -> bool:
+        """Tell whether a segment may hold something that is wanted, by all the subjects of its messages."""
+        return self._subjects is None or (entry.gaps > 0 and self._gaps) or self._subjects.may_pass(subjects)
 
     def wants_batch(self, stamp: Stamp) -> bool:
         """Tell whether a batch may hold something that is wanted."""
@@ -144,6 +153,13 @@ class SubjectFilter:
         others = pc.unique(subjects.filter(pc.invert(is_message))).to_pylist()
         similar = pa.array([one for one in others if self._may_concern(one)], pa.binary())
         return pc.if_else(is_message, matching, pc.is_in(subjects, value_set=similar))
+
+    def may_pass(self, subjects: pa.Array) -> bool:
+        """Tell whether a message with one of these subjects passes; True if a pattern ran out of time."""
+        try:
+            return pc.any(self._matching(subjects)).as_py() is True
+        except PatternTimeout:
+            return True
 
     def _matching(self, subjects: Any) -> Any:
         literals = [pattern.literal for pattern in self._patterns]

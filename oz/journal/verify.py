@@ -14,7 +14,7 @@ from oz.journal.manifest import Entry, Manifest, load
 from oz.journal.mark import AcknowledgedMark, Growing, acknowledged, read_mark
 from oz.journal.recovery import recover
 from oz.journal.report import Finding, Report
-from oz.journal.sealing import footer_fault, seal, tail_crc
+from oz.journal.sealing import footer_fault, seal, subjects_fault, tail_crc
 from oz.journal.segment import DamagedHead, OpenSegment, open_segment
 from oz.journal.tail import keep_damaged, opened
 from oz.journal.walk import Frame, Hole
@@ -32,6 +32,12 @@ def verify(directory: Path) -> Report:
     found = own.sorted_files(directory, closely=True)
     present = found.segments
     findings = [*_notes(directory, found), *found.strays, *_gone(directory, found, limit)]
+    findings += (
+        Finding(
+            one.name, "retention has removed it, and a power loss brought it back; the next writer removes it"
+        )
+        for one in found.left
+    )
     records = size = 0
     for segment, following in zip(present, [*present[1:], None], strict=False):
         end = following.base if following else None
@@ -150,6 +156,8 @@ def _form(
     text = _footer_fault(opened, frames, entry)
     if text is not None:
         yield Finding(opened.segment.name, f"no Arrow file to other programs: {text}")
+    elif (text := subjects_fault(opened, frames)) is not None:
+        yield Finding(opened.segment.name, text)
     # One that the manifest does not name may just have been sealed, unless it names a later one.
     if known is not None and entry is None and opened.segment.base <= max(known.entries, default=-1):
         yield Finding(opened.segment.name, "is not as the manifest has it")

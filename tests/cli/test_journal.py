@@ -44,6 +44,11 @@ def test_ls_lists_segments_with_offsets_times_and_subjects(oz, directory):
     assert data[0]["subjects"] == ["md.x", "md.y"]
 
 
+def test_ls_lists_only_segments_that_may_hold_a_subject(oz, directory):
+    data = json.loads(oz("journal", "ls", str(directory), "--json", "--subject", "md.y").stdout)
+    assert [row["first"] for row in data] == [0, 3]  # the last grows
+
+
 def test_info_counts_records_and_what_is_lost(oz, directory):
     data = json.loads(oz("journal", "info", str(directory), "--json").stdout)
     assert (data["segments"], data["records"], data["first_offset"], data["end_offset"]) == (3, 6, 0, 6)

@@ -74,6 +74,17 @@ def by_letter(tmp_path):
     return tmp_path / "journal"
 
 
+def test_a_subject_among_many_is_planned_only_where_it_is(tmp_path):
+    many = [(f"md.{at % 10}.s{at}", b"") for at in range(100)]
+    groups = [[*many, ("md.7.needle", b"")] if at == 3 else many for at in range(6)]
+    fill(tmp_path / "journal", groups, segment_bytes=1)
+    for wanted in ({"subject": "md.7.needle"}, {"subject": "md.*.needle"}):
+        assert ranges(reader(tmp_path / "journal", **wanted, endingOffset=500)) == [(300, 401)]
+    filtering = reader(tmp_path / "journal", FilteringReader, endingOffset=500)
+    list(filtering.pushFilters([EqualTo(("subject",), "md.7.needle")]))
+    assert ranges(filtering) == [(300, 401)]
+
+
 def test_segments_without_a_match_are_never_planned(by_letter):
     assert ranges(reader(by_letter)) == [(0, 7000)]
     assert ranges(reader(by_letter, subject="c.*")) == [(2000, 3000), (6000, 7000)]  # the last grows

@@ -14,6 +14,7 @@ from oz.journal import Record
 
 
 def journals(journal: oz.journal.Journal) -> None:
+    assert_type(journal.archive(lake="s3://bucket/lake"), oz.journal.Archived)
     print(
         journal.batches(
             pattern=oz.compile("a.>"),
@@ -36,7 +37,7 @@ def journals(journal: oz.journal.Journal) -> None:
         Iterator[oz.journal.Record],
     )
     assert_type(journal.repair(), oz.journal.Report)
-    print(journal.segments())
+    print(journal.segments(pattern="a.>"))
     print(
         journal.table(
             pattern=oz.compile("a.>"),

@@ -9,9 +9,9 @@ from pathlib import Path
 from oz.errors import JournalError, OptionError
 from oz.journal import files, manifest, own
 from oz.journal.epochs import history_of
-from oz.journal.manifest import Manifest
+from oz.journal.manifest import Entry, Manifest
 from oz.journal.ranges import Span, identity_of, spans_of
-from oz.journal.reading import end_of, why_renumbered
+from oz.journal.reading import end_of, subjects_of, why_renumbered
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share, share_out
 from oz.spark.source.position import Position
@@ -38,6 +38,7 @@ class PlannedJournal:
         self._wanted = wanted
         self._seen: tuple[int, int] | None = None
         self._manifest: Manifest | None = None
+        self._verdicts: dict[Entry, bool] = {}
         self.id = found_at(self._directory)
 
     @property
@@ -148,7 +149,16 @@ class PlannedJournal:
 
     def _spans(self, first: int, end: int) -> Iterator[Span]:
         spans = spans_of(self._directory, self._known(), first, end)
-        return (span for span in spans if self._wanted.may_be_in(span.entry))
+        return (span for span in spans if self._wanted.may_be_in(span.entry) and self._may_hold(span.entry))
+
+    def _may_hold(self, entry: Entry | None) -> bool:
+        """Ask the subjects that are in the segment's file."""
+        if entry is None or entry.subjects.complete or not self._wanted.has_subjects:
+            return True
+        if entry not in self._verdicts:
+            subjects = subjects_of(self._directory, entry, self.id)
+            self._verdicts[entry] = subjects is None or self._wanted.may_be_among(entry, subjects)
+        return self._verdicts[entry]
 
     def _known(self) -> Manifest | None:
         """The manifest; read again when it has changed."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oz.journal.manifest import Entry
+from oz.journal.manifest import Entry, SubjectSummary
 from oz.journal.record import Kind
 from oz.journal.selection import SubjectFilter
 from oz.journal.stamp import Stamp
@@ -60,6 +60,19 @@ class Wanted:
         if self._patterns and not any(entry.subjects.may_match(pattern) for pattern in self._patterns):
             return False
         return self._bounds.may_be_in(entry.subjects)
+
+    def may_be_among(self, entry: Entry, subjects: pa.Array) -> bool:
+        """Tell the same of a segment, by all the subjects of its messages."""
+        if entry.gaps and self._gaps:
+            return True
+        if self._patterns and not self._subjects.may_pass(subjects):
+            return False
+        return self._bounds.may_be_in(SubjectSummary(tuple(subjects.to_pylist()), complete=True))
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether not all subjects are wanted."""
+        return bool(self._patterns or self._bounds.begins or self._bounds.among or self._bounds.ranges)
 
     def wants_batch(self, stamp: Stamp) -> bool:
         """Tell whether a batch may hold something that is wanted."""

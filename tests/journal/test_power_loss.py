@@ -1,0 +1,124 @@
+"""A power loss at any step: what was not synced is on the disk in part, and in any order.
+
+The suite loses power 40 times; `OZ_SOAK=1` does so 1,220 times.
+"""
+
+import itertools
+import os
+import random
+import shutil
+
+import pytest
+
+from oz.journal import Journal, Writer
+from oz.journal.ranges import RangeGone, read_range
+from support.power_loss import Disk
+from support.sizes import SOAK, size
+
+LOSSES = size(40, 1220)
+PER_JOURNAL = 20
+SMALL = 3000  # bytes a segment
+
+
+def content(at):
+    return f"a.{at % 90}", b"%d" % at * 20
+
+
+def contents(records):
+    return [(record.offset, record.subject, record.payload) for record in records]
+
+
+def written(directory, disk, chance):
+    """Append with retention, in two lives of a writer; what was acknowledged is in the trace."""
+    for keep in (chance.choice([8000, 20_000]), 5000):
+        with Writer(directory, segment_bytes=SMALL, retain_bytes=keep) as writer:
+            for _ in range(20):
+                rows = chance.choice([5, 20])
+                writer.append([content(writer.end_offset + at) for at in range(rows)])
+                disk.note(end=writer.end_offset)
+
+
+@pytest.mark.sized
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", range(-(-LOSSES // PER_JOURNAL)))
+def test_a_journal_opens_after_a_power_loss_at_any_step(tmp_path, monkeypatch, part):
+    chance = random.Random(os.urandom(8) if SOAK else part)
+    with monkeypatch.context() as patched:
+        whole = tmp_path / "whole"
+        whole.mkdir()
+        disk = Disk(whole, patched)
+        written(whole, disk, chance)
+    kinds = [step[0] for step in disk.trace]
+    within = [at for at in range(2, len(kinds)) if kinds[at - 2 : at] == ["unlink"] * 2]
+    for number in range(min(PER_JOURNAL, LOSSES - part * PER_JOURNAL)):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        at = chance.choice([chance.randrange(len(disk.trace)), chance.choice(within)])
+        acknowledged = disk.crash(at, chance, directory).get("end", 0)
+        check(directory, acknowledged)
+        shutil.rmtree(directory)
+
+
+def check(directory, acknowledged):
+    before = contents(Journal(directory).read(gaps=True)) if acknowledged else []
+    with Writer(directory) as writer:
+        end = writer.end_offset
+    assert end >= acknowledged
+    journal = Journal(directory)
+    expected = [(at, *content(at)) for at in range(journal.first_offset, end)]
+    assert contents(journal.read(gaps=True)) == expected
+    assert before == [one for one in expected if one[0] >= min(before)[0]][: len(before)] if before else True
+    assert journal.verify().ok, journal.verify().findings
+
+
+@pytest.fixture
+def removed(tmp_path):
+    """A journal from which retention has removed segments, and those, which a power loss may bring back."""
+    directory, aside = tmp_path / "journal", tmp_path / "aside"
+    with Writer(directory, segment_bytes=1) as writer:
+        for first in range(0, 50, 10):
+            writer.append([content(at) for at in range(first, first + 10)])
+    shutil.copytree(directory, aside)
+    sizes = sum(path.stat().st_size for path in sorted(directory.glob("*.arrow"))[3:])
+    with Writer(directory, segment_bytes=1, retain_bytes=sizes + 5000) as writer:
+        writer.append([content(50)])
+    gone = sorted({path.name for path in aside.glob("*.arrow")} - set(os.listdir(directory)))
+    assert len(gone) >= 3
+    return directory, aside, gone
+
+
+BACK = [each for count in range(4) for each in itertools.combinations(range(3), count)]
+
+
+@pytest.mark.parametrize("back", BACK, ids=str)
+def test_removed_segments_that_come_back_in_part_do_not_keep_a_journal_from_opening(removed, back):
+    directory, aside, gone = removed
+    for at in back:
+        shutil.copy(aside / gone[at - 3], directory)
+    kept = 10 * len(gone)
+    # Those that lead to what is kept without a hole count again.
+    run = next(number for number in range(4) if 2 - number not in back)
+    first = kept - 10 * run
+    expected = [(at, *content(at)) for at in range(first, 51)]
+    journal = Journal(directory)
+    for _ in range(2):
+        assert journal.first_offset == first
+        assert contents(journal.read(gaps=True)) == expected
+        assert contents(itertools.islice(journal.read(follow=True), len(expected))) == expected
+        assert sum(table.num_rows for table in read_range(directory, first, 51)) == len(expected)
+        if first:
+            with pytest.raises(RangeGone):
+                list(read_range(directory, first - 1, 51))
+        Writer(directory).close()
+        assert [name for name in gone if (directory / name).exists()] == gone[len(gone) - run :]
+    assert journal.verify().ok
+
+
+def test_verify_says_that_removed_segments_have_come_back(removed):
+    directory, aside, gone = removed
+    shutil.copy(aside / gone[-2], directory)
+    assert [(one.file, "power loss" in one.text) for one in Journal(directory).verify().findings] == [
+        (gone[-2], True)
+    ]
+    Journal(directory).repair()
+    assert Journal(directory).verify().ok
