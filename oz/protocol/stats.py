@@ -54,3 +54,39 @@ class SubscriberStats:
     """Calls of a handler that raised."""
     reconnects: int = 0
     """Times that a multicast publisher had gone silent, so that the subscriber connected anew."""
+
+
+@dataclass
+class ForwarderStats:
+    """The counts of a forwarder so far: messages, unless it says otherwise."""
+
+    received: int = 0
+    """That came, because somebody on another bus wants them."""
+    size: int = 0
+    """Bytes of their payloads."""
+    passed: int = 0
+    """That were published on another bus; for each bus once."""
+    unwanted: int = 0
+    """That nobody wanted any more, or that may not come onto the bus."""
+    looped: int = 0
+    """That had passed this forwarder before."""
+    refused: int = 0
+    """That could not be published."""
+    lost: int = 0
+    """That were lost on their way here, which the other buses were told."""
+    interests: int = 0
+    """Patterns that are asked for on behalf of other buses now."""
+    takeovers: int = 0
+    """Times that it went on for another forwarder."""
+
+    def add(self, other: ForwarderStats) -> None:
+        """Add what another one counted."""
+        self.received += other.received
+        self.size += other.size
+        self.passed += other.passed
+        self.unwanted += other.unwanted
+        self.looped += other.looped
+        self.refused += other.refused
+        self.lost += other.lost
+        self.interests += other.interests
+        self.takeovers += other.takeovers

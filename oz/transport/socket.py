@@ -35,7 +35,7 @@ docs/decisions/031-leaving-out-one-connection.md"""
 CLOSE_TIMEOUT = 5.0
 """Seconds that `close` waits at most for what was published to be sent."""
 
-_PATIENCE = 3.0
+_PATIENCE = 10.0
 """Seconds that libzmq's threads have at least to end, on a machine with much else to do."""
 _LONGEST_JOIN = 1e6
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 0.5

@@ -14,6 +14,7 @@ import oz.asyncio
 from support.inside import engine_of
 from support.routed import END, Stage, finish, here, mark, payloads
 from support.scripts import started
+from support.virtual import VirtualStage
 from support.waiting import DEADLINE, Thread, until
 
 MEMBER = Path(__file__).parent / "member.py"
@@ -21,6 +22,13 @@ MEMBER = Path(__file__).parent / "member.py"
 
 @pytest.fixture
 def stage():
+    with VirtualStage() as made:
+        yield made
+
+
+@pytest.fixture
+def sockets():
+    """The same with sockets."""
     with Stage() as made:
         yield made
 
@@ -194,10 +202,10 @@ def test_the_senior_members_policy_counts(stage):
     assert min(others) >= 25
 
 
-def test_a_member_that_drains_under_traffic_loses_nothing_of_its_share(stage):
+def test_a_member_that_drains_under_traffic_loses_nothing_of_its_share(sockets):
     # Nobody reads meanwhile, and a busy machine may take its time.
-    pub = stage.pub(high_water_mark=0)
-    stays, leaves = (stage.member(pub, group="g") for _ in range(2))
+    pub = sockets.pub(high_water_mark=0)
+    stays, leaves = (sockets.member(pub, group="g") for _ in range(2))
     sent = []
 
     def keep_publishing():
@@ -229,11 +237,11 @@ def test_a_member_that_closes_under_traffic_is_not_picked_any_more(stage):
 
 
 @pytest.mark.parametrize("policy", ["round_robin", "sticky", "failover"])
-def test_what_a_killed_member_would_get_goes_to_the_others_at_once(stage, policy):
-    pub = stage.pub()
+def test_what_a_killed_member_would_get_goes_to_the_others_at_once(sockets, policy):
+    pub = sockets.pub()
     with started(MEMBER, pub.endpoint, policy) as victim:
         until(lambda: _members(pub) == 1)
-        stays = stage.member(pub, group="g", policy=policy)
+        stays = sockets.member(pub, group="g", policy=policy)
         publish(pub, 100)
         processed = [
             int(victim.stdout.readline()) for _ in range({"round_robin": 50, "failover": 100}.get(policy, 1))
@@ -260,13 +268,15 @@ def test_what_a_killed_member_would_get_goes_to_the_others_at_once(stage, policy
         assert numbers(stays[1])[0] <= knows
 
 
-def test_a_member_that_is_full_is_passed_over(stage):
-    context = stage.enter_context(zmq.Context())
-    pub = stage.enter_context(oz.Publisher("inproc://full", context=context, high_water_mark=2, max_batch=1))
-    full = stage.sub(pub, context=context, high_water_mark=1)
+def test_a_member_that_is_full_is_passed_over(sockets):
+    context = sockets.enter_context(zmq.Context())
+    pub = sockets.enter_context(
+        oz.Publisher("inproc://full", context=context, high_water_mark=2, max_batch=1)
+    )
+    full = sockets.sub(pub, context=context, high_water_mark=1)
     full.subscribe("a.>", group="g")
     full.wait_ready(timeout=DEADLINE)
-    able = stage.sub(pub, context=context, high_water_mark=0)
+    able = sockets.sub(pub, context=context, high_water_mark=0)
     got = []
     able.subscribe("a.>", group="g", handler=got.append)
     mark(able)
@@ -280,10 +290,10 @@ def test_a_member_that_is_full_is_passed_over(stage):
     assert sorted(message.headers["n"] for message in got + rest) == list(range(200))
 
 
-def test_members_behind_a_proxy_share_too(stage, proxy):
-    pubs = [stage.enter_context(oz.Publisher(connect=proxy.front)) for _ in range(2)]
-    members = [stage.sub(proxy.back) for _ in range(3)]
-    others = [stage.sub(proxy.back)]
+def test_members_behind_a_proxy_share_too(sockets, proxy):
+    pubs = [sockets.enter_context(oz.Publisher(connect=proxy.front)) for _ in range(2)]
+    members = [sockets.sub(proxy.back) for _ in range(3)]
+    others = [sockets.sub(proxy.back)]
     got = {sub: [] for sub in members + others}
     for sub in members:
         sub.subscribe("a.>", group="g", handler=got[sub].append)

@@ -12,6 +12,7 @@ import zmq
 
 import oz.asyncio
 from support.routed import Stage, finish
+from support.virtual import VirtualStage
 from support.waiting import DEADLINE, until
 
 EVERY_KIND = {
@@ -30,6 +31,13 @@ EVERY_KIND = {
 
 @pytest.fixture
 def stage():
+    with VirtualStage() as made:
+        yield made
+
+
+@pytest.fixture
+def sockets():
+    """The same with sockets."""
     with Stage() as made:
         yield made
 
@@ -102,15 +110,15 @@ def test_headers_are_checked_also_when_nobody_listens(stage):
         stage.pub().publish("a.b", b"", headers=["x"])
 
 
-def test_plain_subscribers_get_subject_and_payload_only(stage):
-    pub = stage.pub()
-    context = stage.enter_context(zmq.Context())
-    plain = stage.enter_context(context.socket(zmq.SUB))
+def test_plain_subscribers_get_subject_and_payload_only(sockets):
+    pub = sockets.pub()
+    context = sockets.enter_context(zmq.Context())
+    plain = sockets.enter_context(context.socket(zmq.SUB))
     plain.subscribe(b"")
     plain.connect(pub.endpoint)
-    prefix = stage.enter_context(oz.Subscriber(pub.endpoint))
+    prefix = sockets.enter_context(oz.Subscriber(pub.endpoint))
     prefix.subscribe("a.*")
-    routed = stage.sub(pub)
+    routed = sockets.sub(pub)
     routed.subscribe("a.*")
     routed.wait_ready(timeout=DEADLINE)
     pub.wait_for_subscribers(3, subject="a.b", timeout=DEADLINE)

@@ -224,7 +224,7 @@ class Connections:
         self._hearing = hearing
         self._directory = directory
         self._seeds = tuple(seeds)
-        self._dialled: dict[str, bytes] = {}
+        self._dialled: dict[str, Announcement] = {}
         self._dialled_at: dict[str, float] = {}
         self._dials_in_vain: set[str] = set()
         self._progress_at = 0.0
@@ -273,7 +273,8 @@ class Connections:
         ways = []
         if peer.local_endpoint is not None and self.is_local(peer):
             ways.append(Way(peer.local_endpoint, local_origin(peer.uuid)))
-        if peer.endpoints:
+        # Who listened before at an endpoint that is this node's own now is gone.
+        if peer.endpoints and peer.endpoints[0] not in self.own.endpoints:
             ways.append(Way(peer.endpoints[0], network_origin(peer.uuid)))
         return ways
 
@@ -297,7 +298,8 @@ class Connections:
                 steps.append(self._dial(endpoint, peer, now))
             elif endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
                 # It was here before, or another was; whether that connection stands is seen by what comes.
-                self._dialled[endpoint] = peer.uuid
+                if not self._has_successor(endpoint, peer):
+                    self._dialled[endpoint] = peer
                 self._dialled_at.setdefault(endpoint, now)
             elif self._is_silent(origin):
                 steps.append(self._dial(endpoint, peer, now))
@@ -338,11 +340,20 @@ class Connections:
         """Hang up on a publisher that is gone; report that something is missing, unless it said goodbye."""
         one = self._draining.pop(origin)
         self._gone[origin] = _Gone(one.peer, now + FORGET_AFTER)
-        is_its_own = self._dialled.get(one.endpoint) == one.peer.uuid
+        holder = self._dialled.get(one.endpoint)
+        is_its_own = holder is not None and holder.uuid == one.peer.uuid
         return [LoseTrack(origin, is_in_place=False), *(self._hang_up(one.endpoint) if is_its_own else [])]
 
+    def _has_successor(self, endpoint: str, peer: Announcement) -> bool:
+        """Tell whether a process that was started later listens where a peer did: that one is gone.
+
+        A process that is started again on a port of its own is heard of before its last life is given up.
+        """
+        holder = self._dialled.get(endpoint)
+        return holder is not None and holder.started_ns > peer.started_ns
+
     def _dial(self, endpoint: str, peer: Announcement, now: float) -> Dial:
-        self._dialled[endpoint] = peer.uuid
+        self._dialled[endpoint] = peer
         self._dialled_at[endpoint] = now
         return Dial(endpoint, peer.name)
 
@@ -389,7 +400,7 @@ class Connections:
                         if not before_at:
                             self._progress_at = now
                         continue
-                if endpoint not in seeds:
+                if endpoint not in seeds and not self._has_successor(endpoint, peer):
                     steps += self._dial_anew(endpoint, peer, now)
             if not speaks and any(origin in heard for _, origin in known[1]):
                 silent.append(peer.uuid)

@@ -224,6 +224,8 @@ class Links:
         return (
             self._has_acted
             or self.connections.silent != self._was_silent
+            # Who was silent at the last look, and has spoken before the check that would have noted it.
+            or not self.silent <= self.connections.silent
             or self._look_who_stands() != self._standing
         )
 
@@ -313,6 +315,11 @@ class Links:
     def is_registered(self) -> bool:
         """Whether some name server is live, or none is needed."""
         return not self.discovery_clients or any(self._is_there.values())
+
+    def unheard(self) -> set[bytes]:
+        """Return the uuids of the peers that are known and have not answered what this node asks for."""
+        linked, answered = self.membership.is_linked, self.connections.has_answered
+        return {one.uuid for one in self.membership.known if not (linked(one.uuid) and answered(one))}
 
     def unready(self) -> list[str]:
         """Say what is not there yet: empty when every peer that is known can be spoken with both ways.

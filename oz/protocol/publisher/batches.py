@@ -83,7 +83,8 @@ class Batches:
     def lose_count(self) -> None:
         """Count anew on every stream: subscribers learn that something is lost, but not how much."""
         for stream in list(self._router.streams.values()):
-            self._router.renumber(stream)
+            if stream.has_messages:
+                self._router.renumber(stream)
         self.full.clear()
         self.is_blocked = False
 
@@ -254,7 +255,10 @@ class Batches:
     def _keep_own(self, batch: Batch, *, must_wait: bool) -> None:
         """Have a member of a queue group that has no room keep its messages: they wait, or overflow."""
         stream, count = batch.stream, batch.count
-        if not count or stream.is_gone:
+        if not count:
+            return
+        if stream.is_gone:
+            self._router.lifetimes.count_lost(stream, count)
             return
         frame = stream.head(RICH, stream.sequence, count) + batch.body
         stream.sequence += count

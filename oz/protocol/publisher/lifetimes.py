@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restore
 from oz.protocol.publisher.interest import InterestTable
@@ -22,6 +24,14 @@ MAX_STREAMS = 65_536
 """What one publisher takes on."""
 
 
+class _Numbering(NamedTuple):
+    """The numbering of a member of a queue group that was cut off."""
+
+    epoch: int
+    sequence: int
+    cut_at: float
+
+
 class Lifetimes:
     """The streams of one publisher.
 
@@ -30,7 +40,16 @@ class Lifetimes:
         to_answer: streams that are to be told where they stand.
     """
 
-    __slots__ = ("_interest", "_number", "_origin", "_vanished", "_withdrawn", "streams", "to_answer")
+    __slots__ = (
+        "_interest",
+        "_members",
+        "_number",
+        "_origin",
+        "_vanished",
+        "_withdrawn",
+        "streams",
+        "to_answer",
+    )
 
     def __init__(self, origin: bytes, interest: InterestTable) -> None:
         """Start without any.
@@ -46,6 +65,7 @@ class Lifetimes:
         self._number = 0
         self._vanished: dict[OutStream, None] = {}
         self._withdrawn: dict[OutStream, None] = {}
+        self._members: dict[bytes, _Numbering] = {}
 
     # beginning -------------------------------------------------------------------------------------------
 
@@ -61,6 +81,8 @@ class Lifetimes:
                 raise ProtocolError(f"this publisher has {MAX_STREAMS} streams and takes no more")
             self._number += 1
             stream = self.streams[key] = OutStream(name, key, delivery, self._origin, self._number)
+            if (before := self._members.pop(key, None)) is not None:
+                stream.number(self._origin, before.epoch, before.sequence)
         elif not stream.chunks and not stream.ending and delivery != stream.delivery:
             # Its own key came first, and says nothing of delivery options.
             self._interest.leave_group(stream)
@@ -89,6 +111,7 @@ class Lifetimes:
         """Begin to count a stream anew: its subscriber learns that it missed some, but not how many."""
         self._number += 1
         stream.number(self._origin, self._number)
+        self._members.clear()
         stream.unsent.clear()
         stream.send_buffer = None
         stream.is_full = False
@@ -155,6 +178,10 @@ class Lifetimes:
             if stream.vanished_at is None or now - stream.vanished_at < GRACE:
                 break
             self.forget(stream, now)
+        for key, before in list(self._members.items()):
+            if now - before.cut_at < GRACE:
+                break
+            del self._members[key]
 
     def _expire_chunks(self, stream: OutStream, now: float) -> None:
         if stream.vanished_at is None and not stream.is_gone:
@@ -174,6 +201,8 @@ class Lifetimes:
         elif not stream.is_held:
             if stream.delivery.group or stream.is_shared:
                 # A group's share moves on. Those who were cut off still hold the patterns that they share.
+                if stream.delivery.group:
+                    self._keep_numbering(stream, now)
                 self.forget(stream, now)
                 return
             stream.vanished_at = now
@@ -183,6 +212,19 @@ class Lifetimes:
             self._presence_changed(stream)
             while len(self._vanished) > VANISHED_KEPT:
                 self.forget(next(iter(self._vanished)), now)
+
+    def _keep_numbering(self, stream: OutStream, now: float) -> None:
+        """Remember what a member was given: when it comes back, it finds by that what it missed."""
+        sequence = stream.send_buffer.end(stream) if stream.send_buffer else stream.sequence
+        self._members[stream.key] = _Numbering(stream.epoch, sequence, now)
+        while len(self._members) > VANISHED_KEPT:
+            del self._members[next(iter(self._members))]
+
+    def count_lost(self, stream: OutStream, count: int) -> None:
+        """Count messages that were for a member of a group which is gone, and that nobody else wants."""
+        before = self._members.get(stream.key)
+        if before is not None and before.epoch == stream.epoch:
+            self._members[stream.key] = before._replace(sequence=before.sequence + count)
 
     def returned(self, stream: OutStream, now: float) -> None:
         """A connection has come back: what it does not declare again ends later."""

@@ -81,9 +81,11 @@ class Router:
     def counted(self) -> Iterable[OutStream]:
         """Return the streams on which an application's messages go out: not those that show presence."""
         watcher = self.interest.watcher
-        if watcher is None:
-            return self.streams.values()
-        return [one for one in self.streams.values() if not watcher.is_presence(one)]
+        return [
+            one
+            for one in self.streams.values()
+            if one.has_messages and (watcher is None or not watcher.is_presence(one))
+        ]
 
     # telling where streams stand ------------------------------------------------------------------------
 

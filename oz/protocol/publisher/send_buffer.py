@@ -176,7 +176,7 @@ class Passing:
         """
         assert batch.items is not None
         latest = {one: self._latest(one) for one in members}
-        follow: dict[OutStream, Batch] = {}
+        follow: list[Batch] = []
         waits, rest = Batch(batch.stream), Batch(batch.stream)
         for number, place in enumerate(batch.places):
             item = batch.items[2 * number : 2 * number + 2]
@@ -186,11 +186,13 @@ class Passing:
                 taker = able[0]
             if taker is None:
                 (waits if able else rest).put(place, item)
-            elif taker in self._pending:
-                self._pending[taker].put(place, item)
             else:
-                follow.setdefault(taker, Batch(taker)).put(place, item)
-        return list(follow.values()), waits, rest
+                if taker not in self._pending:
+                    # Still to come, as others: what the one before it refuses goes into it.
+                    self._pending[taker] = Batch(taker)
+                    follow.append(self._pending[taker])
+                self._pending[taker].put(place, item)
+        return follow, waits, rest
 
     def _latest(self, member: OutStream) -> dict[bytes, int]:
         """Return the place of the last message of each subject that a member was sent."""

@@ -51,6 +51,7 @@ class OutStream:
         name: the id that its subscriber gave it; the key itself for a shared pattern.
         key: the ZeroMQ subscription.
         delivery: how its messages are to be treated.
+        epoch: which life of its numbering this is: what it counts under on the wire.
         heads: what frames begin with: plain, rich, control, last values and rich last values.
         sequence: the number of the next message.
         recorded: where it stood by the record that was made last; -1 before.
@@ -77,6 +78,7 @@ class OutStream:
         "chunks",
         "delivery",
         "ending",
+        "epoch",
         "heads",
         "is_closing",
         "is_full",
@@ -109,7 +111,7 @@ class OutStream:
             delivery: its delivery options.
             origin: the publisher.
             number: counts the streams of this publisher; a stream that was forgotten and comes back has
-                a higher one, which is its epoch on the wire.
+                a higher one, which is its epoch on the wire at first.
         """
         self.name = name
         self.key = key
@@ -153,14 +155,21 @@ class OutStream:
             count > ending[pattern] and _matches(pattern, subject) for pattern, count in self.patterns.items()
         )
 
-    def number(self, origin: bytes, number: int) -> None:
-        """Count from 0, under another epoch."""
-        self.heads = tuple(head_start(self.key, one, origin, number) for one in _FLAGS)
-        self.sequence = self.answer_from = 0
+    def number(self, origin: bytes, epoch: int, sequence: int = 0) -> None:
+        """Count under an epoch, from 0 or where that had come to."""
+        self.epoch = epoch
+        self.heads = tuple(head_start(self.key, one, origin, epoch) for one in _FLAGS)
+        self.sequence = sequence
+        self.answer_from = 0
 
     def head(self, kind: int, sequence: int, count: int) -> bytes:
         """Return what a frame begins with: its kind is a place in `heads`."""
         return self.heads[kind] + head_end(sequence, count)
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether messages go out on it: who shares patterns is given them on those of the patterns."""
+        return self.is_shared or not self.delivery.is_shared
 
     @property
     def has_several(self) -> bool:

@@ -134,7 +134,7 @@ class BatchDecoder:
         if stream is None or stream.receive_buffer is not None:
             return None
         source = stream.sources.get(origin)
-        if source is None or source.epoch != epoch or source.expected != sequence or source.unreported:
+        if source is None or source.epoch != epoch or source.expected != sequence or source.has_loss_to_show:
             return None
         shown = payload
         try:
@@ -245,6 +245,7 @@ class BatchDecoder:
                 continue
             source = find(stream.sources, origin)
             source.is_in_place = is_in_place
+            source.has_loss_to_show |= is_in_place
             if stream.only_answers and not is_in_place:
                 continue
             if is_in_place or source.missed_at != source.heard_at:
@@ -257,6 +258,7 @@ class BatchDecoder:
         if lost is not None:
             self.stats.lost += lost
             source.unreported += lost
+            source.has_loss_to_show = True
         subscriptions = tuple(stream.table)
         only = subscriptions[0] if len(subscriptions) == 1 else None
         gap = Gap(origin, only, lost, sequence=None if lost is None else sequence - lost)
@@ -310,6 +312,7 @@ class BatchDecoder:
             batch = columns.whole(arrival)
             if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:
                 source.unreported = 0
+                source.has_loss_to_show = False
                 self.stats.delivered += head.count
                 self.waiting.append(batch)  # type: ignore[arg-type]
                 return
@@ -320,6 +323,7 @@ class BatchDecoder:
             self.stats.filtered += seen
         if messages:
             source.unreported = 0
+            source.has_loss_to_show = False
         self.stats.delivered += len(messages)
         if stream.receive_buffer is None:
             self.waiting.extend(messages)

@@ -27,6 +27,10 @@ class Repeats:
         self._series: dict[bytes, Spans] = {}
         self._spans = 0
 
+    def __len__(self) -> int:
+        """Count what is remembered: ids without a number, and spans."""
+        return len(self._singles) + self._spans
+
     def add(self, message_id: MessageId) -> bool:
         """Take an id in; tell whether it is new."""
         if isinstance(message_id, bytes):

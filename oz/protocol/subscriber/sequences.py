@@ -24,6 +24,7 @@ class Source:
         is_reported: a loss was logged; the counters tell of further ones.
         is_in_place: it goes on for another publisher that is gone, and has sent no message yet: nobody knows
             how many were lost before its first.
+        has_loss_to_show: its next message shows `unreported`, or is the first of one in place of another.
         heartbeat: the last one, as it came; empty before.
     """
 
@@ -31,6 +32,7 @@ class Source:
         "answered",
         "epoch",
         "expected",
+        "has_loss_to_show",
         "heard_at",
         "heartbeat",
         "is_in_place",
@@ -54,6 +56,7 @@ class Source:
         self.unreported = 0
         self.is_reported = False
         self.is_in_place = False
+        self.has_loss_to_show = False
         self.heartbeat = b""
         self.served: dict[int, int] = {}
 

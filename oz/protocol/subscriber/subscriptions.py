@@ -7,6 +7,7 @@ from typing import Any
 
 from oz.message import Message
 from oz.protocol.node.reserved_subjects import INBOX
+from oz.protocol.node.reserved_subjects import OWN as RESERVED
 from oz.protocol.prefix_counts import PrefixCounter
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
@@ -16,7 +17,7 @@ CACHE_SIZE = 65_536
 LONGEST_REMEMBERED = 1_024
 """How many subjects a subscriber remembers the route of, and the bytes of the longest."""
 
-_INBOX = INBOX.encode()
+_INBOX, _RESERVED = INBOX.encode(), RESERVED.encode()
 
 Handler = Callable[[Message], Any]
 
@@ -252,7 +253,10 @@ class SubscriptionTable:
             return Route("", (), ())
         found = self._index.find(subject)
         text, is_text = _readable(subject)
-        route = Route(text, tuple(dict.fromkeys(found.values)), found.timed_out, is_text=is_text)
+        values = dict.fromkeys(found.values)
+        if subject.startswith(_RESERVED):
+            values = dict.fromkeys(one for one in values if _asks_for_reserved(one, subject))
+        route = Route(text, tuple(values), found.timed_out, is_text=is_text)
         if len(subject) > LONGEST_REMEMBERED or subject.startswith(_INBOX):
             # Each inbox is the subject of one answer: to remember them would drive out all others.
             return route
@@ -263,6 +267,14 @@ class SubscriptionTable:
         self.unclear += not route.is_clear
         self.undecoded += not is_text
         return route
+
+
+def _asks_for_reserved(subscription: Subscribed, subject: bytes) -> bool:
+    """Tell whether a subscription names one of oz's own subjects: `>` is for those of applications."""
+    return any(
+        pattern.matches(subject) and all(prefix.startswith(_RESERVED) for prefix in pattern.prefixes)
+        for pattern in subscription.patterns
+    )
 
 
 def _readable(subject: bytes) -> tuple[str, bool]:

@@ -1,5 +1,7 @@
 """Whom a node dials and when it hangs up, decided on a virtual clock from what was heard and who is there."""
 
+from dataclasses import replace
+
 import pytest
 
 from oz.protocol.node.connections import (
@@ -52,6 +54,33 @@ def check(connections, *peers, looks=1, now=0.0, hear=lambda: None):
 
 
 # peers ----------------------------------------------------------------------------------------------------
+
+
+def successor(peer, **changes):
+    """The next life of a peer at the same endpoint."""
+    return replace(announcement(6, **{"local_endpoint": None, **changes}), started_ns=peer.started_ns + 1)
+
+
+@pytest.mark.parametrize("is_heard_of_first", [False, True])
+def test_peer_that_was_started_again_on_its_port_keeps_its_link_when_its_last_life_is_given_up(
+    connections, sub, is_heard_of_first
+):
+    again = successor(PEER, endpoints=PEER.endpoints)
+    pair = (again, PEER) if is_heard_of_first else (PEER, again)
+    dialled = [step for one in pair for step in connections.connect(one, 1.0)]
+    assert [type(step) for step in dialled] == [Dial]
+    hear = lambda: sub.hear(network_origin(again.uuid))  # noqa: E731
+    steps, now = check(connections, *pair, looks=round(2 * LONGEST_REDIAL / CHECK_EVERY), now=1.0, hear=hear)
+    assert steps == []
+    connections.disconnect(PEER, now)
+    assert drain(connections, now)[0] == [LoseTrack(ORIGIN, is_in_place=False)]
+
+
+def test_node_does_not_dial_itself_where_its_last_life_is_still_announced(sub):
+    own = announcement(2, local_endpoint=None, endpoints=(ENDPOINT,))
+    connections = Connections(own, sub, None)
+    assert connections.connect(PEER, 0.0) == []
+    assert check(connections, PEER, looks=round(2 * LONGEST_REDIAL / CHECK_EVERY))[0] == []
 
 
 def test_peer_of_the_same_host_is_dialled_by_its_socket_and_over_the_network(connections):

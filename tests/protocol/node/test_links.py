@@ -197,6 +197,20 @@ def test_peer_that_falls_silent_is_cut_off_though_its_link_stands_and_up_again_o
     assert bus.links.silent == frozenset()
 
 
+def test_peer_that_comes_back_and_speaks_between_two_checks_is_up(bus):
+    bus.up(PEER)
+    bus.network.go(PEER, is_cut=True)
+    bus.look()
+    assert PeerChanged(Act.LOST, PEER) in bus.run(LOST_AFTER)
+    bus.run(CHECK_EVERY / 10)
+    bus.network.come(PEER)
+    for _ in range(2):
+        bus.look()
+    assert bus.links.silent == {PEER.uuid}
+    # Nobody has found it silent at a check, and none finds that it is so no more.
+    assert PeerChanged(Act.UP, PEER) in bus.run(2 * CHECK_EVERY, PEER)
+
+
 def test_peer_that_is_gone_is_drained_and_forgotten(bus):
     bus.up(PEER)
     bus.network.go(PEER)

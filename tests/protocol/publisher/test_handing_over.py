@@ -89,6 +89,26 @@ def test_what_nobody_else_wants_is_left():
     assert numbers(others) == [1, 2, 3]
 
 
+def test_what_is_refused_a_second_time_keeps_the_order_of_what_was_handed_over():
+    full, second, last = Member(), Member(), Member()
+    mine = Batch(full)
+    for place, subject in enumerate([b"b", b"a", b"x", b"a"]):
+        if place != 2:
+            mine.put(place, [subject, b"%d" % place])
+    ahead = Batch(second)
+    ahead.put(2, [b"a", b"2"])
+    passing = Passing([ahead, mine])
+    for one in (ahead, mine):
+        passing.begin(one)
+    passing.note(ahead)
+    first, other = passing.share(mine, [second, last], must_go=False)[0]
+    assert (first.stream, numbers(first)) == (second, [0, 3])
+    assert (other.stream, numbers(other)) == (last, [1])
+    passing.begin(first)
+    assert passing.share(first, [last], must_go=False)[0] == []
+    assert numbers(other) == [0, 1, 3]
+
+
 @pytest.mark.parametrize("must_go", [False, True])
 def test_what_a_member_that_is_gone_leaves_goes_to_another_even_out_of_order(must_go):
     other, gone = Member(), Member()

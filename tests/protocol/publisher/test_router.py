@@ -228,6 +228,59 @@ def test_a_member_of_a_group_that_is_cut_off_is_forgotten_at_once(router):
     assert not router.interest._groups
 
 
+def test_a_member_of_a_group_that_returns_counts_on_where_it_stood(router):
+    """It may have heard nothing before it was cut off, and would not know that it missed something."""
+    keys = key(1, "a", group="g"), stream_key(NAME)
+    come(router, *keys)
+    (before,) = wanted_by(router, b"a")
+    before.sequence = 20
+    go(router, *keys, now=1.0)
+    router.lifetimes.count_lost(before, 2)
+    router.expire(0.9 + GRACE)
+    come(router, *keys, now=0.9 + GRACE)
+    (after,) = wanted_by(router, b"a")
+    assert (after.epoch, after.sequence) == (before.epoch, 22)
+    assert after.joined > before.joined
+
+
+def test_a_member_of_a_group_that_returns_too_late_has_a_later_epoch(router):
+    keys = key(1, "a", group="g"), stream_key(NAME)
+    come(router, *keys)
+    (before,) = wanted_by(router, b"a")
+    before.sequence = 20
+    go(router, *keys, now=1.0)
+    router.expire(1 + GRACE)
+    come(router, *keys, now=1 + GRACE)
+    (after,) = wanted_by(router, b"a")
+    assert after.epoch > before.epoch
+    assert after.sequence == 0
+
+
+def test_a_count_that_begins_anew_holds_for_members_that_are_away_too(router):
+    keys = key(1, "a", group="g"), stream_key(NAME)
+    come(router, *keys, key(1, "b", name=b"m" * 16))
+    (before,) = wanted_by(router, b"a")
+    go(router, *keys, now=1.0)
+    router.renumber(router.streams[stream_key(b"m" * 16)])
+    come(router, *keys, now=2.0)
+    (after,) = wanted_by(router, b"a")
+    assert after.epoch > before.epoch
+
+
+def test_what_a_member_is_remembered_by_is_bounded(router, monkeypatch):
+    monkeypatch.setattr(lifetimes, "VANISHED_KEPT", 2)
+    for letter in b"abc":
+        name = bytes([letter]) * 16
+        keys = key(1, "a", group="g", name=name), stream_key(name)
+        come(router, *keys)
+        wanted_by(router, b"a")[0].sequence = letter
+        go(router, *keys, now=1.0)
+    for letter in b"abc":
+        name = bytes([letter]) * 16
+        come(router, key(1, "a", group="g", name=name), stream_key(name), now=2.0)
+    assert [one.sequence for one in wanted_by(router, b"a")] == [0, *b"bc"]
+
+
 def test_streams_that_vanished_are_bounded(router, monkeypatch):
     monkeypatch.setattr(lifetimes, "VANISHED_KEPT", 10)
     names = [b"%016d" % number for number in range(25)]
@@ -250,6 +303,12 @@ def test_a_shared_pattern_is_one_stream_for_all_who_ask(router):
     go(router, key(1, "a.*", name=b"x" * 16, is_shared=True), shared, stream_key(b"x" * 16))
     router.expire(LATER)
     assert wanted_by(router, b"a.b") == [stream]
+
+
+def test_a_loss_is_counted_for_shared_patterns_and_not_for_those_who_declare_them_too(router):
+    come(router, key(1, "a.*", is_shared=True), stream_key(NAME), pattern_key(declare(oz.compile("a.*"))))
+    assert [one.is_shared for one in router.streams.values()] == [False, True]
+    assert [one.is_shared for one in router.counted()] == [True]
 
 
 def test_a_shared_pattern_ends_with_those_who_asked_for_it(router):
@@ -377,7 +436,7 @@ events = st.lists(
 DELIVERIES = ({}, {"group": "g"}, {"is_shared": True})
 
 
-@settings(max_examples=size(100, 6_000))
+@settings(max_examples=size(60, 6_000))
 @given(events)
 def test_once_everybody_is_gone_nothing_is_left(history):
     """Whatever was declared, over however many connections, and whatever a proxy dropped of it."""

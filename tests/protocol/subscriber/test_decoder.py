@@ -63,6 +63,22 @@ def test_a_lone_payload_that_does_not_decode_is_counted_once_and_makes_no_gap(de
     assert (stats.received, stats.delivered, stats.malformed, stats.lost) == (3, 2, 1, 0)
 
 
+def test_first_message_of_one_in_place_of_another_is_told_to_follow_a_loss_also_when_it_comes_alone():
+    gaps = []
+    streams = Streams(lambda size: bytes(range(size)))
+    subscription = Subscribed([oz.compile(f"{OWNER}.>", "nats")], None, lambda one: None)
+    streams.add(subscription, DeliveryOptions(), last_value=False)
+    decoder = BatchDecoder(streams, find_codec("json"), on_gap=gaps.append)
+    take(decoder, 0, b"0")
+    assert type(take(decoder, 1, b"1")) is LoneMessage
+    decoder.lose_track(b"o" * 16, None, is_in_place=True)
+    assert [gap.count for gap in gaps] == [None]
+    assert take(decoder, 2, b"2").payload == 2
+    assert [gap.count for gap in gaps] == [None, None]
+    assert type(take(decoder, 3, b"3")) is LoneMessage
+    assert len(gaps) == 2
+
+
 def test_answers_drive_no_other_subjects_out_of_memory(decoder):
     for sequence in range(100):
         assert take(decoder, sequence, b"1").payload == 1

@@ -100,3 +100,17 @@ def test_the_newest_equal_subscription_is_found():
     table.remove(two)
     assert table.find((oz.compile("a.*"),)) is one
     assert table.find((oz.compile(re.compile("a.*")),)) is None
+
+
+def test_reserved_subjects_come_only_to_patterns_that_name_them():
+    table = SubscriptionTable()
+    everything, gateways, both = (
+        subscription(">"),
+        subscription("_OZ.gateway.>"),
+        subscription("_OZ.gateway.gap", ">"),
+    )
+    for one in (everything, gateways, both):
+        table.add(one)
+    assert set(table.route(b"_OZ.gateway.gap").subscriptions) == {gateways, both}
+    assert set(table.route(b"_OZ.gateway.up").subscriptions) == {gateways}
+    assert set(table.route(b"_OZone.a").subscriptions) == {everything, both}
