@@ -45,7 +45,8 @@ class AwaitedSocket(Socket):
         Raises:
             zmq.ZMQError: the socket is closed.
         """
-        self._refuse_closed()
+        if self.closed:
+            self._refuse()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[int] = loop.create_future()
         events = int(Socket.get(self, _EVENTS)) & flags

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 from itertools import count
 
 LONGEST_WAIT = 3600.0
@@ -42,31 +42,40 @@ class VirtualClock:
     def call_at(self, when: float, action: Callable[[], None]) -> Timer:
         """Call something at a time, or now if that is past."""
         timer = Timer(action)
-        heapq.heappush(self._events, (max(when, self.now), next(self._order), timer))
+        heappush(self._events, (when if when > self.now else self.now, next(self._order), timer))
         return timer
 
     def next_event(self) -> float | None:
         """Return when something happens next, or None."""
-        while self._events and self._events[0][2].action is None:
-            heapq.heappop(self._events)
-        return self._events[0][0] if self._events else None
+        events = self._events
+        while events:
+            when, _, timer = events[0]
+            if timer.action is not None:
+                return when
+            heappop(events)
+        return None
 
     def advance(self) -> bool:
         """Let the next thing happen; tell whether there was one."""
-        when = self.next_event()
-        if when is None:
+        if self.next_event() is None:
             return False
-        _, _, timer = heapq.heappop(self._events)
-        self.now = max(self.now, when)
+        self._happen()
+        return True
+
+    def _happen(self) -> None:
+        when, _, timer = heappop(self._events)
+        # An action may let time pass itself, and come back later than what it was called for.
+        if when > self.now:
+            self.now = when
         action, timer.action = timer.action, None
         if action is not None:
             action()
-        return True
 
     def run_until(self, when: float) -> None:
         """Let everything happen up to a time, which is the time then."""
-        while (soonest := self.next_event()) is not None and soonest <= when:
-            self.advance()
+        events, happen = self._events, self._happen
+        while events and events[0][0] <= when:
+            happen()
         self.now = max(self.now, when)
 
     def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:
@@ -83,5 +92,5 @@ class VirtualClock:
                 if deadline is not None:
                     self.now = max(self.now, deadline)
                 return condition()
-            self.advance()
+            self._happen()
         return True

@@ -142,11 +142,6 @@ class PipeSession:
             self._end = None
             self._finish()
 
-    @property
-    def connection_number(self) -> int | None:
-        """The number of its connection, if there is one."""
-        return None if self._connection is None else self._connection.number
-
     # connecting ------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -215,15 +210,23 @@ class PipeSession:
             return
         self._is_pumping = True
         wire = self._connection.wire_from(self)
-        while wire.has_room() and (message := self._end.read()) is not None:
+        end = self._end
+        while wire.has_room() and (message := end.read()) is not None:
             wire.put(message)
         self._is_pumping = False
-        self._end.forget_if_read()
+        end.forget_if_read()
 
     def take(self, message: Message) -> bool:
         """Hand a message to the socket; tell whether there was room."""
-        # Nobody reads what comes for a socket that has gone.
-        return self._end is None or self.is_closing or self._end.write(message)
+        end, connection = self._end, self._connection
+        if end is None or self.is_closing:
+            # Nobody reads what comes for a socket that has gone.
+            return True
+        if not end.write(message):
+            return False
+        if connection is not None:
+            end.peer.sources.append(connection.number)
+        return True
 
     # ending ----------------------------------------------------------------------------------------------
 
@@ -315,10 +318,10 @@ class Wire:
 
     def deliver(self) -> None:
         """Hand over what has arrived, as far as there is room for it."""
-        has_moved = False
+        has_moved, now = False, self._network.now
         while self._queue and not self.is_dead and not self._network.is_stalled(self._connection.hosts):
             arrived, message = self._queue[0]
-            if arrived > self._network.now:
+            if arrived > now:
                 break
             if message is None:
                 self._connection.reset()
@@ -362,7 +365,8 @@ class Connection:
 
     def shake_hands(self) -> None:
         """Let both sides know of the connection."""
-        if not self._is_open:
+        if not self._is_open or len(self._sessions) < 2:
+            # It broke for one side before it was there: the other finds out when it is healed.
             return
         one, other = self._sessions
         if one.has_ended or other.has_ended:

@@ -212,13 +212,15 @@ class Network:
 
     def is_stalled(self, hosts: frozenset[str]) -> bool:
         """Tell whether nothing is passed on between these hosts."""
-        return hosts in self._stalled
+        return bool(self._stalled) and hosts in self._stalled
 
     def delay(self, hosts: frozenset[str], last: float) -> float:
         """Return when a message arrives that is sent now, after one that arrives at `last`."""
-        arrives = self.now + self.latency + self.random.random() * self.jitter
-        rate = self._rates.get(hosts)
-        return max(arrives, last + (1 / rate if rate else 0.0))
+        arrives = self.clock.now + self.latency + self.random.random() * self.jitter
+        rate = self._rates.get(hosts) if self._rates else None
+        if rate:
+            last += 1 / rate
+        return arrives if arrives > last else last
 
     def _between(self, one: str, other: str) -> list[NetworkLink]:
         hosts = frozenset((one, other))

@@ -43,6 +43,8 @@ class End:
         identity: who is at the other end of the connection, for a ROUTER.
         may_write: False after the pipe was found full, until the peer says that it has read.
         is_ending: the peer is gone; what came from it can still be read.
+        sources: the numbers of the connections by which came what is to be read; empty where there are none.
+        came_by: the one by which came what was read last.
     """
 
     __slots__ = (
@@ -52,6 +54,7 @@ class End:
         "_peers_read",
         "_read",
         "_written",
+        "came_by",
         "identity",
         "incoming",
         "is_closed",
@@ -60,6 +63,7 @@ class End:
         "outgoing",
         "owner",
         "peer",
+        "sources",
     )
 
     peer: End
@@ -69,6 +73,8 @@ class End:
         self.owner = owner
         self.incoming: deque[Message] = deque()
         self.outgoing: deque[Message] = deque()
+        self.sources: deque[int] = deque()
+        self.came_by: int | None = None
         self.identity = b""
         self.may_write = True
         self.is_ending = self.is_closed = False
@@ -92,9 +98,10 @@ class End:
         """Tell whether a message can be written; if not, none can be until the peer has read."""
         if not self.may_write or self.is_ending or self.is_closed:
             return False
-        if not self.has_room():
+        if self._mark and self._written - self._peers_read >= self._mark:
             self.may_write = False
-        return self.may_write
+            return False
+        return True
 
     def write(self, message: Message) -> bool:
         """Write a message; tell whether there was room."""
@@ -120,6 +127,8 @@ class End:
 
     def read(self) -> Message | None:
         """Take the next message, or None."""
+        if not self.incoming:
+            return None
         message = self.take()
         if message is not None:
             self.count()
@@ -130,6 +139,8 @@ class End:
         if self.is_closed or not self.incoming:
             return None
         message = self.incoming.popleft()
+        if self.sources:
+            self.came_by = self.sources.popleft()
         if len(message) > 1:
             # libzmq looks after each frame, though it counts only the last of a message.
             self._acknowledge()

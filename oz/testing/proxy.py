@@ -7,6 +7,7 @@ import zmq
 from oz.testing.sockets import Socket
 
 _BURST = 1000
+_EVENTS = int(zmq.EVENTS)
 _POLLIN, _NOBLOCK = int(zmq.POLLIN), int(zmq.NOBLOCK)
 
 
@@ -59,4 +60,4 @@ class ModelProxy:
 
 def _has_in(socket: Socket) -> bool:
     """Tell whether there is a message, after the socket has taken notice of all that happened."""
-    return bool(int(socket.get(zmq.EVENTS)) & _POLLIN)
+    return bool(int(socket.get(_EVENTS)) & _POLLIN)

@@ -18,12 +18,39 @@ _ONLY_FIRST = int(zmq.ONLY_FIRST_SUBSCRIBE)
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 
 
+class Sizes:
+    """The lengths that topics have: a frame is looked up by these, and not held against all topics.
+
+    Attributes:
+        counts: how many topics have each length.
+    """
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        """Begin without a topic."""
+        self.counts: dict[int, int] = {}
+
+    def add(self, topic: bytes) -> None:
+        """Count a topic."""
+        size = len(topic)
+        self.counts[size] = self.counts.get(size, 0) + 1
+
+    def remove(self, topic: bytes) -> None:
+        """Count a topic no more."""
+        size = len(topic)
+        self.counts[size] -= 1
+        if not self.counts[size]:
+            del self.counts[size]
+
+
 class Topics:
     """Topics, and the pipes to those who subscribed to each."""
 
     def __init__(self) -> None:
         """Begin with nobody."""
         self._ends: dict[bytes, dict[End, None]] = {}
+        self._sizes = Sizes()
 
     def __len__(self) -> int:
         """Return how many topics somebody wants."""
@@ -31,10 +58,13 @@ class Topics:
 
     def add(self, topic: bytes, end: End) -> bool:
         """Add who wants a topic; tell whether nobody else does."""
-        ends = self._ends.setdefault(topic, {})
-        is_first = not ends
+        ends = self._ends.get(topic)
+        if ends is None:
+            self._ends[topic] = {end: None}
+            self._sizes.add(topic)
+            return True
         ends[end] = None
-        return is_first
+        return False
 
     def remove(self, topic: bytes, end: End) -> bool:
         """Remove who wanted a topic; tell whether others still want it."""
@@ -44,6 +74,7 @@ class Topics:
         ends.pop(end, None)
         if not ends:
             del self._ends[topic]
+            self._sizes.remove(topic)
         return bool(ends)
 
     def remove_end(self, end: End) -> Iterator[tuple[bytes, bool]]:
@@ -54,8 +85,9 @@ class Topics:
     def match(self, first: bytes) -> dict[End, None]:
         """Return who gets a message by its first frame."""
         found: dict[End, None] = {}
-        for size in {len(topic) for topic in self._ends}:
-            found.update(self._ends.get(first[:size], {}))
+        for size in self._sizes.counts:
+            if (ends := self._ends.get(first[:size])) is not None:
+                found.update(ends)
         return found
 
 
@@ -189,6 +221,9 @@ class PublisherPipes:
     def begin(self, first: bytes) -> bool:
         """Choose who gets a message by its first frame; tell whether it may be sent."""
         matching = [end for end in self._topics.match(first) if end.may_write]
+        if not matching:
+            self._matching = matching
+            return True
         if self._is_lossless and not all(end.has_room() for end in matching):
             return False
         self._matching = [end for end in matching if end.try_write()]
@@ -232,6 +267,7 @@ class SubscriberPipes:
         self._next_from: End | None = None
         self.came_from: End | None = None
         self._counts: dict[bytes, int] = {}
+        self._sizes = Sizes()
         self._next: Message | None = None
         self._uncounted: End | None = None
         self._only_first = False
@@ -299,11 +335,14 @@ class SubscriberPipes:
         if subscribes:
             # Told each time: a publisher in verbose mode hears of each.
             self._counts[topic] = before + 1
+            if not before:
+                self._sizes.add(topic)
         elif before > 1:
             self._counts[topic] = before - 1
             return
         elif before == 1:
             del self._counts[topic]
+            self._sizes.remove(topic)
         else:
             return
         self._send_to_all((frame,))
@@ -343,4 +382,7 @@ class SubscriberPipes:
         return not self._filters
 
     def _matches(self, first: bytes) -> bool:
-        return any(first[:size] in self._counts for size in {len(topic) for topic in self._counts})
+        for size in self._sizes.counts:  # noqa: SIM110 - half of what any() costs
+            if first[:size] in self._counts:
+                return True
+        return False

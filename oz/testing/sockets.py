@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import zmq
 
@@ -23,6 +23,7 @@ from oz.transport.backend import Backend
 _NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
 _POLLIN, _POLLOUT = int(zmq.POLLIN), int(zmq.POLLOUT)
 
+_EVENTS = int(zmq.EVENTS)
 _MARKS = int(zmq.SNDHWM), int(zmq.RCVHWM)
 
 
@@ -153,7 +154,8 @@ class Socket:
         Raises:
             zmq.ZMQError: the model does not know the option.
         """
-        self._refuse_closed()
+        if self.closed:
+            self._refuse()
         option = int(option)
         value = value.encode() if isinstance(value, str) else value
         if option in self._options:
@@ -170,8 +172,9 @@ class Socket:
         Raises:
             zmq.ZMQError: the model does not know the option.
         """
-        self._refuse_closed()
-        if option == zmq.EVENTS:
+        if self.closed:
+            self._refuse()
+        if option == _EVENTS:
             return self._events()
         if option == zmq.RCVMORE:
             return int(bool(self._left))
@@ -222,7 +225,8 @@ class Socket:
         Raises:
             zmq.ZMQError: somebody else does, or it is no endpoint.
         """
-        self._refuse_closed()
+        if self.closed:
+            self._refuse()
         transport, address = parse(addr)
         if transport == "inproc":
             self.context.bind_name(address, self)
@@ -244,7 +248,8 @@ class Socket:
         Raises:
             zmq.ZMQError: it is no endpoint.
         """
-        self._refuse_closed()
+        if self.closed:
+            self._refuse()
         transport, address = parse(addr)
         if transport == "inproc":
             self.context.connect_name(address, self)
@@ -274,7 +279,8 @@ class Socket:
             zmq.ZMQError: there is none to that endpoint.
             RuntimeError: libzmq would end the process, or join the frames of two messages.
         """
-        self._refuse_closed()
+        if self.closed:
+            self._refuse()
         transport, address = parse(addr)
         name = f"{transport}://{address}"
         session = self._sessions.get(name)
@@ -299,7 +305,8 @@ class Socket:
         Raises:
             zmq.ZMQError: nothing is bound there.
         """
-        self._refuse_closed()
+        if self.closed:
+            self._refuse()
         transport, address = parse(addr)
         if transport == "inproc" and address in self._names:
             self._names.remove(address)
@@ -393,8 +400,9 @@ class Socket:
 
     def process_commands(self) -> None:
         """Take notice of all that happened."""
-        while self._commands:
-            self._commands.popleft()()
+        commands = self._commands
+        while commands:
+            commands.popleft()()
 
     # messages --------------------------------------------------------------------------------------------
 
@@ -404,9 +412,10 @@ class Socket:
         Raises:
             zmq.Again: there is no room, and NOBLOCK or SNDTIMEO says not to wait longer.
         """
-        self._refuse_closed()
+        if self.closed:
+            self._refuse()
         # libzmq looks at most once in about a millisecond here: it may know of room that has come, or not.
-        if self.network.random.random() < 0.5:
+        if self.network.random.random() < 0.5 and self._commands:
             self.process_commands()
         frame = bytes(data)
         if not self._parts:
@@ -441,7 +450,8 @@ class Socket:
         Raises:
             zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
         """
-        self._refuse_closed()
+        if self.closed:
+            self._refuse()
         if not self._left:
             self._left.extend(self._receive(int(flags)))
         data = self._left.popleft()
@@ -450,8 +460,7 @@ class Socket:
     def _source(self) -> int | None:
         """Return the number of the connection that the message came by which is being received."""
         end = self._behaviour.came_from
-        owner = None if end is None else end.peer.owner
-        return owner.connection_number if isinstance(owner, PipeSession) else None
+        return None if end is None else end.came_by
 
     def _receive(self, flags: int) -> Message:
         found: list[Message] = []
@@ -491,13 +500,11 @@ class Socket:
         return self._events() & flags
 
     def _events(self) -> int:
-        self.process_commands()
-        events = 0
-        if self._left or self._behaviour.has_in():
-            events |= _POLLIN
-        if self._behaviour.has_out():
-            events |= _POLLOUT
-        return events
+        if self._commands:
+            self.process_commands()
+        behaviour = self._behaviour
+        events = _POLLIN if self._left or behaviour.has_in() else 0
+        return events | _POLLOUT if behaviour.has_out() else events
 
     def _let_pass(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Let time pass until something is so, for so many milliseconds.
@@ -552,9 +559,8 @@ class Socket:
         """Tell whether this keeps a context from being terminated."""
         return not self.closed or bool(self._lingering)
 
-    def _refuse_closed(self) -> None:
-        if self.closed:
-            raise zmq.ZMQError(zmq.ENOTSOCK)
+    def _refuse(self) -> NoReturn:
+        raise zmq.ZMQError(zmq.ENOTSOCK)
 
     def __enter__(self) -> Socket:
         """Return the socket itself."""

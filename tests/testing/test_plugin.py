@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[2]
 def run_tests(directory, text, *arguments):
     """Run tests in a process of their own, with the plugin as where oz is installed."""
     (directory / "test_of_a_user.py").write_text(text)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "pytest_oz", "-W", "error", *arguments]
+    options = ["-q", "-p", "no:randomly", "-p", "pytest_oz", "-W", "error"]
+    command = [sys.executable, "-m", "pytest", *options, *arguments]
     return subprocess.run(command, cwd=directory, capture_output=True, text=True, timeout=100)
 
 

@@ -53,6 +53,25 @@ def test_subscriber_comes_back_only_while_its_owner_looks():
     assert pub.recv() == b"\1a"
 
 
+@pytest.mark.parametrize("host", ["a", "b"])
+def test_a_connection_that_breaks_for_one_side_as_it_comes_about_comes_again(host):
+    network = Network(1)
+    pub, sub = pair(network)
+    sub.subscribe(b"a")
+    assert network.wait(lambda: bool(network._links), network.now + 1)
+    network.half_open(host, "b" if host == "a" else "a")
+    network.run_until(network.now + 1)
+    network.heal()
+
+    def has_come():
+        # A subscriber comes back only while its owner looks.
+        sub.get(zmq.EVENTS)
+        return bool(pub.get(zmq.EVENTS) & zmq.POLLIN)
+
+    assert network.wait(has_come, network.now + 9)
+    assert pub.recv() == b"\1a"
+
+
 def test_stalled_link_loses_nothing():
     network = Network(2, capacity=(4, 4))
     pub, sub = pair(network)
