@@ -11,32 +11,52 @@ import sys
 import time
 from collections import Counter
 
+from simulation.forwarding import ForwarderWorld
 from simulation.mechanisms import EXPECTED, watched
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
-from simulation.world import World, run
+from simulation.world import Crowd, Equals, World, run
 
 PART = 20
 NODES_EVERY = 20
-ENOUGH = 300
+FORWARDERS_EVERY = 40
+OTHERS = {3: Equals, 7: Crowd}
+"""What is run of every tenth seed, by its last digit."""
+
+WORLDS = {
+    "sockets": World,
+    "crowd": Crowd,
+    "equals": Equals,
+    "nodes": NodeWorld,
+    "forwarders": ForwarderWorld,
+}
+ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
 
 
 def worlds(seed):
-    """Return what is run of a seed: nodes only now and then, as they take longer."""
-    return (World, NodeWorld) if seed % NODES_EVERY == 0 else (World,)
+    """Return what is run of a seed: nodes and forwarders only now and then, as they take longer."""
+    kinds = [OTHERS.get(seed % 10, World)]
+    if seed % NODES_EVERY == 0:
+        kinds.append(NodeWorld)
+    if seed % FORWARDERS_EVERY == FORWARDERS_EVERY // 4:
+        kinds.append(ForwarderWorld)
+    return kinds
 
 
 def run_some(seeds):
     """Run some seeds; return what was violated by which, and the counts."""
     gc.disable()
     counter, failed = Counter(), []
-    with watched(counter):
-        for seed in seeds:
-            for world in worlds(seed):
-                violation = run(seed, mechanisms=counter, kind=world)
-                if violation is not None:
-                    failed.append((world, seed, violation.kind, str(violation)))
+    try:
+        with watched(counter):
+            for seed in seeds:
+                for world in worlds(seed):
+                    violation = run(seed, mechanisms=counter, kind=world)
+                    if violation is not None:
+                        failed.append((world, seed, violation.kind, str(violation)))
+    finally:
+        gc.enable()
     gc.collect()
     return failed, counter
 
@@ -54,8 +74,11 @@ def report(world, seed, kind, text):
     print(f"seed {seed}: {text}")
     for one in left:
         print(f"    {one.at:7.3f} s  {one.kind} {' '.join(one.who)} for {one.lasts:g} s")
-    nodes = "--nodes " if world is NodeWorld else ""
-    print(f"    again: python -m simulation {nodes}--seed {seed} --faults {places or 'none'}", flush=True)
+    name = next(one for one, kind in WORLDS.items() if kind is world)
+    print(
+        f"    again: python -m simulation --world {name} --seed {seed} --faults {places or 'none'}",
+        flush=True,
+    )
 
 
 def violates(seed):
@@ -85,14 +108,14 @@ def main(arguments=None):
         "--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: as processors)"
     )
     parser.add_argument("--seed", type=int, help="run this one only")
-    parser.add_argument("--nodes", action="store_true", help="with --seed: that of nodes")
+    parser.add_argument("--world", choices=WORLDS, default="sockets", help="with --seed: what is run of it")
     parser.add_argument("--faults", help="with --seed: the places of its faults, as 0,3,17, or none")
     parser.add_argument("--most", type=int, default=5, help="failing seeds that are cut down (default: 5)")
     parser.add_argument("--quick", action="store_true", help="in this process, up to the first that fails")
     given = parser.parse_args(arguments)
     logging.getLogger("oz").setLevel(logging.CRITICAL)
     if given.seed is not None:
-        return replay(NodeWorld if given.nodes else World, given.seed, given.faults)
+        return replay(WORLDS[given.world], given.seed, given.faults)
     seeds = range(given.first, given.first + given.seeds)
     if given.quick:
         return int(any(violates(seed) for seed in seeds))
@@ -104,6 +127,8 @@ def main(arguments=None):
             for one in some:
                 if len(failed) < given.most:
                     report(*one)
+                else:
+                    print(f"seed {one[1]}: {one[3]}", flush=True)
                 failed.append(one)
             counter += counts
     for name, count in sorted(counter.items()):

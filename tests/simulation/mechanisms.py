@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from functools import wraps
 
+from oz.protocol.bridge.forwarding import Forwarding
+from oz.protocol.bridge.leg import ForwardedInterest
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.lifetimes import Lifetimes
 from oz.protocol.publisher.records import Records
@@ -12,6 +14,7 @@ from oz.protocol.publisher.send_buffer import ConflatingSendBuffer, DropOldestSe
 from oz.protocol.subscriber.declarations import Declarations
 from oz.protocol.subscriber.sequences import Source
 from oz.protocol.subscriber.streams import Stream
+from oz.services.leg import Leg
 
 EXPECTED = (
     "declaration renewed",
@@ -32,6 +35,20 @@ EXPECTED = (
     "publisher held up",
     "gap with a count",
     "gap without a count",
+    "forwarder took over",
+    "forwarder stood by",
+    "forwarder stood still",
+    "forwarder told of a loss",
+    "message came back to a forwarder",
+    "tree of buses changed",
+    "interest asked for across",
+    "interest dropped across",
+    "lost before it came",
+    "death told",
+    "subscription drained",
+    "end checked",
+    "request answered",
+    "request: Timeout",
 )
 """What fires in every few hundred runs."""
 
@@ -77,7 +94,45 @@ def _goodbye(self, before, result, *_):
     return "goodbye heard", True
 
 
+def _took_over(self, before, result, *_):
+    return "forwarder took over", True
+
+
+def _stood_by(self, before, result, *_):
+    return "forwarder stood by", any(
+        was and not leg.is_open for was, leg in zip(before, self.legs, strict=True)
+    )
+
+
+def _stood_still(self, before, result, *_):
+    return "forwarder stood still", True
+
+
+def _told_loss(self, before, result, *_):
+    return "forwarder told of a loss", True
+
+
+def _came_back(self, before, result, leg, *_):
+    return "message came back to a forwarder", leg.stats.looped > before
+
+
+def _tree_changed(self, before, result, offer):
+    return "tree of buses changed", offer.serial > 1
+
+
+def _asked(self, before, result):
+    is_asked = result is not None and result[1] is not None
+    return f"interest {'asked for' if is_asked else 'dropped'} across", result is not None
+
+
 _WATCHED = [
+    (Forwarding, "_take_over", _took_over, None),
+    (Forwarding, "_settle", _stood_by, lambda self, _: [leg.is_open for leg in self.legs]),
+    (Forwarding, "_stand_by", _stood_still, None),
+    (Forwarding, "pass_between", _came_back, lambda self, leg, *_: leg.stats.looped),
+    (Leg, "report_loss", _told_loss, None),
+    (Leg, "tell", _tree_changed, None),
+    (ForwardedInterest, "next_change", _asked, None),
     (Declarations, "renew", _renewed, None),
     (Declarations, "greet", _greeted, None),
     (Passing, "share", _handed_over, None),

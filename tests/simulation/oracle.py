@@ -8,101 +8,12 @@ told to be lost: each is one of both, once, or was dropped by the subscriber's o
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from functools import cache
+from itertools import count as counting
+from itertools import islice
 
+from simulation.ledger import Ledger, Violation, check, matches
 
-@cache
-def matches(text, subject):
-    """Tell whether a pattern matches a subject: the oracle's own reading of the nats dialect."""
-    tokens, parts = text.split("."), subject.split(".")
-    for place, token in enumerate(tokens):
-        if token == ">":
-            return len(parts) > place
-        if place >= len(parts) or token not in ("*", parts[place]):
-            return False
-    return len(tokens) == len(parts)
-
-
-SOON = 1.5
-"""Virtual seconds in which a message comes where nothing goes wrong."""
-
-
-class Violation(AssertionError):
-    """Something that must be so is not.
-
-    Attributes:
-        kind: what, without saying who.
-    """
-
-    def __init__(self, text, kind):
-        super().__init__(text)
-        self.kind = kind
-
-
-def check(condition, text, *values):
-    if not condition:
-        raise Violation(text.format(*values), text)
-
-
-class Ledger:
-    """What one life of a subscriber was given and told."""
-
-    def __init__(self, oracle, subscriber):
-        self.oracle, self.subscriber = oracle, subscriber
-        self.name = f"{subscriber.name}/{subscriber.life}"
-        self.streams, self.decoder = subscriber.streams, subscriber.decoder
-        self.delivery = subscriber.delivery
-        self.messages = []
-        self.gaps = []
-        self.standing, self.ended, self.drained = [], set(), {}
-        self.is_over = False
-        self.answered = {}
-        self.by_origin = defaultdict(list)
-        self.ready = {}
-
-    @property
-    def key(self):
-        """The key that its messages come on."""
-        keys = [key for key, stream in self.streams.by_key.items() if not stream.only_answers]
-        return keys[0] if keys else self.last_key
-
-    def subscribed(self, text):
-        self.standing.append(text)
-
-    def unsubscribed(self, text):
-        self.standing.remove(text)
-        self.ended.add(text)
-
-    def begins_drain(self, text):
-        """Nothing more is asked for; what was published before still comes."""
-        self.drained[text] = self.oracle.world.network.now
-
-    def left(self):
-        self.is_over = True
-        self.last_key = self.key
-
-    def was_answered(self, number):
-        """Write down which publishers have answered the goodbye, and so have sent all they had."""
-        sources = self.streams.by_key[self.last_key].sources
-        self.answered = {origin: one.epoch for origin, one in sources.items() if number in one.answered}
-
-    def given(self, message):
-        oracle = self.oracle
-        subject, number = message.subject, int(message.payload)
-        origin = oracle.origin_of(number)
-        check(message.origin == origin, "{}: message {} says it is of another publisher", self.name, number)
-        check(oracle.subjects[number] == subject, "{}: message {} came as {!r}", self.name, number, subject)
-        check(
-            any(matches(text, subject) for text in self.standing),
-            "{}: {!r} matches nothing that it asks for", self.name, subject,
-        )  # fmt: skip
-        self.by_origin[origin].append((number, message.sequence, oracle.world.network.now))
-
-    def gap(self, subscriber, gap):
-        stream = self.streams.by_key[self.key]
-        source = stream.sources[gap.origin]
-        self.gaps.append((gap.origin, source.epoch, gap.sequence, gap.count))
-        self.oracle.mechanisms["gap with a count" if gap.count else "gap without a count"] += 1
+__all__ = ["Oracle", "Violation", "check"]
 
 
 class Oracle:
@@ -112,13 +23,15 @@ class Oracle:
         self.world = world
         self.mechanisms = world.mechanisms
         self.subjects, self.published_at = {}, {}
-        self._origins = {}
+        self.origins = {}
         self.publishers = {}
         self.ledgers = []
         self.books = defaultdict(list)
         self.newest = defaultdict(dict)
         self.groups = defaultdict(list)
         self.closed = set()
+        self.forms, self.repeats = {}, {}
+        self._skipped = counting(-1, -1)
 
     # what happens ----------------------------------------------------------------------------------------
 
@@ -130,32 +43,52 @@ class Oracle:
         self.ledgers.append(ledger)
         return ledger
 
-    def published(self, publisher, subject, payload):
-        number = int(payload)
+    def published(self, publisher, subject, number, form="plain"):
         text = subject.decode()
         origin = publisher.origin
         self.subjects[number] = text
         self.published_at[number] = self.world.network.now
-        self._origins[number] = origin
-        self.newest[origin][text] = number
+        self.origins[number] = origin
+        self.forms[number] = form
+        if form != "request" or publisher.keeps_requests:
+            self.newest[origin][text] = number
         groups = set()
         for stream in publisher.router.streams.values():
             chunks = (*stream.chunks.values(), *stream.ending.values())
             if _has(chunks, text) or (stream.is_shared and _shares(stream, text)):
                 if stream.delivery.group:
                     groups.add(stream.delivery.group)
-                elif not stream.delivery.is_shared or stream.is_shared:
-                    self.books[origin, stream.key, stream.joined].append(number)
+                elif stream.has_messages:
+                    self.books[origin, stream.key, stream.epoch].append(number)
         for group in groups:
             self.groups[origin, group].append(number)
 
+    def skipped(self, publisher, number):
+        """Write down that so many messages were lost before they came to a publisher."""
+        seniors = {}
+        for stream in publisher.router.counted():
+            if stream.is_closing and stream not in publisher.router.to_answer:
+                # It was told that this is all, and hears nothing more.
+                continue
+            if stream.delivery.group:
+                senior = seniors.setdefault(stream.delivery.group, stream)
+                if stream.joined < senior.joined:
+                    seniors[stream.delivery.group] = stream
+                continue
+            book = self.books[publisher.origin, stream.key, stream.epoch]
+            waiting = len(stream.send_buffer.take(stream, 1 << 30)[1]) // 2 if _numbers(stream) else 0
+            at = len(book) - waiting
+            book[at:at] = islice(self._skipped, number)
+        for group in seniors:
+            self.groups[publisher.origin, group].extend(islice(self._skipped, number))
+
     def gave_last_values(self, publisher, stream, count):
         """Write down that so many numbers of a stream are those of last values."""
-        book = self.books[publisher.origin, stream.key, stream.joined]
+        book = self.books[publisher.origin, stream.key, stream.epoch]
         book.extend([dict(self.newest[publisher.origin])] * count)
 
     def origin_of(self, number):
-        return self._origins[number]
+        return self.origins[number]
 
     # what must be so -------------------------------------------------------------------------------------
 
@@ -177,11 +110,16 @@ class Oracle:
                     )  # fmt: skip
                     last[subject] = number
 
+    def _has_come(self, ledger, first, but):
+        """Tell whether a message with an id has come, or another of those that repeat it."""
+        same = [one for one, repeated in self.repeats.items() if repeated == first and one != but]
+        return first is not None and not ledger.numbers().isdisjoint((first, *same))
+
     def _is_last_value(self, ledger, number, sequence):
         """Tell whether a message came as the last value, which may be old, and for a second time."""
         if not ledger.subscriber.last_value:
             return False
-        subject, origin = self.subjects[number], self._origins[number]
+        subject, origin = self.subjects[number], self.origins[number]
         for one, key, epoch in self._epochs[ledger.key]:
             book = self.books[one, key, epoch]
             if one != origin or sequence >= len(book):
@@ -217,21 +155,21 @@ class Oracle:
             number not in given and any(self._may_be_refused(ledger, number) for ledger in members)
             for number in numbers
         )
-        if missing > passed_over and self._is_alive(origin):
+        if missing > passed_over and self.is_alive(origin):
             # Nobody can tell of what a member was sent that is gone, or that was cut off and is a new one.
             is_told = any(
                 ledger.is_over
-                or not self._is_current(ledger)
+                or not self.is_current(ledger)
                 or any(one == origin and count is None for one, _, _, count in ledger.gaps)
                 for ledger in members
             )
             check(is_told, "group {}: {} are missing and nobody knows", group, missing)
 
-    def _is_alive(self, origin):
+    def is_alive(self, origin):
         publisher = self.publishers[origin]
         return publisher.is_alive and publisher.origin == origin
 
-    def _is_current(self, ledger):
+    def is_current(self, ledger):
         subscriber = ledger.subscriber
         return subscriber.is_alive and subscriber.ledger is ledger and not ledger.is_over
 
@@ -252,8 +190,8 @@ class Oracle:
             for epoch in sorted(its_epochs):
                 is_last = epoch == max(its_epochs)
                 total.add(self._check_epoch(ledger, origin, key, epoch, is_last=is_last))
-        if self._is_current(ledger):
-            dropped = ledger.decoder.stats.dropped
+        if self.is_current(ledger):
+            dropped = ledger.decoder.stats.dropped + ledger.decoder.stats.repeated
             check(
                 total.silent <= dropped + total.conflated,
                 "{}: {} are missing, and {} were dropped", ledger.name, total.silent, dropped,
@@ -266,7 +204,7 @@ class Oracle:
         conflates = ledger.delivery.overflow == "conflate"
         given = {}
         for number, sequence, _ in ledger.by_origin.get(origin, ()):
-            if self._is_last_value(ledger, number, sequence):
+            if place.get(number) != sequence and self._is_last_value(ledger, number, sequence):
                 continue
             if number in place:
                 given[number] = sequence
@@ -289,13 +227,15 @@ class Oracle:
         if conflates:
             check(lost.isdisjoint(given.values()), "{}: one was given and told as lost", ledger.name)
             return Tally(conflated=len(book))
+        if not (ledger.delivery.is_shared or ledger.delivery.overflow or subscriber.last_value):
+            self._check_before(ledger, given, lost)
         false = lost.intersection(given.values())
         check(not false, "{}: {} were given and told as lost", ledger.name, sorted(false)[:5])
         if lost and not ledger.delivery.is_shared:
             check(max(lost) < len(book), "{}: {} were told as lost of {}", ledger.name, max(lost), len(book))
         source = self._source(ledger, origin)
         is_done = self._has_ended(ledger, origin, epoch)
-        if not is_done and (source is None or not self._is_current(ledger)):
+        if not is_done and (source is None or not self.is_current(ledger)):
             return Tally()
         begins_unknown = (ledger.delivery.is_shared) or any(count is None for _, count in gaps)
         known = lost | {place[number] for number in given}
@@ -309,14 +249,16 @@ class Oracle:
         if is_done:
             # It said that this is all, or answered that it sends nothing more.
             self.mechanisms["end checked"] += 1
-        elif not (is_last and self._is_alive(origin)):
+        elif not (is_last and self.is_alive(origin)):
             # Of an epoch that is over nobody knows how it ended.
             last = max(known, default=-1)
             if source.epoch is not None and source.epoch > epoch and known:
                 self._check_told(ledger, origin, epoch, missing)
             missing = [at for at in missing if at <= last]
         elif source.epoch != epoch:
-            check(not missing, "{}: of epoch {} of {} it knows nothing", ledger.name, epoch, subscriber.name)
+            # Nothing has been published in a later one; but that one began may be all that it was told.
+            self._check_told(ledger, origin, epoch, missing)
+            missing = [at for at in missing if at <= max(known, default=-1)]
         if ledger.delivery.overflow is None:
             check(
                 not missing,
@@ -324,6 +266,16 @@ class Oracle:
                 len(missing), [book[at] for at in missing[:5]],
             )  # fmt: skip
         return Tally(silent=len(missing))
+
+    def _check_before(self, ledger, given, lost):
+        """Each message but the first of an epoch says how many were lost since the one before it."""
+        before = None
+        for number, sequence in sorted(given.items(), key=lambda one: one[1]):
+            if before is not None:
+                count = sum(at in lost for at in range(before + 1, sequence))
+                said = ledger.says_lost[number]
+                check(said == count, "{}: {} says {} are lost, and {} are", ledger.name, number, said, count)
+            before = sequence
 
     def _check_told(self, ledger, origin, epoch, missing):
         later = [count for one, its_epoch, _, count in ledger.gaps if one == origin and its_epoch > epoch]
@@ -337,7 +289,7 @@ class Oracle:
         if ledger.is_over:
             return ledger.answered.get(origin) == epoch
         stream = ledger.streams.by_key.get(ledger.key)
-        return self._is_current(ledger) and stream is not None and stream.has_ended(origin, epoch)
+        return self.is_current(ledger) and stream is not None and stream.has_ended(origin, epoch)
 
     def _source(self, ledger, origin):
         stream = ledger.streams.by_key.get(ledger.key)
@@ -348,175 +300,23 @@ class Oracle:
         if isinstance(number, dict):
             # Last values that were given before, as they were asked for again.
             return True
+        if number < 0:
+            return False
+        if ledger.streams.dedupe and self._has_come(ledger, self.repeats.get(number), but=number):
+            return True
         subject = self.subjects[number]
         if any(matches(text, subject) for text in ledger.ended):
             return True
         # A verbose proxy hides that one of two connections is gone: publishers go on for what was drained.
         at = self.published_at[number]
-        return any(matches(text, subject) and at >= since for text, since in ledger.drained.items())
-
-    def all_ready(self, publishers):
-        return all(
-            subscriber.is_ready(publisher.origin)
-            for publisher in publishers
-            for subscriber in self.world.subscribers
-            if subscriber.is_alive and not subscriber.is_ending
-        )
-
-    def check_convergence(self):
-        """All is as it is to be: everybody is ready, and nothing waits."""
-        alive = [one for one in self.world.publishers if one.is_alive and not one.is_ending]
-        for publisher in alive:
-            check(not publisher.batches.full, "{}: something still waits", publisher.name)
-            check(
-                not any(stream.unsent for stream in publisher.router.streams.values()),
-                "{}: frames are unsent", publisher.name,
-            )  # fmt: skip
-        for subscriber in self.world.subscribers:
-            if not subscriber.is_alive or subscriber.is_ending:
-                continue
-            for publisher in alive:
-                check(
-                    subscriber.is_ready(publisher.origin), "{} is not ready for {}",
-                    subscriber.name, publisher.name,
-                )  # fmt: skip
-            streams, now = subscriber.streams, subscriber.now_ns()
-            check(streams.is_ready(len(alive), now), "{} says that it is not ready", subscriber.name)
-            check(not streams.refusals(), "{} is refused", subscriber.name)
-            state = streams.unready()
-            check(not state["unanswered"], "{} says that {} is missing", subscriber.name, state)
-            check(not subscriber.decoder.waiting, "{}: messages wait in line", subscriber.name)
-
-    def check_quiet(self, publisher, subscriber):
-        """Where nothing went wrong nothing is lost, and nothing waits for those with whom something did."""
-        publisher, subscriber = self.world.processes[publisher], self.world.processes[subscriber]
-        ledger, origin = subscriber.ledger, publisher.origin
-        gaps = [gap[1:] for gap in ledger.gaps if gap[0] == origin]
-        check(not gaps, "{}: it was told of a loss of {}: {}", ledger.name, publisher.name, gaps[:3])
-        if not publisher.drops or ledger.delivery.overflow is not None:
-            return
-        for number, _, came_at in ledger.by_origin[origin]:
-            took = came_at - self.published_at[number]
-            check(
-                took < SOON or ledger.delivery.group or ledger.subscriber.last_value,
-                "{}: message {} took {:.3f} s", ledger.name, number, took,
-            )  # fmt: skip
-
-    def check_last_values(self, ledger):
-        """One that joins when all is well is given the last value of each subject of each publisher."""
-        given = {number for messages in ledger.by_origin.values() for number, _, _ in messages}
-        for publisher in self.world.publishers:
-            if publisher.is_alive and not publisher.connects:
-                newest = set(self.newest[publisher.origin].values())
-                check(newest <= given, "{}: {} are no last values", ledger.name, sorted(newest - given)[:5])
-
-    def check_newest(self, numbers):
-        """What was published at the end, when all was well, has come to all who ask for it."""
-        for ledger in self.ledgers:
-            if not self._is_current(ledger) or ledger.delivery.group:
-                continue
-            given = {number for messages in ledger.by_origin.values() for number, _, _ in messages}
-            if 0 < ledger.delivery.limit < len(set(self.subjects.values())):
-                # It may well have had no room for all that subjects have at the end.
-                continue
-            if ledger.delivery.overflow == "conflate":
-                # The newest of each subject, of whichever publisher that came last.
-                given = {self.subjects[number] for number in given if number >= min(numbers)}
-                asked = {self.subjects[number] for number in numbers}
-                for subject in asked - given:
-                    is_asked = any(matches(text, subject) for text in ledger.standing)
-                    check(not is_asked, "{}: {!r} did not come at the end", ledger.name, subject)
-                continue
-            for number in numbers:
-                if any(matches(text, self.subjects[number]) for text in ledger.standing):
-                    check(
-                        number in given or self._is_told(ledger, number),
-                        "{}: {} did not come at the end", ledger.name, number,
-                    )  # fmt: skip
-
-    def _is_told(self, ledger, number):
-        """Tell whether a message was told as lost, on the connection that carries more than has room."""
-        origin, key = self._origins[number], ledger.key
-        if not self.publishers[origin].connects:
-            return False
-        book = self.books[origin, key, ledger.streams.by_key[key].sources[origin].epoch]
-        at = book.index(number) if number in book else -1
+        publisher = self.publishers[self.origins[number]]
+        # It answers by the quicker of two ways, while a message may still be on its way by the other.
+        has_two_ways = bool(publisher.binds and publisher.connects)
+        # Nor is one waited for that is silent, or of which nothing has come yet.
         return any(
-            one == origin and (count is None or sequence <= at < sequence + count)
-            for one, _, sequence, count in ledger.gaps
+            matches(text, subject) and (has_two_ways or at >= since or self.origins[number] not in answered)
+            for text, (since, answered) in ledger.drained.items()
         )
-
-    def check_counters(self):
-        """The counters of subscribers say what they were given and told."""
-        for ledger in self.ledgers:
-            stats = ledger.decoder.stats
-            given = sum(map(len, ledger.by_origin.values()))
-            told = sum(count or 0 for _, _, _, count in ledger.gaps)
-            check(stats.lost == told, "{}: it counted {} lost, and told {}", ledger.name, stats.lost, told)
-            if not self._is_current(ledger):
-                continue
-            check(
-                stats.delivered == given,
-                "{}: it counted {}, and was given {}",
-                ledger.name,
-                stats.delivered,
-                given,
-            )
-            rest = stats.received - stats.delivered - stats.dropped - stats.filtered - stats.malformed
-            check(rest == 0, "{}: {} of {} are counted nowhere", ledger.name, rest, stats.received)
-            check(not stats.malformed, "{}: {} were malformed", ledger.name, stats.malformed)
-
-    def check_interests(self):
-        """Publishers know who asks for what, and count them."""
-        current = [ledger for ledger in self.ledgers if self._is_current(ledger)]
-        for publisher in self.world.publishers:
-            if not publisher.is_alive:
-                continue
-            router = publisher.router
-            streams = router.streams.values()
-            count = sum(len(stream.patterns) for stream in streams)
-            check(
-                router.interest.pattern_count == count, "{} counts {} patterns and has {}", publisher.name,
-                router.interest.pattern_count, count,
-            )  # fmt: skip
-            for stream in streams:
-                if not stream.delivery.is_shared:
-                    chunks = (*stream.chunks.values(), *stream.ending.values())
-                    asked = Counter(pattern for chunk in chunks for pattern in chunk.patterns)
-                    check(
-                        asked == stream.patterns, "{}: {} is not {}", publisher.name, stream.patterns, asked
-                    )
-            if publisher.connects:
-                continue
-            check(not router.stats.malformed, "{}: keys were malformed", publisher.name)
-            for subject in sorted(set(self.subjects.values())):
-                asking = [one for one in current if any(matches(text, subject) for text in one.standing)]
-                expected = sum(not one.delivery.is_shared for one in asking)
-                expected += any(one.delivery.is_shared for one in asking)
-                found = router.count(subject.encode(), subject.encode())
-                check(
-                    found == expected,
-                    "{} counts {} for {!r}, and {} ask",
-                    publisher.name,
-                    found,
-                    subject,
-                    expected,
-                )
-
-    def count(self):
-        """Count what shows only at the end."""
-        for ledger in self.ledgers:
-            self.mechanisms["dropped at the subscriber"] += ledger.decoder.stats.dropped
-            origins = {origin for stream in ledger.streams.by_key.values() for origin in stream.sources}
-            self.mechanisms["goodbye lost"] += self._is_current(ledger) and bool(origins & self.closed)
-
-    def check_memory(self):
-        """Nothing grows: streams are of those that are there, or were lately."""
-        for publisher in self.world.publishers:
-            if publisher.is_alive:
-                most = 4 * len(self.ledgers)
-                count = len(publisher.router.streams)
-                check(count <= most, "{} has {} streams", publisher.name, count)
 
 
 class Tally:
@@ -526,6 +326,11 @@ class Tally:
     def add(self, other):
         self.silent += other.silent
         self.conflated += other.conflated
+
+
+def _numbers(stream):
+    """Tell whether a stream has messages waiting that are numbered."""
+    return bool(stream.send_buffer) and stream.send_buffer.is_numbered
 
 
 def _has(chunks, subject):

@@ -1,4 +1,4 @@
-"""Processes of the simulation: publishers and subscribers as their state machines, on sockets of the model.
+"""Processes of the simulation on sockets of the model: what all have in common, a proxy, a plain subscriber.
 
 A process does what the engines of `oz.transport` do, without threads, loops and options: it wakes up when its
 socket has news or when a deadline of its machines is over. It can be frozen, killed, and started again.
@@ -11,24 +11,21 @@ from functools import partial
 import zmq
 
 import oz
-from oz.protocol.publisher.batches import Batches
-from oz.protocol.publisher.interest import ROUTED
-from oz.protocol.publisher.last_value_cache import LastValueCache
-from oz.protocol.publisher.records import Records
-from oz.protocol.publisher.router import Router
-from oz.protocol.stats import PublisherStats
-from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.protocol.subscriber.streams import SILENCE, Streams
+from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.testing.context import Context
 from oz.testing.proxy import ModelProxy
-from oz.transport.publisher.sink import XpubSink
-from oz.wire.keys import parse_declaration
+from oz.wire.codec import find_codec
+from oz.wire.keys import OWN
+from simulation.ledger import check, matches
 
-NS = 1_000_000_000
 NOBLOCK, POLLIN, EVENTS = int(zmq.NOBLOCK), int(zmq.POLLIN), int(zmq.EVENTS)
 SUBSCRIBE, UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
-FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.25
+MALFORMED = OWN + b"D\xff"
+"""What nobody may ask for, and somebody does."""
+
+DELIMITER = b" "
+
 CLOSING = 1.0
 """Seconds for which a process that ends in order tries to say so."""
 
@@ -47,7 +44,7 @@ class Process:
         self.network = world.network
         self.is_alive = self.is_frozen = False
         self.is_ending = False
-        self.life = 0
+        self.life = self.turns = 0
         self._timer = None
         self._due = None
         self._is_woken = False
@@ -110,6 +107,7 @@ class Process:
         self._is_woken = False
         if self.is_frozen:
             return
+        self.turns += 1
         due = self.turn()
         if self.is_alive:
             self.wake_at(due)
@@ -132,262 +130,67 @@ class Process:
         return made
 
 
-class SimPublisher(Process):
-    """A publisher."""
+class SimPlainSubscriber(Process):
+    """A subscriber that filters by prefixes, as any of ZeroMQ, and by its patterns.
 
-    def __init__(self, world, name, *, binds, connects=(), drops, mark):
-        super().__init__(world, name)
-        self.binds, self.connects, self.drops, self.mark = binds, connects, drops, mark
-
-    def begin(self):
-        self.origin = self.world.random_bytes(16)
-        self.world.oracle.began(self)
-        options = {"SNDHWM": self.mark, "XPUB_MANUAL": 1, "IMMEDIATE": 1}
-        self.xpub = self.socket(zmq.XPUB, **options, XPUB_NODROP=int(not self.drops))
-        for endpoint in self.binds:
-            self.xpub.bind(endpoint)
-        for endpoint in self.connects:
-            self.xpub.connect(endpoint)
-        self.stats = PublisherStats()
-        self.router = Router(self.origin, self.stats)
-        self.sink = XpubSink(self.xpub, drops=self.drops)
-        self.batches = Batches(self.router, self.sink, self.clock, drops=self.drops)
-        self.last_values = LastValueCache()
-        self.records = Records(self.router, self.batches, self.last_values, self.sink, self.clock)
-        self._accumulated = []
-        self._known = {}
-        self._pause = FIRST_PAUSE
-
-    def clock(self):
-        return self.network.now
-
-    def publish(self, subject, payload):
-        """Publish one message; tell whether it was taken."""
-        recipients = self._known.get(subject)
-        if recipients is None:
-            recipients = self._known[subject] = self.router.find(subject, subject)
-        if recipients.kind & ROUTED and self.batches.is_blocked:
-            self.batches.retry()
-            if self.batches.is_blocked:
-                self.world.mechanisms["publisher held up"] += 1
-                return False
-        self.last_values.put(subject, payload)
-        self.world.oracle.published(self, subject, payload)
-        if recipients.kind & ROUTED:
-            self._accumulated += (recipients, subject, payload)
-        else:
-            self.stats.unwanted += 1
-        return True
-
-    def flush(self):
-        accumulated, self._accumulated = self._accumulated, []
-        if not accumulated:
-            return
-        self.stats.sent += len(accumulated) // 3
-        if len(accumulated) == 3:
-            self.batches.send_alone(*accumulated)
-        else:
-            self.batches.send(accumulated, is_rich=False)
-
-    def _listen(self):
-        get, recv, put = self.xpub.get, self.xpub.recv, self.xpub.set
-        while get(EVENTS) & POLLIN:
-            try:
-                while True:
-                    frame = recv(NOBLOCK)
-                    wanted, dropped = self.router.learn(frame, self.network.now)
-                    for key in wanted:
-                        put(SUBSCRIBE, key)
-                    for key in dropped:
-                        put(UNSUBSCRIBE, key)
-            except zmq.Again:
-                pass
-            self._forget()
-            if self.router.to_answer or self.router.to_serve:
-                self.flush()
-                self._answer()
-
-    def look(self):
-        """Take in subscriptions while messages wait for others, as `publish` does."""
-        self._listen()
-
-    def _answer(self):
-        before = [(stream, stream.sequence) for stream, _ in self.router.to_serve]
-        self.records.answer()
-        for stream, sequence in dict(before).items():
-            self.world.oracle.gave_last_values(self, stream, stream.sequence - sequence)
-
-    def _forget(self):
-        interest = self.router.interest
-        if interest.has_changed:
-            interest.has_changed = False
-            self._known.clear()
-
-    def turn(self):
-        self.flush()
-        self._listen()
-        if self.batches.full:
-            before = self.sink.taken
-            self.batches.retry()
-            has_moved = self.sink.taken != before
-            self._pause = FIRST_PAUSE if has_moved else min(2 * self._pause, LONGEST_PAUSE)
-        if self.is_ending:
-            if not self.batches.full and self.records.say_goodbye():
-                self.close()
-                return None
-            return self.network.now + FIRST_PAUSE * 8
-        self.records.beat(self.network.now)
-        self._forget()
-        self._listen()
-        due = self.records.next_deadline(self.network.now)
-        if self.batches.full:
-            later = self.network.now + self._pause
-            due = later if due is None else min(due, later)
-        return due
-
-    def begin_end(self):
-        self.flush()
-        self.world.oracle.closed.add(self.origin)
-
-    def _give_up(self, life):
-        if self.is_alive and self.is_ending and self.life == life:
-            self.records.part_with_the_rest()
-        super()._give_up(life)
-
-
-class SimSubscriber(Process):
-    """A subscriber: subscriptions with the same delivery options, and so one stream.
+    All that comes is also read as it would come in one frame, with a delimiter.
 
     Attributes:
-        log: what it was given: origin, number and sequence of each message.
-        gaps: what it was told of.
+        standing: the patterns that it asks for.
+        given: numbers and subjects, in the order in which they came.
+        refused: the subjects of messages that none of its patterns wanted.
     """
 
-    def __init__(self, world, name, *, endpoints, patterns, delivery, mark, pace, last_value=False):
+    def __init__(self, world, name, *, endpoints, patterns):
         super().__init__(world, name)
-        self.endpoints, self.patterns, self.delivery, self.mark = endpoints, patterns, delivery, mark
-        self.pace, self.last_value = pace, last_value
-        self.is_busy = False
+        self.endpoints, self.patterns = endpoints, patterns
+        self.standing, self.given, self.refused = {}, [], []
 
     def begin(self):
-        self.sub = self.socket(zmq.SUB, SNDHWM=0, RCVHWM=self.mark)
-        self.streams = Streams(self.world.random_bytes)
-        self.decoder = BatchDecoder(self.streams, on_gap=self._on_gap)
-        self.ledger = self.world.oracle.joined(self)
-        self._subscriptions, self._draining = [], []
-        self._next = iter(self.patterns)
-        self._is_told = False
-        for _ in range(2):
-            self.subscribe_more()
+        self.sub = self.socket(zmq.SUB)
+        codec = find_codec("json")
+        self.receiver, self.splitting = PrefixReceiver(codec), SplittingReceiver(DELIMITER, codec)
+        self.receiver.refusals.on_refused = self.splitting.refusals.on_refused = self.refused.append
+        self.sub.set(SUBSCRIBE, MALFORMED)
+        for pattern in self.patterns:
+            self.subscribe(pattern)
         for endpoint in self.endpoints:
             self.sub.connect(endpoint)
 
-    def _on_gap(self, gap):
-        self.ledger.gap(self, gap)
+    def subscribe(self, text):
+        """Ask for a pattern."""
+        self.standing[text] = subscription = Subscribed([oz.compile(text)], None, print)
+        self.splitting.table.add(subscription)
+        for prefix in self.receiver.table.add(subscription):
+            self.sub.set(SUBSCRIBE, prefix)
 
-    def subscribe_more(self):
-        """Ask for the next of its patterns."""
-        text = next(self._next, None)
-        if text is None or self.is_ending:
-            return
-        subscription = Subscribed([oz.compile(text)], None, self._cancel)
-        self._subscriptions.append(subscription)
-        self.ledger.subscribed(text)
-        self._ask(self.streams.add(subscription, self.delivery, last_value=self.last_value))
-        self._ask(self.streams.flush())
-
-    def unsubscribe(self):
-        """Ask no longer for the newest of its patterns, unless that is the only one."""
-        if len(self._subscriptions) > 1 and not self.is_ending:
-            subscription = self._subscriptions.pop()
-            self.ledger.unsubscribed(str(subscription.patterns[0].text))
-            self._cancel(subscription)
-
-    def drain(self):
-        """The same, but lose nothing that was published before."""
-        if len(self._subscriptions) > 1 and not self.is_ending:
-            subscription = self._subscriptions.pop()
-            self._draining.append(subscription)
-            self.ledger.begins_drain(str(subscription.patterns[0].text))
-            # What has come may be all that is known of a publisher.
-            self._read(10_000)
-            for changes in self.streams.part(subscription):
-                self._ask(changes)
-            self.wake()
-
-    def _end_drains(self):
-        for subscription in [one for one in self._draining if self.streams.has_drained(one)]:
-            self._draining.remove(subscription)
-            self.ledger.standing.remove(str(subscription.patterns[0].text))
-            self._cancel(subscription)
-            self.world.mechanisms["subscription drained"] += 1
-
-    def _cancel(self, subscription):
-        self._ask(self.streams.remove(subscription))
-
-    def _ask(self, changes):
-        for key in changes.wanted:
-            self.sub.set(SUBSCRIBE, key)
-        for key in changes.dropped:
-            self.sub.set(UNSUBSCRIBE, key)
-
-    def turn(self):
-        if not self.is_busy:
-            self._read(self.pace)
-        now = self.network.now
-        if self.is_ending:
-            if self.streams.has_left():
-                self.ledger.was_answered(self._goodbye)
-                self.close()
-                return None
-            return now + 0.02
-        if self._draining:
-            self._end_drains()
-        self._ask(self.streams.renew(now))
-        due = self.streams.next_deadline()
-        if due is not None:
-            due = max(due, now + 0.001)
-        return due
-
-    def now_ns(self):
-        return round((self.network.now + 1_000) * NS)
-
-    def _read(self, most):
-        """Take in what has come, and give it to the application; the rest in a moment."""
-        get, receive, accept = self.sub.get, self.sub.recv_multipart, self.decoder.accept
-        now_ns = self.now_ns()
-        given = self.ledger.given
-        for _ in range(most):
-            if not get(EVENTS) & POLLIN:
-                break
-            message = accept(receive(NOBLOCK), now_ns)
-            if message is not None:
-                given(message)
-        else:
-            self.wake()
-        self._give()
-
-    def _give(self):
-        given, take = self.ledger.given, self.decoder.next
-        while (message := take()) is not None:
-            given(message)
+    def unsubscribe(self, text):
+        """Ask no longer for a pattern."""
+        subscription = self.standing.pop(text)
+        self.splitting.table.remove(subscription)
+        for prefix in self.receiver.table.remove(subscription):
+            self.sub.set(UNSUBSCRIBE, prefix)
 
     def begin_end(self):
-        self.ledger.left()
-        goodbye = self.streams.leave()
-        self._goodbye = parse_declaration(goodbye.wanted[0]).chunk
-        self._ask(goodbye)
+        self.close()
 
-    def close(self):
-        self._read(1_000)
-        super().close()
-
-    def is_ready(self, origin):
-        """Tell whether a publisher has answered all, and is heard."""
-        heard_at = self.streams.heard_at(origin)
-        if heard_at is None or self.network.now + 1_000 - heard_at / NS > SILENCE:
-            return False
-        return self.streams.has_answered(origin)
+    def turn(self):
+        while self.sub.get(EVENTS) & POLLIN:
+            frames = self.sub.recv_multipart(NOBLOCK)
+            message = self.receiver.accept(frames, 0)
+            whole = [DELIMITER.join(frames)]
+            split = self.splitting.accept(whole, 0)
+            if message is not None:
+                self.given.append((message.payload, message.subject))
+                check(
+                    any(matches(text, message.subject) for text in self.standing),
+                    "plain: {!r} is not asked for", message.subject,
+                )  # fmt: skip
+            first, second = (
+                one and (one.subject, one.payload, one.route.subscriptions) for one in (message, split)
+            )
+            check(first == second, "plain: {} is {} in one frame", first, second)
+            check(split is None or split.frames is whole, "plain: {} is not what came", split)
 
 
 class SimProxy(Process):

@@ -6,8 +6,11 @@ from random import Random
 from typing import NamedTuple
 
 MESSAGES, FAULTS = 500, 20
-BUSY = 12.0
+BUSY = 9.0
 """Virtual seconds of traffic and faults; a run with a long cut has more."""
+
+LONG_CUTS = 0.1
+"""The share of runs in which somebody is cut off for so long that publishers forget who it is."""
 
 TOPICS = [f"{area}.{name}" for area in "ab" for name in ("x", "y", "z")] + ["a.x.deep"]
 
@@ -29,6 +32,9 @@ class Burst(NamedTuple):
     subjects: tuple[str, ...]
     at_once: bool
 
+
+FORMS = {"plain": 78, "rich": 6, "request": 2, "large": 5, "frames": 2, "with id": 6, "again": 3}
+"""Forms of messages, and how often each comes."""
 
 KINDS = {
     "reset": 4, "cut": 5, "half_open": 2, "stall": 3, "throttle": 2, "busy": 5, "freeze": 3, "kill": 3,
@@ -54,8 +60,7 @@ def make_faults(random: Random, pairs, publishers, subscribers, proxies) -> list
         else:
             who = (random.choice(publishers + subscribers + proxies),)
         faults.append(Fault(at, kind, who, lasts))
-    if random.random() < 0.15:
-        # So long that publishers forget who it is.
+    if random.random() < LONG_CUTS:
         place = random.randrange(len(faults))
         faults[place] = Fault(random.uniform(1.0, 4.0), "cut", random.choice(pairs), 32.0)
     return sorted(faults)

@@ -1,26 +1,25 @@
 """A few seeds of the simulation; `tox -e simulate` runs many."""
 
-from collections import Counter
-
 import pytest
 
-from simulation.mechanisms import watched
+from simulation.__main__ import run_some
+from simulation.forwarding import ForwarderWorld
 from simulation.minimising import minimise
-from simulation.nodes import NodeWorld
-from simulation.world import World, run
+from simulation.world import World
 
-SEEDS = 40
+SEEDS, PART = 300, 10
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 4))
+@pytest.mark.parametrize("first", range(0, SEEDS, PART))
 def test_all_that_must_be_so_is_so_whatever_goes_wrong(first):
-    with watched(Counter()):
-        assert [violation for seed in range(first, first + 4) if (violation := run(seed))] == []
+    failed, _ = run_some(range(first, first + PART))
+    assert [f"{world.__name__} of seed {seed}: {text}" for world, seed, _, text in failed] == []
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_nodes_answer_find_each_other_and_hear_all_whatever_goes_wrong(seed):
-    assert run(seed, kind=NodeWorld) is None
+def test_seed_of_forwarders_replays_exactly():
+    one, other = ForwarderWorld(7).run(), ForwarderWorld(7).run()
+    assert [account.heard for account in one.accounts] == [account.heard for account in other.accounts]
+    assert one.mechanisms == other.mechanisms
 
 
 def test_seed_replays_exactly():

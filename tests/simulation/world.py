@@ -7,15 +7,34 @@ from collections import Counter
 from functools import partial
 from random import Random
 
+from oz.protocol.publisher.lifetimes import GRACE
+from oz.protocol.publisher.records import HEARTBEAT
+from oz.protocol.subscriber.absences import UNCOUNTED
 from oz.protocol.subscriber.declarations import GREETING
 from oz.testing.network import Network
 from oz.wire.keys import DeliveryOptions
 from simulation.oracle import Oracle, Violation
-from simulation.processes import SimProxy, SimPublisher, SimSubscriber
-from simulation.schedule import TOPICS, make_faults, make_traffic
+from simulation.processes import CLOSING, SimPlainSubscriber, SimProxy
+from simulation.publishers import SimPublisher
+from simulation.rest import Rest
+from simulation.schedule import BUSY, FORMS, TOPICS, make_faults, make_traffic
+from simulation.subscribers import SimSubscriber
 
-SETTLES = 10.0
-"""Virtual seconds within which all must be well after the last fault."""
+SETTLES_IN, SETTLES = 3.6, 10.0
+"""Virtual seconds after the last fault in which all is well as a rule, and within which it must be."""
+
+PLAIN, PLAIN_TOO, PLAIN_LATE = "a.x", "b.*", "a.x.>"
+"""What the plain subscriber asks for; ZeroMQ gives it a.x.deep too, long before it asks for that. The second
+one it drops for a while."""
+
+LAST = 4
+"""Subjects of which something is published when all is well."""
+
+RESTS = 2.0
+"""Virtual seconds in which nothing is to happen but heartbeats."""
+
+EMPTY_EVERY = 10
+"""Of so many seeds one goes on until everybody has left, and nothing is left of them."""
 
 GREETED = 2 * GREETING
 """The same, more, for what a proxy has dropped on its way."""
@@ -39,10 +58,16 @@ class World:
         self.network = Network(random.getrandbits(32), capacity=(1, random.choice((4, 16, 64))))
         self.random_bytes = Random(seed ^ 0x5EED).randbytes
         self.oracle = Oracle(self)
+        self.rest = Rest(self)
+        self._forms = Random(seed + 2)
         self._number = 0
         self._healing = {}
         self._make_processes(random)
-        self.processes = {one.name: one for one in (*self.publishers, *self.subscribers, *self.proxies)}
+        self.plain = SimPlainSubscriber(
+            self, "plain", endpoints=list(DIRECT.values())[:2], patterns=[PLAIN, PLAIN_TOO]
+        )
+        everybody = (*self.publishers, *self.subscribers, *self.proxies, self.plain)
+        self.processes = {one.name: one for one in everybody}
         names = [[one.name for one in some] for some in (self.publishers, self.subscribers, self.proxies)]
         pairs = [(one, "hub") for one in ("p2", "p3", *names[1])]
         pairs += [(one, other) for one in ("p1", "p2") for other in names[1]]
@@ -50,13 +75,23 @@ class World:
         names = [[one for one in some if one not in self.quiet] for some in names]
         pairs = [pair for pair in pairs if not self.quiet.intersection(pair)]
         every = make_faults(random, pairs, *names)
-        self.faults = every if faults is None else faults
         self.traffic = make_traffic(random, names[0])
+        every = sorted(self._into_traffic(fault) for fault in every)
+        self.faults = every if faults is None else faults
+
+    def _into_traffic(self, fault):
+        """Have what ends while messages are on their way come right behind some."""
+        if fault.kind not in ("drain", "less", "close"):
+            return fault
+        return fault._replace(at=self._forms.choice(self.traffic).at + self._forms.uniform(0.0, 0.002))
 
     def _choose_quiet(self, random):
         """Choose a publisher and a subscriber with room enough, with whom nothing goes wrong."""
         publisher, subscriber = random.choice(self.publishers[:2]), random.choice(self.subscribers)
-        publisher.mark = subscriber.mark = 1000
+        # Who waits for room loses nothing however little there is.
+        mark = self._forms.choice((2, 5, 1000))
+        needs_room = publisher.drops or subscriber.delivery.overflow is not None
+        publisher.mark = subscriber.mark = 1000 if needs_room else mark
         subscriber.pace = 100
         self.quiet = {publisher.name, subscriber.name}
 
@@ -83,6 +118,7 @@ class World:
         policy = random.choice(("round_robin", "sticky", "failover"))
         group = DeliveryOptions(group="g", policy=policy)
         limit = random.choice((3, 10))
+        sided = random.choice(("s1", "s4"))
         kinds = [
             DeliveryOptions(),
             DeliveryOptions(overflow="drop_oldest", limit=limit),
@@ -105,6 +141,7 @@ class World:
                     last_value=number == 1 and random.random() < 0.3,
                 )
             )  # fmt: skip
+            self.subscribers[-1].has_side = f"s{number}" == sided
 
     # running ---------------------------------------------------------------------------------------------
 
@@ -117,40 +154,82 @@ class World:
         call_at = self.network.call_at
         for process in self.processes.values():
             call_at(self._random.uniform(0.0, 0.2), process.start)
+        for subscriber in self.subscribers:
+            call_at(self._forms.uniform(1.0, BUSY), subscriber.drop_many)
         for burst in self.traffic:
             call_at(burst.at, partial(self._publish, burst))
         for fault in self.faults:
             call_at(fault.at, partial(self._begin, fault))
+        call_at(self._forms.uniform(0.3, BUSY), partial(self.plain.unsubscribe, PLAIN_TOO))
+        call_at(BUSY, partial(self.plain.subscribe, PLAIN_TOO))
+        call_at(self._forms.uniform(BUSY / 2, BUSY), partial(self.plain.subscribe, PLAIN_LATE))
+        if self._forms.random() < 0.3:
+            count = self._forms.choice((1, 1, 3, 20, None))
+            call_at(
+                self._forms.uniform(1.0, BUSY),
+                partial(self._skip, self._forms.choice(self.publishers), count),
+            )
         last = max([fault.at + fault.lasts for fault in self.faults] + [self.traffic[-1].at])
         self.network.run_until(last + 0.1)
         self._end_all()
-        self.network.run_until(last + 0.1 + SETTLES)
         oracle = self.oracle
+        rest = self.rest
+        self.network.run_until(last + 0.1 + SETTLES_IN)
+        while self.network.now < last + SETTLES and not rest.is_settled():
+            self.network.run_until(self.network.now + 1.0)
         oracle.check_order()
-        if not oracle.all_ready([self.publishers[2]]):
+        if not rest.all_ready([self.publishers[2]]):
             # A proxy drops subscriptions that it has no room for; only the next greeting shows that.
             self.mechanisms["found by a greeting"] += 1
             self.network.run_until(self.network.now + GREETED)
-        oracle.check_convergence()
+        rest.check_convergence()
         late = SimSubscriber(
             self, "late", endpoints=self.subscribers[0].endpoints, patterns=[">"], delivery=DeliveryOptions(),
             mark=1000, pace=100, last_value=True,
         )  # fmt: skip
         late.start()
         self.network.run_until(self.network.now + 1.0)
-        oracle.check_last_values(late.ledger)
+        rest.check_last_values(late.ledger)
+        for subscriber in self.subscribers:
+            if subscriber.has_side:
+                subscriber.drop_side()
         numbers = self._publish_last()
-        self.network.run_until(self.network.now + 2.5)
-        oracle.check_newest(numbers)
+        rest.begins()
+        self.network.run_until(self.network.now + RESTS)
+        rest.check_idle(RESTS)
+        rest.check_newest(numbers)
         oracle.check_order()
         oracle.check_groups()
         oracle.check_streams()
-        oracle.check_quiet(*sorted(self.quiet))
-        oracle.check_memory()
-        oracle.check_counters()
-        oracle.check_interests()
-        oracle.count()
+        if len(self.quiet) == 2:
+            rest.check_quiet(*sorted(self.quiet))
+        rest.check_policies(numbers)
+        rest.check_plain(self.plain, numbers)
+        rest.check_memory()
+        rest.check_counters()
+        rest.check_dedupe()
+        rest.check_parted()
+        rest.check_asked()
+        rest.check_interests()
+        rest.count()
+        if self.seed % EMPTY_EVERY == 0:
+            self._empty(late)
         return self
+
+    def _empty(self, *others):
+        """Have a publisher die, and then all subscribers leave."""
+        first, second = self.publishers[:2]
+        had = {one: one.ledger for one in (*self.subscribers, *others)}
+        before = {one: list(ledger.gaps) for one, ledger in had.items()}
+        first.kill()
+        self.network.run_until(self.network.now + UNCOUNTED + 3.0)
+        self.rest.check_death(first, second, before)
+        self.plain.end()
+        is_orderly = self._forms.random() < 0.5
+        for subscriber in (*self.subscribers, *others):
+            (subscriber.end if is_orderly else subscriber.kill)()
+        self.network.run_until(self.network.now + (CLOSING if is_orderly else GRACE + HEARTBEAT) + 2.0)
+        self.rest.check_empty()
 
     def _publish(self, burst):
         publisher = self.processes[burst.publisher]
@@ -158,22 +237,33 @@ class World:
             return
         for subject in burst.subjects:
             self._number += 1
-            publisher.publish(subject.encode(), b"%d" % self._number)
+            form = self._forms.choices(tuple(FORMS), tuple(FORMS.values()))[0]
+            publisher.publish(subject.encode(), self._number, form)
             if not burst.at_once:
                 publisher.flush()
             elif self._random.random() < 0.1:
                 publisher.look()
         publisher.wake()
 
+    def choose(self, some):
+        return self._forms.choice(some)
+
+    def _skip(self, publisher, count):
+        if publisher.is_alive and not publisher.is_frozen and not publisher.is_ending:
+            publisher.skip(count)
+            self.quiet.discard(publisher.name)
+
     def _publish_last(self):
         numbers = []
-        for topic in TOPICS:
-            for publisher in self.publishers:
-                self._number += 1
-                if publisher.publish(topic.encode(), b"%d" % self._number):
-                    numbers.append(self._number)
-                publisher.wake()
-            self.network.run_until(self.network.now + 0.02)
+        for topic in self._forms.sample(TOPICS, LAST):
+            # Twice: the members of a group take turns.
+            for _ in range(2):
+                for publisher in self.publishers:
+                    self._number += 1
+                    if publisher.publish(topic.encode(), self._number):
+                        numbers.append(self._number)
+                    publisher.wake()
+                self.network.run_until(self.network.now + 0.02)
         return numbers
 
     # faults ----------------------------------------------------------------------------------------------
@@ -270,6 +360,27 @@ class World:
         process = self.processes[name]
         if process.is_alive and not process.is_frozen:
             process.drain()
+
+
+class Equals(World):
+    """A run in which all subscribers hear all as it comes, and one of them asks for very many subjects."""
+
+    def _make_processes(self, random):
+        super()._make_processes(random)
+        for subscriber in self.subscribers:
+            subscriber.delivery = DeliveryOptions()
+            subscriber.patterns = random.sample(["a.*", "*.x", "b.y", ">", "a.>", "a.x"], 4)
+        self.subscribers[1].bulk = random.choice((60, 150))
+
+
+class Crowd(World):
+    """A run in which all subscribers are members of one queue group, and have little room."""
+
+    def _make_processes(self, random):
+        super()._make_processes(random)
+        for subscriber in self.subscribers:
+            subscriber.delivery, subscriber.patterns = DeliveryOptions(group="g"), ["a.*", ">", "b.y"]
+            subscriber.mark, subscriber.last_value = random.choice((2, 5)), False
 
 
 def run(seed, faults=None, mechanisms=None, kind=World):

@@ -1,0 +1,127 @@
+"""What one life of a subscriber was given and told, and what is said when it was not right."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from functools import cache
+
+
+@cache
+def matches(text, subject):
+    """Tell whether a pattern matches a subject: the oracle's own reading of the nats dialect."""
+    tokens, parts = text.split("."), subject.split(".")
+    for place, token in enumerate(tokens):
+        if token == ">":
+            return len(parts) > place
+        if place >= len(parts) or token not in ("*", parts[place]):
+            return False
+    return len(tokens) == len(parts)
+
+
+class Violation(AssertionError):
+    """Something that must be so is not.
+
+    Attributes:
+        kind: what, without saying who.
+    """
+
+    def __init__(self, text, kind):
+        super().__init__(text)
+        self.kind = kind
+
+
+def check(condition, text, *values):
+    if not condition:
+        raise Violation(text.format(*values), text)
+
+
+class Ledger:
+    """What one life of a subscriber was given and told."""
+
+    def __init__(self, oracle, subscriber):
+        self.oracle, self.subscriber = oracle, subscriber
+        self.name = f"{subscriber.name}/{subscriber.life}"
+        self.streams, self.decoder = subscriber.streams, subscriber.decoder
+        self.delivery = subscriber.delivery
+        self.messages = []
+        self.gaps = []
+        self.standing, self.ended, self.drained = [], set(), {}
+        self.is_over = False
+        self.missed, self.says_lost = Counter(), {}
+        self.ids = set()
+        self.answered = {}
+        self.side, self.beside = None, 0
+        self.by_origin = defaultdict(list)
+        self.ready = {}
+
+    @property
+    def key(self):
+        """The key that its messages come on."""
+        keys = [key for key, stream in self.streams.by_key.items() if not stream.only_answers]
+        return keys[0] if keys else self.last_key
+
+    def numbers(self):
+        """Return the numbers of all that it was given."""
+        return {number for messages in self.by_origin.values() for number, _, _ in messages}
+
+    def subscribed(self, text):
+        self.standing.append(text)
+
+    def unsubscribed(self, text):
+        self.standing.remove(text)
+        self.ended.add(text)
+
+    def begins_drain(self, text):
+        """Nothing more is asked for; what was published before still comes."""
+        self.drained[text] = self.oracle.world.network.now, frozenset()
+
+    def ends_drain(self, text, answered):
+        """Nothing comes any more: those that have answered have sent all that was published before."""
+        self.drained[text] = self.drained[text][0], answered
+        self.standing.remove(text)
+
+    def left(self):
+        self.is_over = True
+        self.last_key = self.key
+
+    def was_answered(self, number):
+        """Write down which publishers have answered the goodbye, and so have sent all they had."""
+        sources = self.streams.by_key[self.last_key].sources
+        self.answered = {origin: one.epoch for origin, one in sources.items() if number in one.answered}
+
+    def given(self, message):
+        oracle = self.oracle
+        subject, number = message.subject, int(message.payload)
+        origin = oracle.origin_of(number)
+        check(message.origin == origin, "{}: message {} says it is of another publisher", self.name, number)
+        check(oracle.subjects[number] == subject, "{}: message {} came as {!r}", self.name, number, subject)
+        check(
+            any(matches(text, subject) for text in self.standing),
+            "{}: {!r} matches nothing that it asks for", self.name, subject,
+        )  # fmt: skip
+        if oracle.forms[number] in ("rich", "request"):
+            check(message.headers == {"number": number}, "{}: {} has {}", self.name, number, message.headers)
+        if oracle.forms[number] == "frames":
+            check(len(message.frames) == 3, "{}: {} has the frames {}", self.name, number, message.frames)
+        if self.streams.dedupe and message.message_id is not None:
+            check(
+                message.message_id not in self.ids,
+                "{}: {} came again, as {}",
+                self.name,
+                message.message_id,
+                number,
+            )
+            self.ids.add(message.message_id)
+        self.missed[origin] += message.gap or 0
+        self.says_lost[number] = message.gap
+        check(
+            (message.reply_to is not None) == (oracle.forms[number] == "request"),
+            "{}: {} is to be answered to {!r}", self.name, number, message.reply_to,
+        )  # fmt: skip
+        self.by_origin[origin].append((number, message.sequence, oracle.world.network.now))
+
+    def gap(self, subscriber, gap):
+        stream = self.streams.by_key[self.key]
+        source = stream.sources[gap.origin]
+        self.gaps.append((gap.origin, source.epoch, gap.sequence, gap.count))
+        self.oracle.mechanisms["gap with a count" if gap.count else "gap without a count"] += 1

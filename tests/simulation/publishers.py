@@ -1,0 +1,203 @@
+"""Publishers of the simulation: the state machines of one, on an XPUB of the model."""
+
+from __future__ import annotations
+
+import zmq
+
+from oz.protocol.publisher.batches import Batches
+from oz.protocol.publisher.interest import PLAIN, ROUTED
+from oz.protocol.publisher.last_value_cache import LastValueCache, NodeLastValueCache
+from oz.protocol.publisher.records import Records
+from oz.protocol.publisher.router import Router
+from oz.protocol.stats import PublisherStats
+from oz.transport.publisher.sink import XpubSink
+from oz.wire.extras import Extras, Rich, rich
+from simulation.processes import (
+    EVENTS,
+    MALFORMED,
+    NOBLOCK,
+    POLLIN,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    Process,
+)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.25
+REPLY_TO = {"rich": None, "request": "inbox.1"}
+"""Where messages with extras are to be answered, by their form."""
+
+
+class SimPublisher(Process):
+    """A publisher."""
+
+    def __init__(self, world, name, *, binds, connects=(), drops, mark):
+        super().__init__(world, name)
+        self.binds, self.connects, self.drops, self.mark = binds, connects, drops, mark
+        self.keeps_requests = name != "p2"
+
+    def begin(self):
+        self.origin = self.world.random_bytes(16)
+        self.world.oracle.began(self)
+        options = {"SNDHWM": self.mark, "XPUB_MANUAL": 1, "IMMEDIATE": 1}
+        self.xpub = self.socket(zmq.XPUB, **options, XPUB_NODROP=int(not self.drops))
+        for endpoint in self.binds:
+            self.xpub.bind(endpoint)
+        for endpoint in self.connects:
+            self.xpub.connect(endpoint)
+        self.stats = PublisherStats()
+        self.router = Router(self.origin, self.stats)
+        self.sink = XpubSink(self.xpub, drops=self.drops)
+        self.batches = Batches(self.router, self.sink, self.clock, drops=self.drops)
+        self.last_values = LastValueCache() if self.keeps_requests else NodeLastValueCache()
+        self.records = Records(self.router, self.batches, self.last_values, self.sink, self.clock)
+        self._accumulated, self._identified = [], []
+        self._known = {}
+        self.spoiled = 0
+        self._pause = FIRST_PAUSE
+
+    def clock(self):
+        return self.network.now
+
+    def publish(self, subject, number, form="plain"):
+        """Publish one message; tell whether it was taken.
+
+        Args:
+            subject: bytes.
+            number: its payload.
+            form: "plain"; "rich" or "request", with headers; "large", in a frame of its own; "frames";
+                "with id", and "again" with the id of one before.
+        """
+        recipients = self._known.get(subject)
+        if recipients is None:
+            recipients = self._known[subject] = self.router.find(subject, subject)
+        if recipients.kind & ROUTED and self.batches.is_blocked:
+            self.batches.retry()
+            if self.batches.is_blocked:
+                self.world.mechanisms["publisher held up"] += 1
+                return False
+        payload = b"%d" % number
+        if recipients.kind & PLAIN and not self._hand_over(subject, payload):
+            self.world.mechanisms["publisher held up"] += 1
+            return False
+        if form in REPLY_TO:
+            payload = rich(payload, Extras({"number": number}, REPLY_TO[form]))
+        elif form == "frames":
+            payload = rich([payload, b"more"])
+        elif form in ("with id", "again"):
+            form, message_id = self._identify(number, form)
+            payload = rich(payload, Extras(message_id=message_id))
+        self.last_values.put(subject, payload)
+        self.world.oracle.published(self, subject, number, form)
+        if recipients.kind & ROUTED and form == "large":
+            self.flush()
+            self.stats.sent += 1
+            self.batches.send_large([recipients, subject, payload])
+        elif recipients.kind & ROUTED:
+            self._accumulated += (recipients, subject, payload)
+        else:
+            self.stats.unwanted += not recipients.kind
+        return True
+
+    def _identify(self, number, form):
+        """Return the form of a message, and its id, which another has had if it comes again."""
+        if form == "again" and self._identified:
+            at, first = self.world.choose(self._identified)
+            self.world.oracle.repeats[number] = first
+        else:
+            form, at = "with id", len(self._identified)
+            self._identified.append((at, number))
+        # Not quite in a row, as with those who publish side by side.
+        return form, (self.origin, at ^ 1)
+
+    def _hand_over(self, subject, payload):
+        """Send it to those who filter by prefixes; tell whether they had room, or may be left out."""
+        self.batches.make_lossy()
+        try:
+            self.xpub.send_multipart([subject, payload], NOBLOCK)
+        except zmq.Again:
+            return False
+        return True
+
+    def flush(self):
+        accumulated, self._accumulated = self._accumulated, []
+        if not accumulated:
+            return
+        self.stats.sent += len(accumulated) // 3
+        if len(accumulated) == 3:
+            self.batches.send_alone(*accumulated)
+        else:
+            is_rich = any(type(payload) is Rich for payload in accumulated[2::3])
+            self.batches.send(accumulated, is_rich=is_rich)
+
+    def skip(self, count):
+        """Say that messages were lost before they came here: how many, or None."""
+        self.flush()
+        if count is not None:
+            self.world.oracle.skipped(self, count)
+        self.batches.skip(count)
+        self.world.mechanisms["lost before it came"] += 1
+        self.wake()
+
+    def _listen(self):
+        get, recv, put = self.xpub.get, self.xpub.recv, self.xpub.set
+        while get(EVENTS) & POLLIN:
+            while get(EVENTS) & POLLIN:
+                frame = recv(NOBLOCK)
+                self.spoiled += frame[1:] == MALFORMED
+                wanted, dropped = self.router.learn(frame, self.network.now)
+                for key in wanted:
+                    put(SUBSCRIBE, key)
+                for key in dropped:
+                    put(UNSUBSCRIBE, key)
+            self._forget()
+            if self.router.to_answer or self.router.to_serve:
+                self.flush()
+                self._answer()
+
+    def look(self):
+        """Take in subscriptions while messages wait for others, as `publish` does."""
+        self._listen()
+
+    def _answer(self):
+        before = [(stream, stream.sequence) for stream, _ in self.router.to_serve]
+        self.records.answer()
+        for stream, sequence in dict(before).items():
+            self.world.oracle.gave_last_values(self, stream, stream.sequence - sequence)
+
+    def _forget(self):
+        interest = self.router.interest
+        if interest.has_changed:
+            interest.has_changed = False
+            self._known.clear()
+
+    def turn(self):
+        self.flush()
+        self._listen()
+        if self.batches.full:
+            before = self.sink.taken
+            self.batches.retry()
+            has_moved = self.sink.taken != before
+            self._pause = FIRST_PAUSE if has_moved else min(2 * self._pause, LONGEST_PAUSE)
+        if self.is_ending:
+            if not self.batches.full and self.records.say_goodbye():
+                self.close()
+                return None
+            return self.network.now + FIRST_PAUSE * 8
+        self.records.beat(self.network.now)
+        self._forget()
+        self._listen()
+        self.world.rest.check_room(self)
+        due = self.records.next_deadline(self.network.now)
+        if self.batches.full:
+            later = self.network.now + self._pause
+            due = later if due is None else min(due, later)
+        return due
+
+    def begin_end(self):
+        self.flush()
+        self.world.oracle.closed.add(self.origin)
+
+    def _give_up(self, life):
+        if self.is_alive and self.is_ending and self.life == life:
+            self.records.part_with_the_rest()
+        super()._give_up(life)
