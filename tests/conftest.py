@@ -1,7 +1,9 @@
 import gc
 import os
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
@@ -20,7 +22,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 os.fsync = os.fstat
 
 # Of each property. HYPOTHESIS_PROFILE chooses a profile by name: "thorough" is for a hunt on a quiet machine.
-EXAMPLES = size(50, 2_000)
+EXAMPLES = size(30, 2_000)
 # Neither a deadline nor "too slow": what either of them finds is another process that keeps the machine busy.
 settings.register_profile(
     "dev", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
@@ -37,6 +39,34 @@ settings.register_profile(
     "thorough", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+def pytest_configure(config):
+    """Compile all tests once, before each of several processes does, where that has not been done."""
+    here = Path(__file__).parent
+    are_several = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    is_done = any(here.glob("subjects/__pycache__/test_*-pytest-*"))
+    if not are_several or is_done or config.args != config.getini("testpaths"):
+        return
+    modules = sorted(map(str, here.rglob("test_*.py")))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-qq",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+    ]
+    # What does not compile is told by those that run it.
+    halves = [
+        subprocess.Popen([*command, *modules[at::2]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for at in range(2)
+    ]
+    for one in halves:
+        one.wait()
 
 
 def pytest_collection_modifyitems(items):

@@ -169,7 +169,7 @@ def check(first, second):
 def test_relations_agree_with_brute_force(dialect):
     sample = [pattern for at, pattern in enumerate(ALL) if at % 13 == len(dialect)]
     for first in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // 16)]:
-        for second in [*PATTERNS[dialect][::4], *sample]:
+        for second in [*PATTERNS[dialect][:: size(8, 4)], *sample]:
             check(first, second)
             check(second, first)
 
@@ -179,7 +179,7 @@ def test_relations_agree_with_brute_force(dialect):
 any_pattern = st.sampled_from(list(PATTERNS)).flatmap(lambda dialect: st.sampled_from(PATTERNS[dialect]))
 
 
-@settings(max_examples=size(50, 3000))
+@settings(max_examples=size(30, 3000))
 @given(any_pattern, any_pattern)
 def test_laws_of_two(first, second):
     check(first, second)
@@ -212,7 +212,7 @@ def tokens(dialect):
 token_patterns = st.sampled_from(["nats", "rv", "kubemq", "raims.rv"]).flatmap(tokens)
 
 
-@settings(max_examples=size(100, 6000))
+@settings(max_examples=size(60, 6000))
 @given(token_patterns, token_patterns)
 def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
     assert first.covers(second) is (relations.counterexample(first, second) is None)
@@ -250,7 +250,7 @@ regex_texts = st.recursive(
 )
 
 
-@settings(max_examples=size(100, 6000))
+@settings(max_examples=size(60, 6000))
 @given(
     st.sampled_from(["", "^"]), regex_texts, st.sampled_from(["", "$"]), st.text("abBéÉ. 1\nſ", max_size=4)
 )
