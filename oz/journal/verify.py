@@ -30,14 +30,9 @@ def verify(directory: Path) -> Report:
     limit = must_reach(directory, journal)  # before the list is made: all that it counts is in these segments
     forgives = acknowledged(directory) is not None
     found = own.sorted_files(directory, closely=True)
+    # Nothing is said of `found.left`: nothing in a file tells whether a writer is just removing it.
     present = found.segments
     findings = [*_notes(directory, found), *found.strays, *_gone(directory, found, limit)]
-    findings += (
-        Finding(
-            one.name, "retention has removed it, and a power loss brought it back; the next writer removes it"
-        )
-        for one in found.left
-    )
     records = size = 0
     for segment, following in zip(present, [*present[1:], None], strict=False):
         end = following.base if following else None
