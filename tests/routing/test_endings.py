@@ -8,31 +8,39 @@ import zmq
 import oz.asyncio
 from support.inside import engine_of
 from support.routed import Stage, finish, payloads
+from support.virtual import VirtualStage
 from support.waiting import DEADLINE, Thread, until
 
 
 @pytest.fixture
 def stage():
+    with VirtualStage() as made:
+        yield made
+
+
+@pytest.fixture
+def sockets():
+    """The same with sockets."""
     with Stage() as made:
         yield made
 
 
+def met(stage, filtering, **options):
+    """Make a publisher and a subscriber; `ready` waits until the one knows of the other's subscriptions."""
+    pub = stage.pub(**options)
+    sub = stage.sub(pub, filtering=filtering)
+
+    def ready(subject="a.b"):
+        if filtering == "publisher":
+            sub.wait_ready(timeout=DEADLINE)
+        pub.wait_for_subscribers(subject=subject, timeout=DEADLINE)
+
+    return pub, sub, ready
+
+
 @pytest.fixture(params=["prefix", "publisher"])
 def meet(request, stage):
-    """Make a publisher and a subscriber; `ready` waits until the one knows of the other's subscriptions."""
-
-    def make(**options):
-        pub = stage.pub(**options)
-        sub = stage.enter_context(oz.Subscriber(pub.endpoint, filtering=request.param))
-
-        def ready(subject="a.b"):
-            if request.param == "publisher":
-                sub.wait_ready(timeout=DEADLINE)
-            pub.wait_for_subscribers(subject=subject, timeout=DEADLINE)
-
-        return pub, sub, ready
-
-    return make
+    return lambda **options: met(stage, request.param, **options)
 
 
 def publish(pub, count, subject="a.b", first=0):
@@ -118,8 +126,9 @@ def test_iteration_gives_exactly_so_many(meet):
     assert got == [0, 1, 2, -1]
 
 
-def test_recv_multipart_stops_there_too(meet):
-    pub, sub, ready = meet()
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_recv_multipart_stops_there_too(sockets, filtering):
+    pub, sub, ready = met(sockets, filtering)
     sub.subscribe("a.*", max_messages=2)
     sub.subscribe("a.*", max_messages=3)
     ready()
@@ -157,10 +166,10 @@ def test_a_handler_that_raises_has_had_its_message(meet):
     assert (len(calls), sub.stats.failed) == (2, 2)
 
 
-def test_a_member_of_a_group_hands_over_when_its_count_is_full(stage):
-    pub = stage.pub()
-    limited, some = stage.member(pub, group="g", max_messages=5)
-    other, rest = stage.member(pub, group="g")
+def test_a_member_of_a_group_hands_over_when_its_count_is_full(sockets):
+    pub = sockets.pub()
+    limited, some = sockets.member(pub, group="g", max_messages=5)
+    other, rest = sockets.member(pub, group="g")
     publish(pub, 20)
     finish([pub], limited, other)
     until(lambda: sum(bool(one.delivery.group) for one in engine_of(pub).router.streams.values()) == 1)
@@ -201,10 +210,10 @@ def test_draining_loses_nothing_that_was_published_before(stage):
             assert not pub.interest("b.c")
 
 
-def test_draining_under_traffic_gives_a_beginning_without_holes(stage):
+def test_draining_under_traffic_gives_a_beginning_without_holes(sockets):
     # They publish faster than anybody reads.
-    pubs = [stage.pub(high_water_mark=0) for _ in range(2)]
-    sub = stage.sub(*pubs)
+    pubs = [sockets.pub(high_water_mark=0) for _ in range(2)]
+    sub = sockets.sub(*pubs)
     sub.subscribe("a.*")
     sub.wait_ready(timeout=DEADLINE)
     is_over = []
@@ -248,9 +257,9 @@ def test_draining_ends_in_time_though_nobody_answers(stage):
     assert list(sub) == []
 
 
-def test_draining_in_prefix_mode_gives_what_is_here(stage):
-    pub = stage.pub()
-    sub = stage.enter_context(oz.Subscriber(pub.endpoint))
+def test_draining_in_prefix_mode_gives_what_is_here(sockets):
+    pub = sockets.pub()
+    sub = sockets.enter_context(oz.Subscriber(pub.endpoint))
     sub.subscribe("a.*")
     pub.wait_for_subscribers(timeout=DEADLINE)
     publish(pub, 10)
@@ -307,9 +316,9 @@ def test_asyncio_ends_alike(filtering):
     asyncio.run(scenario())
 
 
-def test_what_is_taken_before_and_after_draining_is_the_same(stage):
-    pub = stage.pub()
-    sub = stage.sub(pub)
+def test_what_is_taken_before_and_after_draining_is_the_same(sockets):
+    pub = sockets.pub()
+    sub = sockets.sub(pub)
     sub.subscribe("a.*")
     sub.wait_ready(timeout=DEADLINE)
     publish(pub, 10)
@@ -323,9 +332,9 @@ def test_what_is_taken_before_and_after_draining_is_the_same(stage):
 
 
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])
-def test_what_was_counted_and_waits_in_line_is_given_after_the_end(stage, filtering):
-    pub = stage.pub()
-    sub = stage.enter_context(oz.Subscriber(pub.endpoint, filtering=filtering))
+def test_what_was_counted_and_waits_in_line_is_given_after_the_end(sockets, filtering):
+    pub = sockets.pub()
+    sub = sockets.enter_context(oz.Subscriber(pub.endpoint, filtering=filtering))
     sub.subscribe("a.*", max_messages=5)
     sub.subscribe("b.*")
     pub.wait_for_subscribers(subject="a.b", timeout=DEADLINE)
@@ -337,7 +346,7 @@ def test_what_was_counted_and_waits_in_line_is_given_after_the_end(stage, filter
     assert numbers(sub) == [0, 1, 2, 3, 4, 99]
 
 
-def test_asyncio_does_not_give_what_only_ended_subscriptions_would_receive(stage):
+def test_asyncio_does_not_give_what_only_ended_subscriptions_would_receive(sockets):
     async def scenario(pub):
         async with oz.asyncio.Subscriber(pub.endpoint, filtering="publisher") as sub:
             every = []
@@ -351,4 +360,4 @@ def test_asyncio_does_not_give_what_only_ended_subscriptions_would_receive(stage
                     await sub.receive(timeout=0.1)
             assert numbers(every) == list(range(5))
 
-    asyncio.run(scenario(stage.pub()))
+    asyncio.run(scenario(sockets.pub()))

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 import oz.asyncio
-from support.routed import Stage, finish, mark
+from support.routed import finish, mark
 from support.vector_rows import rows
+from support.virtual import VirtualStage
 from support.waiting import DEADLINE
 
 ROWS = rows("kubemq.group")
@@ -36,7 +37,7 @@ def subscribe(sub, receiver, numbers):
 
 
 def test_receivers_get_what_the_row_says(row):
-    with Stage() as stage:
+    with VirtualStage() as stage:
         pub = stage.pub(dialect="kubemq")
         got = {receiver["name"]: [] for receiver in row["receivers"]}
         subs = []

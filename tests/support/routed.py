@@ -16,10 +16,10 @@ class Stage(ExitStack):
     def pub(self, endpoint="tcp://127.0.0.1:*", **options):
         return self.enter_context(oz.Publisher(endpoint, **options))
 
-    def sub(self, *pubs, **options):
-        """Make a subscriber with publisher-side filtering."""
+    def sub(self, *pubs, filtering="publisher", **options):
+        """Make a subscriber, with publisher-side filtering as a rule."""
         endpoints = [pub if isinstance(pub, str) else pub.endpoint for pub in pubs]
-        return self.enter_context(oz.Subscriber(endpoints, filtering="publisher", **options))
+        return self.enter_context(oz.Subscriber(endpoints, filtering=filtering, **options))
 
     def member(self, *pubs, pattern="a.>", **options):
         """Make one with a subscription; give it and the list that it collects its messages in."""

@@ -23,10 +23,10 @@ class VirtualStage(ExitStack):
             options["bind"] = endpoint
         return self.bus.blocking(self.bus.publisher(**options))
 
-    def sub(self, *pubs, context=None, **options):
-        """Make a subscriber with publisher-side filtering."""
+    def sub(self, *pubs, context=None, filtering="publisher", **options):
+        """Make a subscriber, with publisher-side filtering as a rule."""
         endpoints = [pub if isinstance(pub, str) else pub.endpoint for pub in pubs]
-        made = self.bus.subscriber(connect=endpoints, filtering="publisher", **options)
+        made = self.bus.subscriber(connect=endpoints, filtering=filtering, **options)
         return self.bus.blocking(made)
 
     def member(self, *pubs, pattern="a.>", **options):
