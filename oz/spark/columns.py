@@ -103,7 +103,8 @@ def _native(subject: Column, pattern: Pattern, java: JavaRegex) -> Column | None
         # One character for each byte: what is a byte to the pattern is one character to Java.
         return None if java.text is None else F.decode(subject.cast("binary"), "ISO-8859-1").rlike(java.text)
     is_text = F.is_valid_utf8(subject)  # Java would see U+FFFD instead
-    return is_text if java.text is None else is_text & subject.rlike(java.text)
+    # In this order: few subjects are left to be looked at again.
+    return is_text if java.text is None else subject.rlike(java.text) & is_text
 
 
 def _begins(subject: Column, pattern: Pattern) -> Column:

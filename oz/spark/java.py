@@ -178,8 +178,9 @@ def java_regex(pattern: Pattern) -> JavaRegex:
     try:
         tree, _, _ = parse_tree(as_text, flags)
         writer = _Writer(Characters(ascii_only=bool(flags & regex.A)))
-        whole = writer.write(tree)
-        is_prefix = _is_prefix([writer.write(item) for item in getattr(tree, "items", ())], pattern)
+        parts = [writer.write(item) for item in (tree.items if type(tree) is core.Sequence else [tree])]
+        whole = sequence([*parts, anchor(END)])
+        is_prefix = _is_prefix(parts, pattern)
     except Unwritable:
         raise
     except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
@@ -187,7 +188,7 @@ def java_regex(pattern: Pattern) -> JavaRegex:
     if is_prefix:
         return JavaRegex(None)
     whole.check_size()
-    return JavaRegex(rf"\A(?:{whole.text}){END}")
+    return JavaRegex(START + whole.text)
 
 
 def _is_prefix(parts: list[Part], pattern: Pattern) -> bool:

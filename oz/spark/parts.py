@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from oz.spark.classes import Ranges, character, written
+from oz.spark.classes import Ranges, character, merged, written
 
 START = r"\A"
-END = r"(?![\s\S])"
+END = r"\z"
 r"""The very end: `$` and `\Z` hold before other line ends too in Java."""
 NEVER = "(?!)"
 ANYTHING = r"[\s\S]*"
@@ -46,6 +46,9 @@ class Part:
         inside: the same of what is tried once and for all, in atomic groups and look-ahead.
         can_be_empty: whether it may match nothing.
         ranges: which character, where it is exactly one.
+        first: which characters it may begin with; None where that is not known.
+        loop: which characters it takes as many of as there are, where it is such a repeat.
+        ends_in_loop: whether it ends with such a repeat.
     """
 
     text: str
@@ -54,6 +57,9 @@ class Part:
     inside: float = 0.0
     can_be_empty: bool = False
     ranges: Ranges | None = None
+    first: Ranges | None = None
+    loop: Ranges | None = None
+    ends_in_loop: bool = False
 
     @property
     def is_one(self) -> bool:
@@ -76,12 +82,12 @@ class Part:
 def one(ranges: Ranges) -> Part:
     """Write one character out of a set."""
     is_literal = len(ranges) == 1 and ranges[0][0] == ranges[0][1]
-    return Part(character(ranges[0][0]) if is_literal else written(ranges), ranges=ranges)
+    return Part(character(ranges[0][0]) if is_literal else written(ranges), ranges=ranges, first=ranges)
 
 
 def anchor(text: str) -> Part:
     """Write what only looks where it stands."""
-    return Part(text, nodes=2, can_be_empty=True)
+    return Part(text, nodes=2, can_be_empty=True, first=() if text == END else None)
 
 
 def never() -> Part:
@@ -93,6 +99,7 @@ def sequence(parts: list[Part]) -> Part:
     """Write one part after the other."""
     if len(parts) == 1:
         return parts[0]
+    parts = _with_quick_loops(parts)
     # Java makes one element of a run of literal characters.
     in_run = sum(1 for left, right in pairwise(parts) if left.choices == right.choices == 1)
     return Part(
@@ -101,7 +108,43 @@ def sequence(parts: list[Part]) -> Part:
         ways=sum(part.ways for part in parts),
         inside=max((part.inside for part in parts), default=0.0),
         can_be_empty=all(part.can_be_empty for part in parts),
+        first=_first(parts),
+        ends_in_loop=bool(parts) and parts[-1].ends_in_loop,
     )
+
+
+def _with_quick_loops(parts: list[Part]) -> list[Part]:
+    """Have Java run through characters, where nothing else could match what it came back for.
+
+    It is twice as quick with `X+` as with `X++`, which say the same where no X can follow.
+    """
+    made = list(parts)
+    for at, part in enumerate(parts[:-1]):
+        after = None if part.loop is None else _first(parts[at + 1 :])
+        if part.loop is not None and after is not None and not _overlap(part.loop, after):
+            made[at] = _quick(part)
+    return made
+
+
+def _quick(part: Part) -> Part:
+    """Write what ends in a loop without the mark that keeps Java from coming back."""
+    return replace(part, text=part.text[:-1], loop=None, ends_in_loop=False)
+
+
+def _first(parts: list[Part]) -> Ranges | None:
+    """Tell which characters may come first; None where that is not known."""
+    found: list[tuple[int, int]] = []
+    for part in parts:
+        if part.first is None:
+            return None
+        found += part.first
+        if not part.can_be_empty or part.text == END:
+            return merged(found)
+    return None
+
+
+def _overlap(one: Ranges, other: Ranges) -> bool:
+    return any(low <= end and start <= high for low, high in one for start, end in other)
 
 
 def branch(parts: list[Part]) -> Part:
@@ -117,7 +160,11 @@ def branch(parts: list[Part]) -> Part:
 
 def group(part: Part) -> Part:
     """Write a group; what it captures is nobody's business."""
-    return part if part.is_one else replace(part, text=f"(?:{part.text})", nodes=part.nodes + 1)
+    return (
+        part
+        if part.is_one
+        else replace(part, text=f"(?:{part.text})", nodes=part.nodes + 1, loop=None, ends_in_loop=False)
+    )
 
 
 def aside(opening: str, part: Part, *, width: int | None = None) -> Part:
@@ -157,15 +204,19 @@ def _repeat_one(part: Part, low: int, high: int | None, mark: str) -> Part:
     # Java takes stack for X{2,} wherever characters of one and of two UTF-16 units take turns; not for X*.
     split = high is None and low > 1
     text = f"{part.text}{{{low}}}{part.text}*{mark}" if split else f"{part.text}{_count(low, high)}{mark}"
-    return Part(text, 2, ways, can_be_empty=low == 0)
+    loop = part.ranges if mark == "+" and high is None else None
+    return Part(
+        text, 2, ways, can_be_empty=low == 0, first=part.ranges, loop=loop, ends_in_loop=loop is not None
+    )
 
 
 def _repeat_possessively(part: Part, low: int, high: int | None) -> Part:
     # In Java each turn stands once it has matched. With two turns needed, this engine would come back.
     if low > 1:
         raise Unwritable("a possessive repeat of a group, twice or more")
-    text = f"(?:{part.text}){_count(low, high)}+"
-    return Part(text, part.nodes + 3, 0.0, part.ways + part.inside, low == 0)
+    inner = _quick(part) if part.ends_in_loop else part  # a turn stands anyway
+    text = f"(?:{inner.text}){_count(low, high)}+"
+    return Part(text, part.nodes + 3, 0.0, part.ways + part.inside, low == 0, first=part.first)
 
 
 def _count(low: int, high: int | None) -> str:
