@@ -58,7 +58,7 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         options = self._options(self.options if of_table is None else of_table)
         if not options.endpoints:
             found_at(options.journal)  # for an error now, and not when the rows are asked for
-        columns = ddl(options.payload, options.payload_schema)
+        columns = ddl(options.payload, options.payload_schema, options.headers)
         return columns if of_table is None else with_options(columns, of_table)
 
     def reader(self, schema: StructType) -> JournalReader:

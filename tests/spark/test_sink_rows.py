@@ -12,7 +12,7 @@ import msgpack
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from oz.errors import SinkError
+from oz.errors import OptionError, SinkError
 from oz.spark.sink.columns import STAGED, RowReader, find_columns
 from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import read_settings
@@ -30,7 +30,8 @@ def kind_of(arrow):
 def reader_of(batch, partition=0, **options):
     fields = [T.StructField(one.name, kind_of(one.type)) for one in batch.schema]
     settings = read_settings({"endpoint": "tcp://hub:1", **options}, is_streaming=False)
-    return RowReader(find_columns(T.StructType(fields)), settings, partition)
+    columns = find_columns(T.StructType(fields), needs_subject=settings.subject is None)
+    return RowReader(columns, settings, partition)
 
 
 def ready(columns, **options):
@@ -51,6 +52,15 @@ def test_text_and_bytes_stay_as_they_are():
     assert [row["payload"] for row in rows] == ["ü".encode(), b""]
     assert [row["key"] for row in rows] == [b"k", None]
     assert payloads([b"\x00\xff"]) == [b"\x00\xff"]
+
+
+def test_one_subject_may_be_that_of_all_rows():
+    rows = ready({"payload": ["x", "y"]}, subject="stats.delay")
+    assert [row["subject"] for row in rows] == [b"stats.delay"] * 2
+    rows = ready({"subject": [None, "a..b"], "payload": ["x", "y"]}, subject="stats.delay")
+    assert [row["subject"] for row in rows] == [b"stats.delay"] * 2  # as Kafka's topic: the option wins
+    with pytest.raises(OptionError, match=r"option subject='a\.\.b'"):
+        ready({"payload": ["x"]}, subject="a..b")
 
 
 def test_a_spark_string_that_is_not_utf8_stays_as_it_is():

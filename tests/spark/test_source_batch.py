@@ -192,3 +192,22 @@ def test_payloads_are_decoded_and_what_does_not_decode_is_kept(spark, tmp_path):
         (None, b"\xff" + struct.pack("d", 1)),
         ("", None),
     ]
+
+
+def test_headers_keys_and_times_of_publishers_are_columns(spark, tmp_path):
+    """With the directory as a path, and of times that count from now."""
+    packed = msgpack.packb({"order": "o7", "venue": "X", "size": 3, "oz-time-ns": NOW})
+    old = Record("a.b", time_ns=NOW)
+    fill(tmp_path / "journal", [[old, Record("a.c", headers=packed)]])
+    options = {"headers": "map", "keyHeader": "order", "timeHeader": "oz-time-ns", "startingTime": "-1h"}
+    for reading in (
+        spark.read,
+        spark.read.schema("published TIMESTAMP, key BINARY, headers MAP<STRING, STRING>"),
+    ):
+        frame = reading.format("oz").options(**options).load(str(tmp_path / "journal"))
+        [row] = frame.select(
+            "headers.venue", "headers.size", F.col("key").cast("string"), "published"
+        ).collect()
+        when = datetime.fromtimestamp(NOW // 1000 / 1_000_000, UTC)
+        assert tuple(row)[:3] == ("X", "3", "o7")
+        assert row.published.astimezone(UTC) == when

@@ -1,5 +1,7 @@
 """What the options say, and how those that are wrong are refused. No session is needed."""
 
+import time
+
 import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
@@ -32,7 +34,8 @@ def test_names_are_read_in_any_case():
         ("subjects", "subject"),
         ("maxRows", "maxRowsPerTrigger"),
         ("startOffset", "startingOffset"),
-        ("path", "journal"),
+        ("maxOffsetsPerTrigger", "maxRowsPerTrigger"),
+        ("includeHeaders", "headers"),
     ],
 )
 def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
@@ -52,6 +55,12 @@ def test_an_unknown_option_is_refused_with_the_nearest_known_one(option, meant):
         ("endingTime", "nan"),
         ("endingOffset", "1.5"),
         ("maxRowsPerTrigger", "0"),
+        ("maxBytesPerTrigger", "1k"),
+        ("minOffsetsPerTrigger", "0"),
+        ("maxTriggerDelay", "15 minutes"),
+        ("startingTime", "-1y"),
+        ("startingTime", "1h"),
+        ("headers", "json"),
         ("maxRowsPerTrigger", str(1 << 63)),
         ("failOnDataLoss", "no"),
         ("gaps", "1"),
@@ -90,10 +99,41 @@ def test_options_that_contradict_each_other_are_refused():
         read(subject="a\nb..c")
 
 
+def test_a_path_is_a_journal():
+    assert read_options({"path": "file:/data/j"}).journal == read_options({"journal": "/data/j"}).journal
+    with pytest.raises(OptionError, match="option journal: give it or path, not both"):
+        read(path="/other")
+
+
+def test_the_end_is_what_is_there_unless_something_else_is_said():
+    assert read(endingOffset="Latest").end is None
+    assert read(endingOffset=0).end == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("now", 0), ("-1h", 3600), (" -1.5 h", 5400), ("-90s", 90), ("-250ms", 0.25), ("-2w", 1_209_600)],
+)
+def test_times_may_count_from_now(text, seconds):
+    before = time.time_ns()
+    found = read(startingTime=text)
+    assert before <= found.start_ns + seconds * 10**9 <= time.time_ns()
+    assert found.relative == {"startingTime"}
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("90", 90), ("1.5s", 1.5)])
+def test_a_delay_is_a_duration(text, seconds):
+    assert read(minOffsetsPerTrigger=1, maxTriggerDelay=text).delay == seconds
+    with pytest.raises(OptionError, match="maxTriggerDelay: it needs minOffsetsPerTrigger"):
+        read(maxTriggerDelay=text)
+
+
 def test_options_for_the_other_kind_of_read_are_refused():
     for options in (
         {"startingOffset": "latest"},
         {"maxRowsPerTrigger": 1},
+        {"maxBytesPerTrigger": 1},
+        {"minOffsetsPerTrigger": 1},
         {"endpoint": "tcp://127.0.0.1:1"},
     ):
         with pytest.raises(OptionError):
@@ -101,6 +141,8 @@ def test_options_for_the_other_kind_of_read_are_refused():
     for options in ({"endingOffset": 5}, {"pushFilters": "true"}):
         with pytest.raises(OptionError, match="it is for a batch"):
             JournalStreamReader(read(**options), SCHEMA)
+    with pytest.raises(OptionError, match="a stream has it anew at each start"):
+        JournalStreamReader(read(endingTime="-1h"), SCHEMA)
 
 
 @pytest.mark.parametrize(

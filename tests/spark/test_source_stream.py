@@ -1,6 +1,8 @@
 """A journal read as a stream: what a query sees, where it goes on, and what stops it."""
 
+import itertools
 import json
+import time
 
 import pytest
 
@@ -9,12 +11,17 @@ from support.waiting import until
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+)
 from source_journals import begun, fill, numbered, rows_of, run_to_the_end, streamed
 from test_source_planning import SCHEMA
 
 import oz
-from oz.journal import Writer
+from oz.journal import Record, Writer
 from oz.spark.source.options import read_options
 from oz.spark.source.stream import JournalStreamReader
 
@@ -171,3 +178,65 @@ def test_retention_between_planning_and_reading_is_an_error_or_passed_by(tmp_pat
     # As after a restart, when the batch that was planned is run again.
     lenient.partitions(start, end)
     assert lenient.latestOffset(end, ReadAllAvailable())["lost"] == 1000
+
+
+def test_a_batch_is_limited_in_bytes_of_the_journal(tmp_path):
+    fill(tmp_path / "journal", [numbered(500, 500 * at) for at in range(6)])
+    size = sum(each.stat().st_size for each in (tmp_path / "journal").glob("*.arrow*"))
+    made = reader(tmp_path / "journal", maxBytesPerTrigger=size // 4)
+    assert made.getDefaultReadLimit() == ReadMaxBytes(size // 4)
+    at, ends = made.initialOffset(), []
+    while not ends or ends[-1] < 3000:
+        at = made.latestOffset(at, ReadMaxBytes(size // 4))
+        ends.append(at["offset"])
+    assert 4 <= len(ends) <= 6
+    assert max(after - before for before, after in itertools.pairwise([0, *ends])) < 1500
+    tiny = reader(tmp_path / "journal", maxBytesPerTrigger=1)
+    assert tiny.latestOffset(tiny.initialOffset(), ReadMaxBytes(1))["offset"] == 1
+    both = reader(tmp_path / "journal", maxBytesPerTrigger=size, maxRowsPerTrigger=30)
+    assert both.latestOffset(both.initialOffset(), both.getDefaultReadLimit())["offset"] == 30
+
+
+def test_a_batch_waits_until_there_is_enough_or_for_its_delay(tmp_path, monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("oz.spark.source.stream.time.monotonic", lambda: now)
+    fill(tmp_path / "journal", [numbered(10)])
+    made = reader(tmp_path / "journal", minOffsetsPerTrigger=50, maxTriggerDelay="1m")
+    limit = made.getDefaultReadLimit()
+    assert limit == ReadMinRows(50)
+    first = made.latestOffset(made.initialOffset(), limit)
+    assert first["offset"] == 10  # as Kafka's: what is there at the start is taken at once
+    fill(tmp_path / "journal", [numbered(10, 10)])
+    assert made.latestOffset(first, limit) == first
+    now += 59.0
+    assert made.latestOffset(first, limit) == first
+    now += 1.0
+    second = made.latestOffset(first, limit)
+    assert second["offset"] == 20
+    fill(tmp_path / "journal", [numbered(50, 20)])
+    assert made.latestOffset(second, limit)["offset"] == 70
+
+
+def test_what_is_there_is_not_waited_for_when_the_query_is_to_end(tmp_path):
+    fill(tmp_path / "journal", [numbered(10)])
+    made = reader(tmp_path / "journal", minOffsetsPerTrigger=50)
+    first = made.latestOffset(made.initialOffset(), ReadMinRows(50))
+    fill(tmp_path / "journal", [numbered(10, 10)])
+    made.prepareForTriggerAvailableNow()
+    assert made.latestOffset(first, ReadMinRows(50))["offset"] == 20
+
+
+def test_a_time_that_counts_from_now_says_where_a_new_query_begins_and_no_more(tmp_path):
+    """What was not read before a restart is read after it, however old it is by then."""
+    hour = 3_600 * 10**9
+    now = time.time_ns()
+    for ago in (5, 3, 1):
+        fill(tmp_path / "journal", [[Record("a", time_ns=now - ago * hour) for _ in range(100)]])
+    made = reader(tmp_path / "journal", startingTime="-2h")
+    assert made.initialOffset()["offset"] == 200
+    assert reader(tmp_path / "journal", startingTime="-4h").initialOffset()["offset"] == 100
+    assert reader(tmp_path / "journal", startingTime="now").initialOffset()["offset"] == 300
+    assert reader(tmp_path / "journal", startingTime="-9h", startingOffset=50).initialOffset()["offset"] == 50
+    start = reader(tmp_path / "journal").initialOffset()  # of a checkpoint of long ago
+    shares = made.partitions(start, made.latestOffset(start, ReadAllAvailable()))
+    assert sum(batch.num_rows for share in shares for batch in made.read(share)) == 300

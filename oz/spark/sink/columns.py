@@ -31,9 +31,9 @@ _SHOWN = 200
 
 
 class SinkColumns(NamedTuple):
-    """The places of fields in a row; None where there is no such column."""
+    """The places of fields in a row; None where there is no such column, or none is needed."""
 
-    subject: int
+    subject: int | None
     payload: int
     headers: int | None
     key: int | None
@@ -41,11 +41,12 @@ class SinkColumns(NamedTuple):
     has_map: bool
 
 
-def find_columns(schema: T.StructType) -> SinkColumns:
+def find_columns(schema: T.StructType, *, needs_subject: bool = True) -> SinkColumns:
     """Find the columns to publish; others are left alone.
 
     Args:
         schema: the DataFrame's.
+        needs_subject: whether the rows say their subject; else a column of that name is one of the others.
 
     Raises:
         SinkError: one is missing or has the wrong type; names them all.
@@ -54,23 +55,25 @@ def find_columns(schema: T.StructType) -> SinkColumns:
     wrong = []
     for at, one in enumerate(schema.fields):
         name = one.name.lower()
-        if name in _TYPES:
+        if name in _TYPES and (needs_subject or name != "subject"):
             if name in found:
                 wrong.append(f"there are two columns {name!r}")
             elif not _TYPES[name][0](one.dataType):
                 wrong.append(f"column {name!r} is {one.dataType.simpleString()}, not {_TYPES[name][1]}")
             found[name] = at
-    wrong += [f"there is no column {name!r}" for name in ("subject", "payload") if name not in found]
+    needed = ("subject", "payload") if needs_subject else ("payload",)
+    wrong += [f"there is no column {name!r}" for name in needed if name not in found]
     if wrong:
         raise SinkError(
-            f"the sink cannot publish these rows: {', '.join(wrong)}. It takes subject (string or binary), "
-            "payload (binary, string or struct), and, if any, headers (a map, or binary as the journal has "
-            f"them) and key (string or binary). The columns are: {_shown(schema)}"
+            f"the sink cannot publish these rows: {', '.join(wrong)}. It takes subject (string or binary; "
+            "or the option subject for all rows), payload (binary, string or struct), and, if any, headers "
+            "(a map, or binary as the journal has them) and key (string or binary). "
+            f"The columns are: {_shown(schema)}"
         )
     kinds = [one.dataType for one in schema.fields]
     headers = found.get("headers")
     return SinkColumns(
-        found["subject"],
+        found.get("subject"),
         found["payload"],
         headers,
         found.get("key"),
@@ -138,7 +141,7 @@ class RowReader:
 
     def _ready(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         at, wrong = self.columns, dict[int, str]()
-        subjects = _as_bytes(batch.column(at.subject))
+        subjects = self._subjects(batch)
         payloads, headers = batch.column(at.payload), None
         self._check_subjects(subjects, wrong)
         _note_nulls(payloads, "the payload is null", wrong)
@@ -154,6 +157,12 @@ class RowReader:
         if wrong:
             arrays = self._without(arrays, wrong)
         return pa.RecordBatch.from_arrays(arrays, schema=STAGED)
+
+    def _subjects(self, batch: pa.RecordBatch) -> pa.Array:
+        if self.columns.subject is not None:
+            return _as_bytes(batch.column(self.columns.subject))
+        subject = str(self.settings.subject).encode(errors="surrogateescape")
+        return pa.repeat(pa.scalar(subject, pa.large_binary()), batch.num_rows)
 
     def _check_subjects(self, subjects: pa.Array, wrong: dict[int, str]) -> None:
         _note_nulls(subjects, "the subject is null", wrong)

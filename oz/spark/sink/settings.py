@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
-from oz.errors import OptionError, OzError
+from oz.errors import OptionError, OzError, SubjectError
 from oz.subjects import dialects
-from oz.subjects.pattern import DEFAULT_DIALECT
+from oz.subjects.pattern import DEFAULT_DIALECT, validate_subject
 from oz.transport import endpoints
 
 ENCODINGS = ("msgpack", "json")
@@ -26,6 +26,7 @@ ABSENCES = ("fail", "wait", "drop")
 NAMES = (
     "endpoint",
     "bind",
+    "subject",
     "dialect",
     "payload",
     "invalid",
@@ -61,6 +62,7 @@ class SinkSettings:
         run: of a batch write: a name that makes its ids those of the run before it with the same name.
         batch: the number of a batch of a run; what it holds is kept until the next one is published.
         report: a file that says how far publishing has come.
+        subject: the subject of all rows, whatever column they have.
     """
 
     connect: tuple[str, ...]
@@ -75,6 +77,7 @@ class SinkSettings:
     run: str | None = None
     batch: int | None = None
     report: str | None = None
+    subject: str | None = None
 
     @property
     def endpoints(self) -> tuple[str, ...]:
@@ -110,6 +113,7 @@ def read_settings(options: Mapping[str, str], *, is_streaming: bool) -> SinkSett
         given.get("run") or None,
         _batch(given),
         given.get("report") or None,
+        _subject(given),
     )
 
 
@@ -136,6 +140,16 @@ def _where(given: Mapping[str, str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
                 "bind", one, "it would be another port for each batch: name one, as in tcp://*:5555"
             )
     return connect, bind
+
+
+def _subject(given: Mapping[str, str]) -> str | None:
+    text = given.get("subject")
+    if text is not None:
+        try:
+            validate_subject(text, _choice(given, "dialect", dialects.DIALECTS, DEFAULT_DIALECT))
+        except SubjectError as error:
+            raise OptionError("subject", text, str(error)) from None
+    return text
 
 
 def _endpoints(given: Mapping[str, str], name: str) -> tuple[str, ...]:

@@ -297,7 +297,8 @@ def stream_writer(options: Mapping[str, str], schema: T.StructType) -> StreamWri
         OptionError: an option is missing, unknown or wrong.
         SinkError: a column is missing or wrong.
     """
-    return StreamWriter(read_settings(options, is_streaming=True), find_columns(schema))
+    settings = read_settings(options, is_streaming=True)
+    return StreamWriter(settings, find_columns(schema, needs_subject=settings.subject is None))
 
 
 def batch_writer(options: Mapping[str, str], schema: T.StructType, *, overwrite: bool = False) -> BatchWriter:
@@ -314,7 +315,8 @@ def batch_writer(options: Mapping[str, str], schema: T.StructType, *, overwrite:
     """
     if overwrite:
         raise SinkError('what is published cannot be overwritten: write with mode("append")')
-    return BatchWriter(read_settings(options, is_streaming=False), find_columns(schema))
+    settings = read_settings(options, is_streaming=False)
+    return BatchWriter(settings, find_columns(schema, needs_subject=settings.subject is None))
 
 
 def _digest(name: str) -> str:

@@ -17,7 +17,7 @@ from oz.spark.source.planning import Share
 from oz.spark.source.rows import DecodedRows
 from oz.spark.source.wanted import Wanted
 
-_FOR_STREAMS = ("maxRowsPerTrigger",)
+_FOR_STREAMS = ("maxRowsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
 
 class JournalReader(DataSourceReader):  # type: ignore[misc]
@@ -36,7 +36,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         """
         _refuse_what_is_for_streams(options)
         self._options = options
-        self._rows = DecodedRows(schema, options.payload)
+        self._rows = DecodedRows(schema, options.payload, options.headers)
         self._bounds = Bounds()
         PlannedJournal(options, wanted_of(options))
 

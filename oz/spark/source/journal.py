@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator
 from pathlib import Path
+
+import pyarrow.compute as pc
 
 from oz.errors import JournalError, OptionError
 from oz.journal import files, manifest, own
 from oz.journal.epochs import history_of
 from oz.journal.manifest import Entry, Manifest
-from oz.journal.ranges import Span, identity_of, spans_of
+from oz.journal.ranges import Span, identity_of, read_range, spans_of
 from oz.journal.reading import end_of, subjects_of, why_renumbered
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share, share_out
@@ -55,14 +58,19 @@ class PlannedJournal:
         """The offset of the first record that is kept; the end when there is none."""
         return min((segment.base for segment in own.segments(self._directory)), default=self.end)
 
-    def beginning(self) -> int:
+    def beginning(self, since_ns: int | None = None) -> int:
         """The offset where a new query begins, by the options.
+
+        Args:
+            since_ns: the earliest time, in nanoseconds since 1970, where no other record is to be begun with.
 
         Raises:
             JournalError: what they ask for has been removed by retention, and that is an error.
             OptionError: it is after the end.
         """
         start, end = self._options.start, self.end
+        if since_ns is not None and start != LATEST:
+            start = max(self.since(since_ns), start if isinstance(start, int) else 0)
         if isinstance(start, str):
             return end if start == LATEST else self.first
         if start > end:
@@ -122,16 +130,51 @@ class PlannedJournal:
             )
         return lost
 
-    def limited(self, first: int, end: int, most: int) -> int:
-        """Find where to stop so that at most so many records are looked at; at least one is."""
+    def limited(self, first: int, end: int, most_rows: float = math.inf, most_bytes: float = math.inf) -> int:
+        """Find where to stop so that at most so much is looked at; at least one record is.
+
+        Args:
+            first: the first offset.
+            end: the offset to stop before, whatever there is.
+            most_rows: records at most.
+            most_bytes: bytes at most, as they are in the journal's files.
+        """
         at = first
         for span in self._spans(first, end):
-            if span.rows > most:
-                return span.first + most
-            most -= span.rows
+            fitting = min(most_rows, most_bytes * span.rows / span.bytes if span.bytes else math.inf)
+            if span.rows > fitting:
+                return max(span.first + int(fitting), first + 1)
+            most_rows -= span.rows
+            most_bytes -= span.bytes
             at = span.end
-            if not most:
+            if most_rows <= 0 or most_bytes <= 0:
                 return at
+        return end
+
+    def count(self, first: int, end: int) -> int:
+        """Count the records of a range, those of segments that hold nothing wanted apart."""
+        return sum(span.rows for span in self._spans(first, end))
+
+    def since(self, time_ns: int) -> int:
+        """Find the first record that was received at a time or later; the end when there is none.
+
+        Args:
+            time_ns: nanoseconds since 1970.
+        """
+        end = self.end
+        for span in spans_of(self._directory, self._known(), self.first, end):
+            if span.entry is not None and span.entry.max_time_ns < time_ns:
+                continue
+            for table in read_range(
+                self._directory,
+                span.first,
+                span.end,
+                ["offset", "time_ns"],
+                lambda stamp: stamp.max_ns >= time_ns,
+            ):
+                found = table["offset"].filter(pc.greater_equal(table["time_ns"], time_ns))
+                if len(found):
+                    return int(found[0].as_py())
         return end
 
     def shares(self, first: int, end: int) -> list[Share]:

@@ -7,22 +7,21 @@ import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from tempfile import gettempdir
 
 from oz.errors import OptionError, OzError
+from oz.spark.source.headers import HeaderColumns
+from oz.spark.source.times import is_relative, read_duration, read_time
 from oz.subjects import dialects
 from oz.subjects.pattern import Pattern, parse
 from oz.transport import endpoints
 
 EARLIEST, LATEST = "earliest", "latest"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LAST_YEAR = Decimal(253_402_300_800)  # seconds from 1970 to the year 10000
 
 NAMES = (
     "journal",
+    "path",
     "endpoint",
     "subject",
     "startingOffset",
@@ -30,10 +29,16 @@ NAMES = (
     "endingOffset",
     "endingTime",
     "maxRowsPerTrigger",
+    "maxBytesPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
     "failOnDataLoss",
     "gaps",
     "payload",
     "payloadSchema",
+    "headers",
+    "keyHeader",
+    "timeHeader",
     "numPartitions",
     "rowsPerPartition",
     "pushFilters",
@@ -43,6 +48,22 @@ NAMES = (
     "retainSeconds",
 )
 """The options of the source, as they are written; Spark hands them over in lower case."""
+
+FOREIGN = {
+    "kafka.bootstrap.servers": "endpoint, or journal",
+    "subscribe": "subject",
+    "subscribepattern": "subject",
+    "assign": "journal",
+    "startingoffsets": "startingOffset",
+    "endingoffsets": "endingOffset",
+    "startingtimestamp": "startingTime",
+    "endingtimestamp": "endingTime",
+    "maxoffsetspertrigger": "maxRowsPerTrigger",
+    "minpartitions": "numPartitions",
+    "maxrecordsperpartition": "rowsPerPartition",
+    "includeheaders": "headers",
+}
+"""Options that others have for it, in lower case; docs/spark.md has them all."""
 
 PAYLOADS = ("raw", "string", "json", "msgpack")
 
@@ -58,13 +79,18 @@ class Options:
         subject: the specs of patterns, one a line; empty for all.
         start: an offset, `EARLIEST` or `LATEST`.
         start_ns: the earliest time, in nanoseconds since 1970.
+        relative: the options that say a time which counts from now.
         end: the offset to stop before.
         end_ns: the time to stop before, in nanoseconds since 1970.
         most_rows: records of a micro-batch at most.
+        most_bytes: bytes of a micro-batch at most, as they are in the journal's files.
+        least_rows: a micro-batch waits until there are so many records.
+        delay: seconds that it waits at most.
         fails_on_loss: whether it is an error that retention was faster.
         gaps: whether to give records that are no messages too.
         payload: one of `PAYLOADS`.
         payload_schema: the columns of a payload, as DDL.
+        headers: the columns that come out of the headers.
         partitions: how many partitions to make.
         partition_rows: or of how many records each.
         pushes: whether to take Spark's filters.
@@ -83,10 +109,14 @@ class Options:
     end: int | None = None
     end_ns: int | None = None
     most_rows: int | None = None
+    most_bytes: int | None = None
+    least_rows: int | None = None
+    delay: float = 900.0
     fails_on_loss: bool = True
     gaps: bool = False
     payload: str = "raw"
     payload_schema: str | None = None
+    headers: HeaderColumns = field(default_factory=HeaderColumns)
     partitions: int | None = None
     partition_rows: int | None = None
     pushes: bool = False
@@ -94,6 +124,7 @@ class Options:
     dedupe: bool = False
     retain_bytes: int | None = None
     retain_seconds: float | None = None
+    relative: frozenset[str] = field(default=frozenset())
     written: frozenset[str] = field(default=frozenset())
 
     def patterns(self) -> list[Pattern]:
@@ -114,24 +145,27 @@ def read_options(options: Mapping[str, str]) -> Options:
     """
     given = {key.lower(): str(value) for key, value in options.items()}
     _refuse_unknown(given)
-    start_ns = _time(given, "startingTime")
     published_at = _endpoints(given)
-    if "journal" not in given and not published_at:
+    if not {"journal", "path"} & given.keys() and not published_at:
         raise OptionError("journal", None, "give the directory of a journal, or the endpoint of a publisher")
     read = Options(
         journal=_directory(given),
-        is_private="journal" not in given,
+        is_private=not {"journal", "path"} & given.keys(),
         endpoints=published_at,
         subject=given.get("subject", ""),
         start=_start(given),
-        start_ns=start_ns,
-        end=_whole(given, "endingOffset", least=0),
-        end_ns=_time(given, "endingTime"),
+        start_ns=read_time("startingTime", given.get("startingtime")),
+        end=_end(given),
+        end_ns=read_time("endingTime", given.get("endingtime")),
         most_rows=_whole(given, "maxRowsPerTrigger"),
+        most_bytes=_whole(given, "maxBytesPerTrigger"),
+        least_rows=_whole(given, "minOffsetsPerTrigger"),
+        delay=read_duration("maxTriggerDelay", given.get("maxtriggerdelay", "15m")),
         fails_on_loss=_flag(given, "failOnDataLoss", True),
         gaps=_flag(given, "gaps", False),
         payload=_one_of(given, "payload", PAYLOADS),
         payload_schema=given.get("payloadschema"),
+        headers=_headers(given),
         partitions=_whole(given, "numPartitions"),
         partition_rows=_whole(given, "rowsPerPartition"),
         pushes=_flag(given, "pushFilters", False),
@@ -139,6 +173,7 @@ def read_options(options: Mapping[str, str]) -> Options:
         dedupe=_flag(given, "dedupe", False),
         retain_bytes=_whole(given, "retainBytes"),
         retain_seconds=_seconds(given, "retainSeconds"),
+        relative=frozenset(name for name in _TIMES if is_relative(given.get(name.lower()))),
         written=frozenset(name for name in NAMES if name.lower() in given),
     )
     _refuse_contradictions(read)
@@ -163,24 +198,31 @@ def refuse_commas(subject: str) -> None:
             )
 
 
+_TIMES = ("startingTime", "endingTime")
+
+
 def _refuse_unknown(given: Mapping[str, str]) -> None:
     known = {name.lower(): name for name in NAMES}
     for key in given:
         if key not in known:
             similar = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-            hint = "journal" if key == "path" else known[similar[0]] if similar else None
+            hint = FOREIGN.get(key) or (known[similar[0]] if similar else None)
             meant = f"did you mean {hint}? " if hint else ""
             raise OptionError(key, None, f"there is no such option; {meant}There are {', '.join(NAMES)}")
 
 
 def _refuse_contradictions(read: Options) -> None:
-    for one, other in (("numPartitions", "rowsPerPartition"),):
+    for one, other in (("numPartitions", "rowsPerPartition"), ("journal", "path")):
         if {one, other} <= read.written:
             raise OptionError(one, None, f"give it or {other}, not both")
     if not read.endpoints:
         for name in ("filtering", "dedupe", "retainBytes", "retainSeconds"):
             if name in read.written:
                 raise OptionError(name, None, "it is for the recorder that the option endpoint starts")
+    if "maxTriggerDelay" in read.written and read.least_rows is None:
+        raise OptionError(
+            "maxTriggerDelay", None, "it needs minOffsetsPerTrigger, for which a micro-batch waits"
+        )
     if read.payload in ("raw", "string") and read.payload_schema is not None:
         raise OptionError("payloadSchema", read.payload_schema, "it needs payload=json or payload=msgpack")
     if read.dedupe and read.filtering != "publisher":
@@ -192,13 +234,22 @@ def _refuse_contradictions(read: Options) -> None:
 
 
 def _directory(given: Mapping[str, str]) -> Path:
-    if "journal" in given:
-        path = given["journal"].removeprefix("file:")
-        if not path.strip() or "://" in path:
-            rule = "it is a directory, on a file system that the driver and all executors see"
-            raise OptionError("journal", given["journal"], rule)
-        return Path(os.path.abspath(path))
+    for name in ("journal", "path"):
+        if name in given:
+            path = given[name].removeprefix("file:")
+            if not path.strip() or "://" in path:
+                rule = "it is a directory, on a file system that the driver and all executors see"
+                raise OptionError(name, given[name], rule)
+            return Path(os.path.abspath(path))
     return Path(gettempdir(), f"oz-live-{uuid.uuid4().hex}")
+
+
+def _headers(given: Mapping[str, str]) -> HeaderColumns:
+    return HeaderColumns(
+        _one_of(given, "headers", ("raw", "map")) == "map",
+        given.get("keyheader"),
+        given.get("timeheader"),
+    )
 
 
 def _endpoints(given: Mapping[str, str]) -> tuple[str, ...]:
@@ -219,6 +270,12 @@ def _start(given: Mapping[str, str]) -> int | str:
         return _at_least(int(text), 0)
     except ValueError:
         raise OptionError("startingOffset", text, "it is earliest, latest, or an offset from 0") from None
+
+
+def _end(given: Mapping[str, str]) -> int | None:
+    if given.get("endingoffset", LATEST).strip().lower() == LATEST:
+        return None
+    return _whole(given, "endingOffset", least=0)
 
 
 def _whole(given: Mapping[str, str], name: str, least: int = 1) -> int | None:
@@ -260,28 +317,3 @@ def _one_of(given: Mapping[str, str], name: str, allowed: tuple[str, ...]) -> st
     if text not in allowed:
         raise OptionError(name, text, f"it is one of {', '.join(allowed)}")
     return text
-
-
-def _time(given: Mapping[str, str], name: str) -> int | None:
-    """Read a time: ISO 8601 with a zone, or seconds since 1970."""
-    text = given.get(name.lower())
-    if text is None:
-        return None
-    try:
-        seconds = Decimal(text.strip())
-    except InvalidOperation:
-        return _iso(name, text.strip())
-    if not (seconds.is_finite() and abs(seconds) < _LAST_YEAR):
-        raise OptionError(name, text, "a number is one of seconds since 1970, and this is no time in them")
-    return int(seconds * 1_000_000_000)
-
-
-def _iso(name: str, text: str) -> int:
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        wanted = "a time as in 2026-03-01T09:30:00+01:00, or a number of seconds since 1970"
-        raise OptionError(name, text, f"it is {wanted}") from None
-    if moment.tzinfo is None:
-        raise OptionError(name, text, f"it names no time zone: write {moment.isoformat()}+00:00 if it is UTC")
-    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

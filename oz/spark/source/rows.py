@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from oz.errors import OptionError
 from oz.spark.fitting import fit
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string
+from oz.spark.source.headers import HeaderColumns
 
 DDL = {
     "offset": "BIGINT NOT NULL",
@@ -56,17 +57,21 @@ _NAME_AND_TYPE = re.compile(r"\s*(?:(?:`[^`]*`)+\s*:?|\w+\s*[:\s])\s*(\w+)")
 _FEW_ROWS = 2048  # rows of a chunk; smaller ones are put together
 
 
-def ddl(payload: str, payload_schema: str | None) -> str:
+_AS_THEY_ARE = HeaderColumns()
+
+
+def ddl(payload: str, payload_schema: str | None, headers: HeaderColumns = _AS_THEY_ARE) -> str:
     """Write down the columns as Spark reads them.
 
     Args:
         payload: how payloads are decoded, one of `options.PAYLOADS`.
         payload_schema: the columns of a payload, for those that have such.
+        headers: the columns that come out of the headers.
 
     Raises:
         OptionError: it is missing, or a column of it has no type that Spark knows.
     """
-    columns = dict(DDL)
+    columns = DDL | headers.ddl
     if payload in ("json", "msgpack"):
         if payload_schema is None or not payload_schema.strip():
             wanted = "payloadSchema, the columns of a payload as in 'price DOUBLE, size BIGINT'"
@@ -83,22 +88,25 @@ def ddl(payload: str, payload_schema: str | None) -> str:
 class DecodedRows:
     """Makes rows of records."""
 
-    def __init__(self, schema: StructType, payload: str) -> None:
+    def __init__(self, schema: StructType, payload: str, headers: HeaderColumns = _AS_THEY_ARE) -> None:
         """Prepare.
 
         Args:
             schema: the columns that Spark expects: these ones, or some of them.
             payload: how payloads are decoded.
+            headers: the columns that come out of the headers.
 
         Raises:
             OptionError: there is no such column, or it has another type.
         """
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._payload = payload
+        self._headers = headers
+        self._has_headers = not headers.ddl.keys().isdisjoint(self._schema.names)
         self._check()
 
     def _check(self) -> None:
-        known = {name: _ARROW[kind] for name, kind in DDL.items()}
+        known = {name: _ARROW[kind] for name, kind in DDL.items()} | self._headers.arrow
         if self._payload != "raw":
             known[PAYLOAD_RAW] = pa.binary()
         for field in self._schema:
@@ -126,6 +134,8 @@ class DecodedRows:
         made: dict[str, pa.Array] = {}
         if self._payload != "raw" and "payload" in self._schema.names:
             made = self._decoded(batch.column("payload"))
+        if self._has_headers:
+            made |= self._headers.of(batch.column("headers"))
         if "time" in self._schema.names:
             made["time"] = microseconds(batch.column("time_ns"))
         return [made[name] if name in made else batch.column(name) for name in self._schema.names]

@@ -6,10 +6,12 @@ A live query reads a journal that a recorder of its own writes.
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import pyarrow as pa
@@ -17,7 +19,9 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -152,8 +156,16 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         for name in ("endingOffset", "pushFilters"):
             if name in options.written:
                 raise OptionError(name, None, "it is for a batch, with spark.read")
+        if "endingTime" in options.relative:
+            rule = "a stream has it anew at each start: give a time that stays"
+            raise OptionError("endingTime", None, rule)
+        self._begins_ns = None
+        if "startingTime" in options.relative:
+            # Said at each start anew; what it says of a query that goes on would be left out in silence.
+            self._begins_ns, options = options.start_ns, replace(options, start_ns=None)
         self._options = options
-        self._rows = DecodedRows(schema, options.payload)
+        self._rows = DecodedRows(schema, options.payload, options.headers)
+        self._due = -math.inf
         self._live: LiveRecorder | None = None
         self._journal: PlannedJournal | None = None
         self._target: int | None = None
@@ -170,7 +182,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             OptionError: it is not there yet.
         """
         journal = self._opened()
-        return journal.position(journal.beginning()).as_data()
+        return journal.position(journal.beginning(self._begins_ns)).as_data()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Say how far the next micro-batch goes.
@@ -185,16 +197,30 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         lost = journal.pass_by(first)
         first += lost
         end = max(first, journal.end if self._target is None else self._target)
-        if isinstance(limit, ReadMaxRows):
-            end = journal.limited(first, end, limit.max_rows)
+        if not isinstance(limit, ReadAllAvailable):
+            end = self._limited(journal, first, end, limit)
         self._planned = journal.position(end, position.lost + lost + self._late)
         self._late = 0
         return self._planned.as_data()
 
+    def _limited(self, journal: PlannedJournal, first: int, end: int, limit: ReadLimit) -> int:
+        """Find where a micro-batch ends; where it begins if it is to wait for more."""
+        options, now = self._options, time.monotonic()
+        if options.least_rows is not None and self._target is None:
+            if now < self._due and journal.count(first, end) < options.least_rows:
+                return first
+            self._due = now + options.delay
+        most_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else options.most_rows
+        return journal.limited(first, end, most_rows or math.inf, options.most_bytes or math.inf)
+
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the limit that the options set."""
-        most = self._options.most_rows
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        """Return a limit that the options set; Spark hands over one of them, and all of them hold."""
+        options = self._options
+        if options.most_rows is not None:
+            return ReadMaxRows(options.most_rows)
+        if options.most_bytes is not None:
+            return ReadMaxBytes(options.most_bytes)
+        return ReadAllAvailable() if options.least_rows is None else ReadMinRows(options.least_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Note the end, which the query is to reach.
