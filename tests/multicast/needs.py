@@ -1,11 +1,11 @@
 """What tests of multicast need, and why they are skipped where it is missing."""
 
-import network
 import pytest
 import zmq
 
 from oz.errors import TransportUnavailable
 from oz.transport import endpoints
+from support import network
 
 
 def _no_pgm():

@@ -6,8 +6,7 @@ import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from network import GROUP
-
+from support.network import GROUP
 from support.scripts import ENVIRONMENT
 from support.waiting import Thread
 

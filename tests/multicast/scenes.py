@@ -9,8 +9,9 @@ import sys
 import time
 from dataclasses import dataclass
 
-from network import Network, missing
 from playing import check, scene
+
+from support.network import Network, missing
 
 PACE = 0.001
 RATE = 10_000

@@ -8,13 +8,13 @@ import sys
 import time
 from pathlib import Path
 
-import network
 import pytest
 import zmq
-from network import GROUP, Network
 from playing import scene
 
 from oz.transport.capabilities import pgm_line
+from support import network
+from support.network import GROUP, Network
 from support.scripts import ENVIRONMENT
 from support.waiting import until
 

@@ -6,8 +6,8 @@
 import needs
 import pytest
 import scenes
-from network import Network
 
+from support.network import Network
 from support.sizes import SOAK
 
 pytestmark = [needs.pgm, needs.namespaces, pytest.mark.timeout(400)]

@@ -4,9 +4,9 @@ import select
 import socket
 import time
 
-import network
 import pytest
 
+from support import network
 from support.inside import engine_of
 from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE, until

@@ -1,4 +1,4 @@
-"""Hosts for a test: network namespaces on a bridge of their own, with a link that can lose packets.
+"""Hosts for a test: network namespaces on a bridge of their own, with links that lose, take time, or are cut.
 
 Nothing here touches the network of the machine: the bridge lives in a namespace too. Everything is named
 after the process that built it, and removed at the end; what a killed process left, by the next one.
@@ -11,6 +11,8 @@ import os
 import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 _numbers = itertools.count()
 
@@ -31,10 +33,26 @@ RULES = """
     add rule inet oz way_in udp length > 20 @th,96,8 5 counter name repairs
 """
 DROPS = """
-    add rule inet oz way_in meta l4proto udp {chance}meta mark set 1
+    add rule inet oz way_in iifname "lan" meta l4proto {protocol} {chance}meta mark set 1
     add rule inet oz way_in meta mark 1 @th,96,8 4 counter name lost_data
     add rule inet oz way_in meta mark 1 @th,96,8 5 counter name lost_repairs
     add rule inet oz way_in meta mark 1 counter name lost drop
+"""
+
+TRANSLATION = """
+    table ip oznat {
+        chain arriving { type nat hook prerouting priority -100; }
+        chain leaving {
+            type nat hook postrouting priority 100;
+            oifname "lan" masquerade
+        }
+        chain passing {
+            type filter hook forward priority 0; policy drop;
+            ct state established,related accept
+            iifname "inside" accept
+            ct status dnat accept
+        }
+    }
 """
 
 
@@ -43,6 +61,8 @@ def missing():
     for tool in ("ip", "nft"):
         if shutil.which(tool) is None:
             return f"no network namespaces: the command {tool} is not installed"
+    if not os.path.exists("/dev/net/tun"):
+        return "no slow links: /dev/net/tun is not there"
     if os.geteuid() != 0:
         return "no network namespaces: building them needs root"
     name = f"oz{os.getpid()}try"
@@ -82,11 +102,21 @@ class Host:
         """Give the command line that runs a program there."""
         return ["ip", "netns", "exec", self.namespace, *map(str, arguments)]
 
-    def lose(self, percent):
-        """Lose so many of the UDP packets that arrive, at random; 100 is an outage, 0 ends it."""
+    def lose(self, percent, protocol="udp"):
+        """Lose so many of the packets that arrive, at random; 100 is an outage, 0 ends it.
+
+        Args:
+            percent: of them, to a tenth.
+            protocol: `"udp"` or `"tcp"`.
+        """
         chance = f"numgen random mod 1000 < {round(10 * percent)} " if percent < 100 else ""
-        drops = "" if not percent else DROPS.format(chance=chance)
+        drops = "" if not percent else DROPS.format(chance=chance, protocol=protocol)
         run(*self.command("nft", "-f", "-"), text=RULES.format(drops=drops))
+
+    def publish_port(self, port, inner):
+        """Have a router pass on those who call a port to a host behind it."""
+        rule = f"add rule ip oznat arriving iifname lan tcp dport {port} dnat to {inner.address}"
+        run(*self.command("nft", rule))
 
     def reset(self):
         """Lose nothing, and count anew."""
@@ -102,19 +132,28 @@ class Host:
 class Network:
     """Hosts on a bridge; use it in `with`."""
 
-    def __init__(self, hosts):
-        """Build it."""
+    def __init__(self, hosts, delay=0.0):
+        """Build it.
+
+        Args:
+            hosts: how many.
+            delay: seconds from one to another.
+        """
         prefix = f"oz{os.getpid()}n{next(_numbers)}"
         self._namespaces = []
+        self._links = None
         self.hosts = []
         atexit.register(self.remove)
         _remove_what_was_left()
         try:
-            bridge = self._add(f"{prefix}br")
-            run("ip", "-n", bridge, "link", "add", "name", "bridge0", "type", "bridge", "mcast_snooping", "0")
-            run("ip", "-n", bridge, "link", "set", "bridge0", "up")
+            self._bridge = self._add(f"{prefix}br")
+            link = ("ip", "-n", self._bridge, "link")
+            run(*link, "add", "name", "bridge0", "type", "bridge", "mcast_snooping", "0")
+            run(*link, "set", "bridge0", "up")
+            if delay:
+                self._begin_links(delay, hosts)
             for number in range(1, hosts + 1):
-                self._add_host(f"{prefix}h{number}", bridge, number)
+                self._add_host(f"{prefix}h{number}", number)
         except BaseException:
             self.remove()
             raise
@@ -124,19 +163,63 @@ class Network:
         self._namespaces.append(name)
         return name
 
-    def _add_host(self, name, bridge, number):
+    def _begin_links(self, delay, count):
+        # A frame passes two of them.
+        script = Path(__file__).with_name("slow_links.py")
+        command = Host(self._bridge, None).command(sys.executable, script, delay / 2, count)
+        self._links = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._links.stdout.readline() == "ready\n", "links cannot be made"
+
+    def _add_host(self, name, number):
         self._add(name)
-        address = f"10.77.0.{number}"
+        host = Host(name, f"10.77.0.{number}")
         ip = ("ip", "-n", name)
-        run(*ip, "link", "add", "name", "lan", "type", "veth", "peer", "name", f"p{number}", "netns", bridge)
-        run("ip", "-n", bridge, "link", "set", f"p{number}", "master", "bridge0", "up")
-        run(*ip, "address", "add", f"{address}/24", "dev", "lan")
+        if self._links is not None:
+            run("ip", "-n", self._bridge, "link", "set", f"h{number}", "netns", name, "name", "lan")
+        else:
+            port = ("name", f"p{number}", "netns", self._bridge)
+            run(*ip, "link", "add", "name", "lan", "type", "veth", "peer", *port)
+        run("ip", "-n", self._bridge, "link", "set", f"p{number}", "master", "bridge0", "up")
+        run(*ip, "address", "add", f"{host.address}/24", "dev", "lan")
         run(*ip, "link", "set", "lan", "up")
         run(*ip, "link", "set", "lo", "up")
         run(*ip, "route", "add", "224.0.0.0/4", "dev", "lan")
-        host = Host(name, address)
         host.lose(0)
         self.hosts.append(host)
+
+    def cut(self, host):
+        """Pass nothing on to a host or from it, as a switch does whose port is off."""
+        self._set_port(host, "down")
+
+    def mend(self, host):
+        """End that."""
+        self._set_port(host, "up")
+
+    def _set_port(self, host, state):
+        number = self.hosts.index(host) + 1
+        run("ip", "-n", self._bridge, "link", "set", f"p{number}", state)
+
+    def narrow(self, host, mtu):
+        """Have a link take no larger IP packets."""
+        number = self.hosts.index(host) + 1
+        run("ip", "-n", self._bridge, "link", "set", f"p{number}", "mtu", str(mtu))
+        run("ip", "-n", host.namespace, "link", "set", "lan", "mtu", str(mtu))
+
+    def add_behind(self, router):
+        """Add a host that a router hides: it can call others, who see the router."""
+        host = Host(self._add(f"{router.namespace}in"), "10.78.0.2")
+        inner, outer = ("ip", "-n", host.namespace), ("ip", "-n", router.namespace)
+        port = ("name", "inside", "netns", router.namespace)
+        run(*inner, "link", "add", "name", "lan", "type", "veth", "peer", *port)
+        run(*outer, "address", "add", "10.78.0.1/24", "dev", "inside")
+        run(*outer, "link", "set", "inside", "up")
+        run(*inner, "address", "add", f"{host.address}/24", "dev", "lan")
+        run(*inner, "link", "set", "lan", "up")
+        run(*inner, "link", "set", "lo", "up")
+        run(*inner, "route", "add", "default", "via", "10.78.0.1")
+        run(*router.command("sysctl", "-qw", "net.ipv4.ip_forward=1"))
+        run(*router.command("nft", "-f", "-"), text=TRANSLATION)
+        return host
 
     def fresh(self, subscribers):
         """Give the first host and so many others, all of which lose nothing."""
@@ -148,6 +231,10 @@ class Network:
     def remove(self):
         """Take it down; a second call does nothing."""
         atexit.unregister(self.remove)
+        if self._links is not None:
+            self._links.kill()
+            self._links.communicate()
+            self._links = None
         while self._namespaces:
             name = self._namespaces.pop()
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, timeout=60)
