@@ -32,6 +32,7 @@ DEFAULTS: dict[int, int | bytes] = {
     int(zmq.TCP_KEEPALIVE_INTVL): -1,
     int(zmq.TCP_KEEPALIVE_CNT): -1,
     int(zmq.TCP_MAXRT): 0,
+    int(zmq.CONNECT_TIMEOUT): 0,
     int(zmq.SNDBUF): -1,
     int(zmq.RCVBUF): -1,
     int(zmq.AFFINITY): 0,

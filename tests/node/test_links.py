@@ -5,6 +5,7 @@ import socket
 import time
 
 import pytest
+import zmq
 
 from support import network
 from support.inside import engine_of
@@ -58,6 +59,13 @@ def test_a_node_that_left_is_not_redialled(make, nameserver, free_port):
         listener.bind(("127.0.0.1", port))
         listener.listen()
         assert attempts(listener, 1.0) == 0
+
+
+def test_an_attempt_to_connect_to_a_host_that_says_nothing_is_given_up_soon(make, nameserver):
+    """The system's own attempts go on for two minutes, in which it asks less and less often."""
+    sockets = engine_of(make("node", nameserver=nameserver.endpoint)).sockets
+    for one in (sockets.sub.socket, *sockets.servers.values()):
+        assert one.get(zmq.CONNECT_TIMEOUT) == 5_000
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""TCP connections whose other end has vanished are noticed by the system."""
+"""TCP connections whose other end has vanished are noticed by the system, and tried anew."""
 
 import asyncio
 import sys
@@ -10,7 +10,13 @@ import zmq.asyncio
 import oz
 from support.waiting import DEADLINE, until
 
-OPTIONS = (zmq.TCP_KEEPALIVE, zmq.TCP_KEEPALIVE_IDLE, zmq.TCP_KEEPALIVE_INTVL, zmq.TCP_KEEPALIVE_CNT)
+OPTIONS = (
+    zmq.TCP_KEEPALIVE,
+    zmq.TCP_KEEPALIVE_IDLE,
+    zmq.TCP_KEEPALIVE_INTVL,
+    zmq.TCP_KEEPALIVE_CNT,
+    zmq.CONNECT_TIMEOUT,
+)
 KEEPALIVE_TIMER = "02"
 
 
@@ -21,16 +27,16 @@ def options_of(socket):
 @pytest.mark.parametrize("kind", [oz.Publisher, oz.Subscriber])
 def test_a_socket_keeps_its_connections_alive_unless_told_otherwise(kind):
     with kind() as socket:
-        assert options_of(socket) == [1, 30, 5, 3]
+        assert options_of(socket) == [1, 30, 5, 3, 5_000]
         socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 7)
-        assert options_of(socket) == [1, 7, 5, 3]
+        assert options_of(socket) == [1, 7, 5, 3, 5_000]
 
 
 @pytest.mark.parametrize("kind", [oz.asyncio.Publisher, oz.asyncio.Subscriber])
 def test_so_does_one_of_asyncio(kind):
     async def main():
         async with kind() as socket:
-            assert options_of(socket) == [1, 30, 5, 3]
+            assert options_of(socket) == [1, 30, 5, 3, 5_000]
 
     asyncio.run(main())
 
@@ -41,9 +47,9 @@ def test_what_a_context_says_of_its_sockets_holds(kind, name):
         context.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 9)
         context.setsockopt(zmq.LINGER, 0)
         with getattr(oz, name)(context=context) as socket:
-            assert options_of(socket) == [1, 9, 5, 3]
+            assert options_of(socket) == [1, 9, 5, 3, 5_000]
         with context.socket(kind, socket_class=getattr(oz, name)) as socket:
-            assert options_of(socket) == [1, 9, 5, 3]
+            assert options_of(socket) == [1, 9, 5, 3, 5_000]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system's table of connections is read")
