@@ -7,6 +7,7 @@ import gc
 import logging
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -32,6 +33,10 @@ WORLDS = {
 }
 ENOUGH = 1_000
 """Seeds in which every mechanism is to fire."""
+
+
+TOO_LONG = 15.0
+"""Seconds of processor after which a seed hangs, with `--quick`."""
 
 
 def worlds(seed):
@@ -82,7 +87,8 @@ def report(world, seed, kind, text):
 
 
 def violates(seed):
-    """Tell whether a seed violates anything, and say what."""
+    """Tell whether a seed violates anything, and say what; one that takes too long ends the process."""
+    signal.setitimer(signal.ITIMER_VIRTUAL, TOO_LONG)
     found = [violation for world in worlds(seed) if (violation := run(seed, kind=world)) is not None]
     for violation in found:
         print(f"seed {seed}: {violation}")
