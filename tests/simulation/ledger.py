@@ -49,6 +49,7 @@ class Ledger:
         self.is_over = False
         self.missed, self.says_lost = Counter(), {}
         self.ids = set()
+        self.unwanted = 0
         self.answered = {}
         self.side, self.beside = None, 0
         self.by_origin = defaultdict(list)

@@ -72,6 +72,7 @@ class Rest:
             state = streams.unready()
             check(not state["unanswered"], "{} says that {} is missing", subscriber.name, state)
             check(not subscriber.decoder.waiting, "{}: messages wait in line", subscriber.name)
+            check(not subscriber.held(), "{}: messages are held back", subscriber.name)
 
     def check_quiet(self, publisher, subscriber):
         """Where nothing went wrong nothing is lost, and nothing waits for those with whom something did."""
@@ -138,7 +139,7 @@ class Rest:
         for ledger in self.oracle.ledgers:
             stats = ledger.decoder.stats
             lost = stats.lost - ledger.beside
-            given = sum(map(len, ledger.by_origin.values()))
+            given = sum(map(len, ledger.by_origin.values())) + ledger.unwanted
             told = sum(count or 0 for _, _, _, count in ledger.gaps)
             self._check_missed(ledger)
             check(lost == told, "{}: it counted {} lost, and told {}", ledger.name, lost, told)

@@ -23,6 +23,9 @@ SIDE = DeliveryOptions(overflow="conflate")
 KEPT = 5
 """Subscriptions of many that stay."""
 
+SLOW = 2, 0.02
+"""Messages that an application with an overflow takes at once at most, and seconds until it takes others."""
+
 
 class SimSubscriber(Process):
     """A subscriber: subscriptions with the same delivery options, and so one stream.
@@ -41,6 +44,7 @@ class SimSubscriber(Process):
         self.dedupes = delivery.overflow == "drop_oldest" or (name == "s1" and not last_value)
 
     def begin(self):
+        self.most_taken = SLOW[0] if self.delivery.overflow else 10_000
         self.sub = self.socket(zmq.SUB, SNDHWM=0, RCVHWM=self.mark)
         self.asked, self._ends = set(), {}
         self.streams = Streams(self.world.random_bytes, dedupe=self.dedupes)
@@ -77,12 +81,12 @@ class SimSubscriber(Process):
         """Ask no longer for most of the many subjects."""
         if self.is_alive and not (self.is_frozen or self.is_ending):
             for one in self._many[KEPT:]:
-                self._cancel(one)
+                one.unsubscribe()
 
     def drop_side(self):
         """Ask no longer for anything of its other stream."""
         self.has_side = False
-        self._cancel(self.side)
+        self.side.unsubscribe()
 
     def subscribe_more(self):
         """Ask for the next of its patterns."""
@@ -100,7 +104,7 @@ class SimSubscriber(Process):
         if len(self._subscriptions) > 1 and not self.is_ending:
             subscription = self._subscriptions.pop()
             self.ledger.unsubscribed(str(subscription.patterns[0].text))
-            self._cancel(subscription)
+            subscription.unsubscribe()
 
     def drain(self):
         """The same, but lose nothing that was published before."""
@@ -122,12 +126,21 @@ class SimSubscriber(Process):
             answered = frozenset(
                 origin for origin, one in sources.items() if max(one.answered, default=0) >= number
             )
+            for message in self.decoder.rest(self.streams.stream(subscription)):
+                self._take(message)
             self.ledger.ends_drain(str(subscription.patterns[0].text), answered)
-            self._cancel(subscription)
+            subscription.unsubscribe()
             self.world.mechanisms["subscription drained"] += 1
 
     def _cancel(self, subscription):
+        held = self.held()
         self._ask(self.streams.remove(subscription))
+        self.decoder.retain(lambda message: any(one.active for one in message.subscriptions))
+        self.ledger.unwanted += held - self.held()
+
+    def held(self):
+        """Count the messages that wait for the application."""
+        return sum(len(list(stream.receive_buffer)) for stream in self.streams.buffered)
 
     def _ask(self, changes):
         for key in changes.wanted:
@@ -154,7 +167,8 @@ class SimSubscriber(Process):
         if ends is not None and now >= ends:
             self.links.look(now, is_idle=not self.sub.get(EVENTS) & POLLIN)
             ends = self.links.next_deadline()
-        due = [one for one in (self.streams.next_deadline(), ends) if one is not None]
+        more = now + SLOW[1] if self.held() else None
+        due = [one for one in (self.streams.next_deadline(), ends, more) if one is not None]
         return max(min(due), now + 0.001) if due else None
 
     def now_ns(self):
@@ -197,10 +211,16 @@ class SimSubscriber(Process):
             self._ends[place] = head.sequence + head.count
 
     def _give(self):
-        given, take = self.ledger.given, self.decoder.next
-        while (message := take()) is not None:
-            for one in message.messages() if type(message) is MessageBatch else (message,):
-                given(one)
+        """Have the application take what is there, or a part."""
+        for _ in range(self.most_taken):
+            message = self.decoder.next()
+            if message is None:
+                break
+            self._take(message)
+
+    def _take(self, message):
+        for one in message.messages() if type(message) is MessageBatch else (message,):
+            self.ledger.given(one)
 
     def count_keys(self):
         """Count the keys on which something is to come."""
@@ -213,6 +233,7 @@ class SimSubscriber(Process):
         self._ask(goodbye)
 
     def close(self):
+        self.most_taken = 10_000
         self._read(1_000)
         super().close()
 
