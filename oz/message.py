@@ -62,7 +62,8 @@ class Gap:
         origin: the publisher: 16 bytes that it has anew at each start.
         subscription: whom they were for, when only one subscription can be meant; otherwise None.
         count: how many there were; None when that cannot be known, because the publisher had forgotten
-            this subscriber in the meantime.
+            this subscriber in the meantime, or a multicast publisher fell silent: then there may be none, and
+            once it is heard again those that were lost are reported with their number.
         recovered: how many of them were had again since.
         sequence: the number of the first of them; None when `count` is.
     """

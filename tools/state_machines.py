@@ -374,7 +374,8 @@ def _begin_watch() -> Machine:
 
 def _look(machine: Machine) -> None:
     for finding in machine["dog"].look(machine["senders"], ["e;g:1"], machine["now"], is_idle=True):
-        machine["state"] = finding.advisory.kind
+        if finding.advisory is not None:
+            machine["state"] = finding.advisory.kind
 
 
 def _hear_sender(machine: Machine, *, has_left: bool = False) -> None:
@@ -399,7 +400,8 @@ WATCH = Drawn(
     _begin_watch,
     {
         "datagram": _hear_sender,
-        "stale_after passes": lambda one: _be_silent(one, 1.5),
+        "1.5 s without a message": lambda one: _be_silent(one, 1.5),
+        "its packets arrive for stale_after": lambda one: _be_silent(one, 4.0),
         "silence goes on for minutes": lambda one: _be_silent(one, 120.0),
         "goodbye": lambda one: _hear_sender(one, has_left=True),
     },

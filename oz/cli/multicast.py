@@ -11,6 +11,7 @@ import click
 
 from oz.cli.options import Number, Whole
 from oz.cli.output import write_json, write_line
+from oz.protocol.multicast.options import REPAIR_SECONDS
 from oz.protocol.multicast.plan import BEATS, REPAIRED_AT_ONCE, Load, MulticastPlan
 from oz.protocol.multicast.plan import plan as plan_for
 
@@ -124,10 +125,14 @@ def _rows(found: MulticastPlan) -> list[tuple[str, str]]:
         ("window", f"holds {found.held:,.1f} s of this load: the outage, and the time to repair it"),
         (
             "stale_after",
-            f"{options.stale_after:g} s of silence, and a subscriber connects anew: then nothing is repaired",
+            f"{options.stale_after:g} s in which packets arrive and no message: a subscriber that is stuck "
+            "connects anew",
         ),
         ("memory", f"{memory} in each publisher; as much for each publisher in a subscriber that repairs"),
-        ("outage", f"{load.outage:g} s lose {found.lost:,} packets at most; {_repair(found)}"),
+        (
+            "outage",
+            f"{load.outage:g} s lose {found.lost:,} packets at most, with heartbeats; {_repair(found)}",
+        ),
         ("longer ones", f"lose {_beyond(found)}"),
     ]
 
@@ -143,8 +148,9 @@ def _repair(found: MulticastPlan) -> str:
 
 def _beyond(found: MulticastPlan) -> str:
     return (
-        f"{found.load.rate:,.6g} messages a second, from the first: a subscriber that heard nothing for "
-        f"{found.options.stale_after:g} s connects anew, and reports every message that it missed as a gap"
+        f"what the window does not hold any more, {found.load.rate:,.6g} messages a second, and perhaps all "
+        f"that was missed; libpgm may try for {REPAIR_SECONDS:g} s. What is missing is reported, to the "
+        "message"
     )
 
 

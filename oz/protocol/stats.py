@@ -53,7 +53,7 @@ class SubscriberStats:
     failed: int = 0
     """Calls of a handler that raised."""
     reconnects: int = 0
-    """Times that a multicast publisher had gone silent, so that the subscriber connected anew."""
+    """Times that a multicast subscriber connected anew, as packets of a publisher came and no messages."""
 
 
 @dataclass

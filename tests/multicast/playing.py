@@ -1,6 +1,8 @@
 """Playing a scene on a network of namespaces: publishers and subscribers in processes on its hosts."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
@@ -15,7 +17,7 @@ LONGEST = 180
 
 
 class Role:
-    """A program on a host: `publishing.py` or `subscribing.py`."""
+    """A program on a host: `publishing.py`, `subscribing.py` or `raw.py`."""
 
     def __init__(self, script, host, settings):
         settings = {"endpoint": f"epgm://{host.address};{GROUP}:{settings.pop('port', 5555)}", **settings}
@@ -50,6 +52,17 @@ class Role:
         self._process.communicate(timeout=LONGEST)
         assert self._process.returncode == 0, f"it ended with {self._process.returncode}"
 
+    def stand_still(self):
+        """Get no processor, as on a host that is starved of it, until `go_on`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def go_on(self):
+        os.kill(self.pid, signal.SIGCONT)
+
+    @property
+    def pid(self):
+        return self._process.pid
+
     def kill(self):
         self._process.kill()
         self._process.communicate(timeout=LONGEST)
@@ -68,6 +81,10 @@ class Scene:
     def subscriber(self, host, **settings):
         return self._play("subscribing.py", host, settings)
 
+    def both(self, host, **settings):
+        """Have a subscriber, and beside it a plain one of ZeroMQ that gets and loses the same packets."""
+        return self.subscriber(host, **settings), self._play("raw.py", host, settings)
+
     def run(self, host, within=LONGEST, **settings):
         """Have a publisher publish and say what it sent; it stays."""
         publisher = self.publisher(host, **settings)
@@ -76,9 +93,13 @@ class Scene:
 
     @staticmethod
     def outcome(subscriber, sent):
-        """Give what a subscriber got, once it has accounted for what was sent."""
-        subscriber.tell(sent)
-        return subscriber.result()
+        """Give what a subscriber got, and a plain one beside it, once it has accounted for what was sent."""
+        subscriber, *beside = subscriber if isinstance(subscriber, tuple) else (subscriber,)
+        for one in (subscriber, *beside):
+            one.tell(sent)
+        got = subscriber.result()
+        got["raw"] = [one.result()["publishers"] for one in beside]
+        return got
 
     def _play(self, script, host, settings):
         role = Role(script, host, settings)

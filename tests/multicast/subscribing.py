@@ -22,7 +22,7 @@ class Tally:
     def __init__(self):
         self.delivered, self.lost, self.wrong, self.double = Counter(), Counter(), Counter(), Counter()
         self.first, self.names, self.seen = {}, {}, set()
-        self.advisories = []
+        self.advisories, self.unknown = [], 0
 
     def take(self, message):
         origin, name = message.origin, message.subject.split(".")[1]
@@ -38,6 +38,9 @@ class Tally:
         self.delivered[origin] += 1
 
     def on_gap(self, gap):
+        if gap.count is None:
+            self.unknown += 1
+            return
         self.lost[gap.origin] += gap.count
         self.first[gap.origin] = min(self.first.get(gap.origin, gap.sequence), gap.sequence)
 
@@ -89,7 +92,8 @@ def main(endpoint, deadline=150, pattern="md.>", **options):
     counts = {
         name: getattr(stats, name) for name in ("received", "delivered", "lost", "malformed", "reconnects")
     }
-    print(json.dumps({"publishers": tally.rows(), "advisories": tally.advisories, **counts}), flush=True)
+    said = {"publishers": tally.rows(), "advisories": tally.advisories, "unknown": tally.unknown}
+    print(json.dumps({**said, **counts}), flush=True)
 
 
 if __name__ == "__main__":

@@ -46,15 +46,25 @@ def test_random_loss_is_repaired_or_reported(network):
 
 @pytest.mark.heavy
 def test_an_outage_is_reported_and_ends_by_itself(network):
-    short, patient, long, whole = scenes.outages(network)
-    assert short.reconnects >= 1
-    assert long.reconnects >= 1
-    assert long.lost > 1_000
+    short, long, quick, whole = scenes.outages(network)
+    # PGM repaired: all of it on a quiet machine; on a busy one it takes longer, and libpgm gives up.
+    assert short.repairs > 100
     # It came back by itself, so that the last messages were delivered: it had about 1,000 before.
-    assert long.delivered > 1_500
-    # PGM repaired it: all of it on a quiet machine; on a busy one it takes longer, and libpgm gives up.
-    assert patient.repairs > 100 or patient.reconnects > 0
+    assert min(long.delivered, quick.delivered) > 1_500
     assert went_well(whole, whole.sent)
+
+
+@pytest.mark.heavy
+def test_an_outage_of_a_slow_publisher_is_repaired_however_long_it_was(network):
+    (row,) = scenes.slow_outage(network)
+    assert row.lost_packets > 500
+    assert (row.delivered, row.raw, row.lost, row.reconnects) == (row.sent, row.sent, 0, 0)
+
+
+@pytest.mark.heavy
+def test_a_publisher_without_processor_is_waited_for(network):
+    (row,) = scenes.starved_publisher(network)
+    assert (row.delivered, row.lost, row.reconnects) == (row.sent, 0, 0)
 
 
 @pytest.mark.heavy

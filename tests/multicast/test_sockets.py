@@ -245,30 +245,56 @@ def test_a_number_that_never_came_is_reported(endpoint):
         publisher.close(0)
 
 
-def test_silence_reconnects_and_is_said_and_counted(endpoint):
+def test_a_publisher_whose_packets_arrive_without_messages_is_connected_to_anew(endpoint):
     advisories = []
-    options = oz.Multicast(rate_kbps=100_000, recovery=10.0, stale_after=2.0)
+    options = oz.Multicast(rate_kbps=100_000, recovery=10.0, stale_after=0.5)
 
     def says(kind):
+        # Packets arrive, of which nothing is heard.
+        other.send(b"of a plain publisher")
         return receive_nothing(subscriber) and advisories and advisories[-1].kind == kind
 
     with (
+        zmq.Context() as context,
+        context.socket(zmq.PUB) as other,
         oz.Subscriber(endpoint, multicast=options, on_advisory=advisories.append) as subscriber,
         oz.Publisher(endpoint, multicast=options) as publisher,
     ):
+        other.setsockopt(zmq.RATE, 100_000)
+        other.setsockopt(zmq.LINGER, 0)
+        other.connect(subscriber.endpoint)
         subscriber.subscribe("md.>")
         joined(subscriber, 1)
+        advisories.clear()
         engine_of(publisher).dispatch.to, to = "", engine_of(publisher).dispatch.to
-        until(lambda: says("silent") and subscriber.stats.reconnects)
+        until(lambda: says("stuck") and subscriber.stats.reconnects)
+        assert [one.kind for one in advisories if one.kind != "corrupt"] == ["silent", "stuck"]
         assert advisories[-1].endpoint == subscriber.endpoint
         engine_of(publisher).dispatch.to = to
         # It has slept since it had nothing to say.
         ticker_of(publisher).wake()
         until(lambda: says("heard"))
+        other.close()
         publisher.publish("md.x", b"after")
         assert payloads(subscriber, 1) == [b"after"]
         publisher.close(timeout=0.5)
-        until(lambda: says("left"))
+        until(lambda: receive_nothing(subscriber) and advisories[-1].kind == "left")
+
+
+def test_a_publisher_that_ends_without_a_goodbye_leaves_a_gap_that_nobody_counted(endpoint):
+    gaps = []
+    with oz.Subscriber(endpoint, multicast=FAST, on_gap=gaps.append) as subscriber:
+        subscriber.subscribe("md.>")
+        with oz.Publisher(endpoint, multicast=FAST) as publisher:
+            joined(subscriber, 1)
+            publisher.publish("md.x", b"last that is heard")
+            message = subscriber.receive(timeout=DEADLINE)
+            # It says no goodbye, as one that is killed.
+            engine_of(publisher).dispatch.to = ""
+            publisher.close(timeout=0)
+        until(lambda: receive_nothing(subscriber) and gaps)
+        assert [(gap.origin, gap.count, gap.sequence) for gap in gaps] == [(message.origin, None, None)]
+        assert subscriber.stats.reconnects == 0
 
 
 def test_without_a_callback_advisories_are_logged(endpoint, caplog):
@@ -457,14 +483,13 @@ def test_an_endpoint_may_be_left_and_taken_again(endpoint):
 # the end ------------------------------------------------------------------------------------------------
 
 
-def test_closing_takes_the_time_that_repairs_need_or_the_time_given(endpoint):
-    options = oz.Multicast(stale_after=0.5)
+def test_closing_takes_the_time_that_repairs_need_or_the_time_given(endpoint, monkeypatch):
     started = time.monotonic()
-    oz.Publisher(endpoint, multicast=options).close()
+    oz.Publisher(endpoint).close(timeout=1.0)
     assert 1.0 <= time.monotonic() - started < DEADLINE
-    patient = oz.Multicast(stale_after=DEADLINE)
+    monkeypatch.setattr("oz.protocol.multicast.sender.FAREWELL", 2 * DEADLINE)
     started = time.monotonic()
-    oz.Publisher(endpoint, multicast=patient).close(timeout=0)
+    oz.Publisher(endpoint).close(timeout=0)
     assert time.monotonic() - started < DEADLINE
 
 

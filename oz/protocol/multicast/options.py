@@ -19,6 +19,12 @@ SHORTEST_SILENCE = 0.5
 
 MOST_HOPS = 255
 
+REPAIR_SECONDS = 25.0
+"""Seconds after which libpgm gives up on a lost packet, at the latest. It asks 50 times for a confirmation
+and 50 times for the packet, each time after 50 ms at most, and waits for 200 ms.
+Source: pgm_socket.cpp of libzmq 4.3.
+"""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Multicast:
@@ -30,7 +36,9 @@ class Multicast:
         recovery: seconds for which lost packets can be sent again.
         hops: routers that packets may pass, and one more; 1 stays on the LAN.
         mtu: bytes of a packet on the network, headers included.
-        stale_after: seconds without a sign of life after which a subscriber connects anew.
+        stale_after: seconds for which packets of a publisher arrive, repairs among them, and none of its
+            messages, after which a subscriber connects anew. libpgm may take 25: with less, a repair is
+            forgone. Where no repairs arrive it is 5 at most.
 
     Raises:
         ValueError: a number is out of bounds, or two do not go together.
@@ -41,7 +49,7 @@ class Multicast:
     recovery: float = 10.0
     hops: int = 1
     mtu: int = 1_500
-    stale_after: float = 1.5
+    stale_after: float = REPAIR_SECONDS
 
     def __post_init__(self) -> None:
         """Check all of it: libzmq ends the process over what it does not like."""

@@ -15,6 +15,7 @@ from oz.protocol.multicast.options import (
     MOST_RATE,
     MOST_RECOVERY,
     MOST_WINDOW,
+    REPAIR_SECONDS,
     Multicast,
 )
 from oz.wire.datagram import OVERHEAD
@@ -51,14 +52,11 @@ MARGIN = 1.25
 SLOW_SHARE = 0.4
 """The share of RATE that is sent where libpgm meters every millisecond by itself; measured: 0.42 to 0.48."""
 
-REPAIR_SECONDS = 1.0
+HELD_SECONDS = 1.0
 """For how long the window goes on holding what an outage lost, while it is asked for and sent again."""
 
 WINDOW_MARGIN = 1.5
 """How much longer the window is than what it must hold; at 1.15 repairs came too late (measured)."""
-
-STALE_MARGIN = 1.0
-"""Seconds beyond the outage for which a subscriber waits: one that connects anew is sent nothing again."""
 
 REPAIRED_AT_ONCE = 1_000
 """Packets lost in a row that were repaired in every run; from 1,450 on, in some runs not (measured)."""
@@ -97,7 +95,7 @@ class MulticastPlan:
         usable_kbps: what libpgm sends of that RATE, at least.
         window: packets that can be sent again.
         memory: bytes that the full window takes: in the publisher always, in a subscriber while it repairs.
-        lost: packets that the outage loses, at most, beside the heartbeats.
+        lost: packets that the outage loses, at most, with the heartbeats.
     """
 
     load: Load
@@ -122,7 +120,7 @@ class MulticastPlan:
     @property
     def repaired_outage(self) -> float:
         """Seconds of outage that lose as few packets."""
-        return REPAIRED_AT_ONCE / self.packets
+        return REPAIRED_AT_ONCE / (self.packets + BEATS)
 
     @property
     def line(self) -> str:
@@ -175,7 +173,7 @@ def plan(load: Load) -> MulticastPlan:
     packets, size = packets_of(load)
     kbps = (size + BEATS * (BEAT_SIZE + HEADERS)) * 8 / 1000
     rate_kbps = _rate_for(kbps * MARGIN, load.mtu)
-    wanted = ceil((packets + BEATS) * (load.outage + REPAIR_SECONDS) * WINDOW_MARGIN)
+    wanted = ceil((packets + BEATS) * (load.outage + HELD_SECONDS) * WINDOW_MARGIN)
     recovery = _recovery_for(wanted, rate_kbps, load.mtu)
     if rate_kbps > MOST_RATE or recovery > MOST_RECOVERY or rate_kbps * 125 * recovery > MOST_WINDOW:
         raise ValueError(
@@ -194,7 +192,7 @@ def plan(load: Load) -> MulticastPlan:
         usable_kbps(rate_kbps, load.mtu),
         window,
         window * (load.mtu + BUFFER),
-        ceil(packets * load.outage),
+        ceil((packets + BEATS) * load.outage),
     )
 
 
@@ -213,8 +211,8 @@ def _recovery_for(window: int, rate_kbps: int, mtu: int) -> float:
 
 
 def _patience_for(outage: float) -> float:
-    """Return the seconds of silence to bear: more than the outage, or a subscriber would forgo the repair."""
-    return max(Multicast().stale_after, ceil((outage + STALE_MARGIN) * 10) / 10)
+    """Return the seconds to wait: through the outage too, for pgm://, where nobody sees packets arrive."""
+    return ceil((outage + REPAIR_SECONDS) * 10) / 10
 
 
 def _check(load: Load) -> None:

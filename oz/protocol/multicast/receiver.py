@@ -147,3 +147,13 @@ class MulticastReceiver(BatchDecoder):
             if missed and began_at > self.joined_at + round(1e9 * JOINING):
                 # It began when this subscriber was listening: they are lost, though nothing came before.
                 self._report(self._stream, sender, head.origin, missed, missed)
+
+    def doubt(self, origin: bytes) -> None:
+        """Report that messages of a publisher may be missing which nobody counted; it has gone silent.
+
+        Args:
+            origin: the publisher; nothing is said where it is not known any more.
+        """
+        sender = self.senders.get(origin)
+        if sender is not None:
+            self._report(self._stream, sender, origin, None)

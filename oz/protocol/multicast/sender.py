@@ -28,9 +28,8 @@ from oz.wire.keys import DeliveryOptions
 BEAT = 0.2
 """Seconds between two records of where the publisher stands."""
 
-FAREWELL = 2
-"""Times `stale_after` for which a publisher that closes stays: packets that were lost last can be sent again,
-and who is stuck connects anew and learns how many messages there were."""
+FAREWELL = 3.0
+"""Seconds for which a publisher that closes stays: packets that were lost last can be sent again."""
 
 _PACKET_OVERHEAD = 1.1
 _ITEM_OVERHEAD = 10
@@ -102,7 +101,6 @@ class MulticastDispatch:
         "_clock",
         "_drops_all",
         "_epoch",
-        "_farewell",
         "_most",
         "_origin",
         "_rate",
@@ -156,7 +154,6 @@ class MulticastDispatch:
         self._bytes_per_second_at_least = usable_kbps(options.rate_kbps, options.mtu) * 125
         # Within one packet, behind the headers of IP, UDP and PGM.
         self._most = options.mtu - 100 - OVERHEAD
-        self._farewell = FAREWELL * options.stale_after
         self._sequence = 0
         self._began_at: float | None = None
         self._busy_until = 0.0
@@ -311,7 +308,7 @@ class MulticastDispatch:
 
     def farewell(self, deadline: float) -> Iterator[float]:
         """Stay until all has gone and been heard, and say goodbye again and again; give the time to wait."""
-        ends = max(self._clock(), self._busy_until) + self._farewell if self.to else -inf
+        ends = max(self._clock(), self._busy_until) + FAREWELL if self.to else -inf
         while (now := self._clock()) < min(ends, deadline):
             self._say(now, bye=True)
             yield min(BEAT, max(0.0, deadline - now))

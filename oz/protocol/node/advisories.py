@@ -37,11 +37,12 @@ class Advisory:
     """Something that oz noticed.
 
     Attributes:
-        kind: of a multicast subscriber: `"silent"`: nothing came for `stale_after` seconds, and it has
-            connected anew. `"heard"`: the publisher is back. `"gone"`: it has stayed silent, and is not
-            waited for any more. `"left"`: it closed, in order. `"rate"`: it has another `rate_kbps`.
-            `"corrupt"`: frames were damaged and dropped; said of the first, and whenever there are twice as
-            many.
+        kind: of a multicast subscriber: `"silent"`: nothing came of a publisher for 1.5 s. `"stuck"`: its
+            packets arrive, but no message did for `stale_after` seconds, or for 5 without a repair, and the
+            subscriber has connected anew. `"heard"`: the publisher is back. `"gone"`: it has stayed silent,
+            and is not waited for any more. `"left"`: it closed, in order. `"rate"`: it has another
+            `rate_kbps`. `"corrupt"`: frames were damaged and dropped; said of the first, and whenever there
+            are twice as many.
             Of a node: `"peer_up"`, `"peer_left"` (it said goodbye), `"peer_lost"`, `"nameserver_found"`,
             `"nameserver_lost"`, `"gap"`, `"slow_consumer"`, `"pattern_timeout"`, `"permission_denied"`,
             `"handler_failed"`, `"malformed"`.

@@ -11,8 +11,9 @@ from typing import Any
 import zmq
 
 from oz.protocol.multicast.receiver import MulticastReceiver
-from oz.protocol.multicast.watchdog import Watchdog
+from oz.protocol.multicast.watchdog import Arriving, Watchdog
 from oz.protocol.node.advisories import Advisory
+from oz.transport.multicast.arrivals import Arrivals
 from oz.transport.multicast.group import MulticastGroup
 
 _log = logging.getLogger("oz.subscriber")
@@ -26,7 +27,7 @@ _SUBSCRIBE = int(zmq.SUBSCRIBE)
 class Listening:
     """The caretaker of the publishers of one multicast subscriber."""
 
-    __slots__ = ("_group", "_has_begun", "_on_advisory", "_receiver", "_watchdog")
+    __slots__ = ("_arrivals", "_group", "_has_begun", "_on_advisory", "_receiver", "_watchdog")
 
     def __init__(
         self, group: MulticastGroup, receiver: MulticastReceiver, on_advisory: OnAdvisory | None
@@ -43,6 +44,7 @@ class Listening:
         self._on_advisory = on_advisory
         self._watchdog = Watchdog(group.options.stale_after, group.options.rate_kbps)
         self._has_begun = False
+        self._arrivals: dict[str, Arrivals | None] = {}
 
     def begin(self, socket: Any) -> None:
         """Take in everything from now on: what is missing cannot be told otherwise."""
@@ -69,14 +71,46 @@ class Listening:
         """
         if socket.closed:
             return
-        receiver = self._receiver
-        findings = self._watchdog.look(receiver.senders, self._group.endpoints, now, is_idle=is_idle)
+        receiver, endpoints = self._receiver, self._group.endpoints
+        arriving = self._see_arrivals(now)
+        findings = self._watchdog.look(receiver.senders, endpoints, now, is_idle=is_idle, arriving=arriving)
         findings += self._watchdog.see_corrupt(receiver.corrupt)
         for endpoint in dict.fromkeys(one.reconnect for one in findings if one.reconnect is not None):
             receiver.stats.reconnects += 1
             self._reconnect(socket, endpoint)
         for finding in findings:
-            self._say(finding.advisory)
+            if finding.unknown is not None:
+                receiver.doubt(finding.unknown)
+            if finding.advisory is not None:
+                self._say(finding.advisory)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._close_all_but(set())
+
+    def _see_arrivals(self, now: float) -> dict[str, Arriving | None]:
+        """Return what packets arrive, where a publisher is silent and that can be seen."""
+        silent = self._watchdog.silent_on(self._receiver.senders, self._group.endpoints)
+        self._close_all_but(silent)
+        for endpoint in silent - self._arrivals.keys():
+            self._arrivals[endpoint] = self._begin_to_see(endpoint)
+        return {text: seen.look(now) for text, seen in self._arrivals.items() if seen is not None}
+
+    def _close_all_but(self, silent: set[str]) -> None:
+        for endpoint in self._arrivals.keys() - silent:
+            seen = self._arrivals.pop(endpoint)
+            if seen is not None:
+                seen.close()
+
+    def _begin_to_see(self, text: str) -> Arrivals | None:
+        endpoint = self._group.endpoints[text]
+        if endpoint.scheme == "pgm":
+            return None
+        try:
+            return Arrivals(endpoint)
+        except OSError as error:
+            _log.warning("multicast: cannot see whether packets arrive at %s: %s", text, error.strerror)
+            return None
 
     @staticmethod
     def _reconnect(socket: Any, endpoint: str) -> None:

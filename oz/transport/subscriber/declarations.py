@@ -297,6 +297,8 @@ class Declarer:
 
     def say_goodbye(self) -> bool:
         """Tell publishers that filter that the subscriber closes; tell whether there was anything to say."""
+        if self.listening is not None:
+            self.listening.close()
         if self.streams is None:
             return False
         goodbye = self.streams.leave()

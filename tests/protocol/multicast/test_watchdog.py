@@ -1,8 +1,9 @@
 from oz.protocol.multicast.receiver import HeardSender
-from oz.protocol.multicast.watchdog import MOST_TRIES, Watchdog
+from oz.protocol.multicast.watchdog import MOST_TRIES, UNREPAIRED, Arriving, Watchdog
 
 A, B = b"a" * 16, b"b" * 16
 ONE, OTHER = "epgm://10.0.0.1;239.192.1.1:5555", "epgm://10.0.0.1;239.192.1.1:5556"
+NONE, DATA, REPAIRS = Arriving(0, False), Arriving(1, False), Arriving(1, True)
 
 
 def sender(heard_at=1, to="239.192.1.1:5555", rate=100):
@@ -11,43 +12,124 @@ def sender(heard_at=1, to="239.192.1.1:5555", rate=100):
     return made
 
 
-def look(dog, senders, now, *, is_idle=True, endpoints=(ONE,)):
-    found = dog.look(senders, endpoints, now, is_idle=is_idle)
-    return [(one.advisory.kind, one.advisory.origin, one.reconnect) for one in found]
+def look(dog, senders, now, *, is_idle=True, endpoints=(ONE,), arriving=None):
+    found = dog.look(senders, endpoints, now, is_idle=is_idle, arriving=arriving)
+    return [(one.advisory.kind, one.advisory.origin, one.reconnect) for one in found if one.advisory]
 
 
-def test_silence_is_said_once_and_connects_anew():
-    dog, one = Watchdog(1.5, 100), sender()
-    assert look(dog, {A: one}, 0.0) == []
-    assert look(dog, {A: one}, 1.4) == []
-    assert look(dog, {A: one}, 1.5) == [("silent", A, ONE)]
-    assert look(dog, {A: one}, 2.0) == []
+def watch(dog, senders, seconds, arriving):
+    """Look every half second; give what was said, and when."""
+    times = [tick / 2 for tick in range(round(2 * seconds) + 1)]
+    return [
+        (now, kind, reconnect)
+        for now in times
+        for kind, _, reconnect in look(dog, senders, now, arriving={ONE: arriving})
+    ]
+
+
+def doubts(dog, senders, seconds, arriving):
+    """Give when it is said that messages may be missing."""
+    times = [tick / 2 for tick in range(round(2 * seconds) + 1)]
+    return [
+        now
+        for now in times
+        for one in dog.look(senders, [ONE], now, is_idle=True, arriving={ONE: arriving})
+        if one.unknown == A
+    ]
+
+
+def test_while_packets_arrive_and_no_message_does_libpgm_is_given_its_time_before_connecting_anew():
+    assert watch(Watchdog(25.0, 100), {A: sender()}, 30, arriving=REPAIRS) == [
+        (1.5, "silent", None),
+        (26.5, "stuck", ONE),
+    ]
+
+
+def test_where_data_arrives_and_no_repair_libpgm_has_given_up():
+    dog, one = Watchdog(25.0, 100), sender()
+    said = watch(dog, {A: one}, 8, arriving=DATA)
+    assert said == [(1.5, "silent", None), (1.5 + UNREPAIRED, "stuck", ONE)]
+
+
+def test_while_repairs_arrive_libpgm_is_not_disturbed():
+    dog, one = Watchdog(25.0, 100), sender()
+    watch(dog, {A: one}, 5, arriving=DATA)
+    assert look(dog, {A: one}, 6.0, arriving={ONE: REPAIRS}) == []
+    assert look(dog, {A: one}, 6.0 + UNREPAIRED - 0.1, arriving={ONE: DATA}) == []
+    assert look(dog, {A: one}, 6.0 + UNREPAIRED, arriving={ONE: DATA}) == [("stuck", A, ONE)]
+
+
+def test_while_no_packet_arrives_nothing_is_repaired_and_nobody_connects_anew():
+    said = watch(Watchdog(25.0, 100), {A: sender()}, 400, arriving=NONE)
+    assert said == [(1.5, "silent", None), (300.0, "gone", None)]
+
+
+def test_after_an_outage_the_time_for_repairs_begins_with_the_first_packet():
+    dog, one = Watchdog(25.0, 100), sender()
+    watch(dog, {A: one}, 100, arriving=NONE)
+    assert look(dog, {A: one}, 124.9, arriving={ONE: REPAIRS}) == []
+    assert look(dog, {A: one}, 125.0, arriving={ONE: REPAIRS}) == [("stuck", A, ONE)]
+
+
+def test_before_it_is_known_whether_packets_arrive_nobody_connects_anew_or_doubts():
+    assert watch(Watchdog(25.0, 100), {A: sender()}, 400, arriving=None) == [(1.5, "silent", None)]
+    assert doubts(Watchdog(25.0, 100), {A: sender()}, 400, arriving=None) == []
+
+
+def test_packets_of_publishers_that_are_heard_do_not_make_a_silent_one_stuck():
+    dog, one, other = Watchdog(5.0, 100), sender(), sender()
+    said = []
+    for now in range(40):
+        other.heard_at += 1
+        said += look(dog, {A: one, B: other}, now, arriving={ONE: Arriving(1 if now < 20 else 2, True)})
+    assert said == [("silent", A, None), ("stuck", A, ONE), ("stuck", A, ONE), ("stuck", A, ONE)]
+
+
+def test_that_messages_may_be_missing_is_said_once_a_silence():
+    assert doubts(Watchdog(25.0, 100), {A: sender()}, 100, arriving=NONE) == [5.0]
+    assert doubts(Watchdog(25.0, 100), {A: sender()}, 100, arriving=REPAIRS) == [26.5]
+    dog, one = Watchdog(25.0, 100), sender()
+    doubts(dog, {A: one}, 10, arriving=NONE)
+    one.heard_at += 1
+    assert doubts(dog, {A: one}, 10, arriving=NONE) == [5.0]
+
+
+def test_it_is_told_where_to_see_whether_packets_arrive_while_a_publisher_is_silent():
+    dog, one = Watchdog(25.0, 100), sender()
+    look(dog, {A: one}, 0.0)
+    assert dog.silent_on({A: one}, [ONE, OTHER]) == set()
+    look(dog, {A: one}, 1.5)
+    assert dog.silent_on({A: one}, [ONE, OTHER]) == {ONE}
+    one.heard_at += 1
+    look(dog, {A: one}, 2.0)
+    assert dog.silent_on({A: one}, [ONE, OTHER]) == set()
 
 
 def test_it_tries_less_and_less_often_and_then_no_more():
-    dog, one = Watchdog(1.0, 100), sender()
-    said = [
-        (now, *kinds) for now in range(100) if (kinds := [kind for kind, _, _ in look(dog, {A: one}, now)])
+    said = watch(Watchdog(1.0, 100), {A: sender()}, 100, arriving=REPAIRS)
+    assert said == [
+        (1.5, "silent", None),
+        *((now, "stuck", ONE) for now in (2.5, 3.5, 5.5, 9.5, 17.5)),
+        (33.5, "gone", None),
     ]
-    assert said == [(1, "silent"), (2, "silent"), (4, "silent"), (8, "silent"), (16, "silent"), (32, "gone")]
-    assert len(said) == MOST_TRIES + 1
+    assert len(said) == MOST_TRIES + 2
 
 
 def test_who_is_heard_again_is_back_and_starts_afresh():
     dog, one = Watchdog(1.0, 100), sender()
     look(dog, {A: one}, 0.0)
-    look(dog, {A: one}, 1.0)
+    look(dog, {A: one}, 1.5)
     one.heard_at += 1
-    assert look(dog, {A: one}, 1.5) == [("heard", A, None)]
-    assert look(dog, {A: one}, 2.4) == []
-    assert look(dog, {A: one}, 2.5) == [("silent", A, ONE)]
+    assert look(dog, {A: one}, 2.0) == [("heard", A, None)]
+    assert look(dog, {A: one}, 3.4) == []
+    assert look(dog, {A: one}, 3.5) == [("silent", A, None)]
 
 
 def test_while_something_is_left_to_read_nobody_is_silent():
     dog, one = Watchdog(1.0, 100), sender()
     look(dog, {A: one}, 0.0)
     assert look(dog, {A: one}, 60.0, is_idle=False) == []
-    assert look(dog, {A: one}, 61.0) == [("silent", A, ONE)]
+    assert look(dog, {A: one}, 61.0) == [("silent", A, None)]
 
 
 def test_who_said_goodbye_is_not_waited_for():
@@ -59,12 +141,13 @@ def test_who_said_goodbye_is_not_waited_for():
     assert look(dog, {A: one}, 60.0) == []
 
 
-def test_only_the_endpoint_of_the_silent_one_is_connected_anew():
+def test_only_the_endpoint_of_the_stuck_one_is_connected_anew():
     dog, one, other = Watchdog(1.0, 100), sender(), sender(to="239.192.1.1:5556")
-    senders = {A: one, B: other}
-    look(dog, senders, 0.0, endpoints=(ONE, OTHER))
+    senders, endpoints = {A: one, B: other}, (ONE, OTHER)
+    look(dog, senders, 0.0, endpoints=endpoints)
+    look(dog, {A: one, B: other}, 1.5, endpoints=endpoints)
     one.heard_at += 1
-    assert look(dog, senders, 1.0, endpoints=(ONE, OTHER)) == [("silent", B, OTHER)]
+    assert look(dog, senders, 2.5, endpoints=endpoints) == [("heard", A, None), ("stuck", B, OTHER)]
 
 
 def test_another_rate_is_said_once():
@@ -83,9 +166,10 @@ def test_who_announced_a_large_message_is_given_the_time_for_it_once():
     dog, one = Watchdog(1.0, 100), sender(heard_at=7)
     one.quiet, one.quiet_at = 8.0, 7
     assert look(dog, {A: one}, 0.0) == []
-    assert look(dog, {A: one}, 8.9) == []
-    assert look(dog, {A: one}, 9.0) == [("silent", A, ONE)]
-    assert look(dog, {A: one}, 10.0) == [("silent", A, ONE)]
+    assert look(dog, {A: one}, 9.4) == []
+    assert look(dog, {A: one}, 9.5) == [("silent", A, None)]
+    assert look(dog, {A: one}, 10.5) == [("stuck", A, ONE)]
+    assert look(dog, {A: one}, 11.5) == [("stuck", A, ONE)]
 
 
 def test_once_the_large_message_is_there_silence_counts_as_ever():
@@ -94,19 +178,20 @@ def test_once_the_large_message_is_there_silence_counts_as_ever():
     look(dog, {A: one}, 0.0)
     one.heard_at += 1
     assert look(dog, {A: one}, 5.0) == []
-    assert look(dog, {A: one}, 6.0) == [("silent", A, ONE)]
+    assert look(dog, {A: one}, 6.5) == [("silent", A, None)]
 
 
-def test_it_says_when_a_publisher_will_have_been_silent_for_too_long():
+def test_it_says_when_to_look_again():
     dog, one = Watchdog(1.5, 100), sender()
     assert dog.next_deadline({A: one}) is None
     look(dog, {A: one}, 0.0)
-    times = []
+    assert dog.next_deadline({A: one}) == 1.5
+    looks = 0
     while (at := dog.next_deadline({A: one})) is not None:
-        assert look(dog, {A: one}, at - 0.001) == []
-        assert look(dog, {A: one}, at)
-        times.append(at)
-    assert times == [1.5, 3.0, 6.0, 12.0, 24.0, 48.0]
+        look(dog, {A: one}, at)
+        looks += 1
+    # Every half second while it is silent, until it is not waited for.
+    assert looks == 1 + 2 * (1.5 + 1.5 + 3 + 6 + 12 + 24)
     one.heard_at += 1
     look(dog, {A: one}, 60.0)
     assert dog.next_deadline({A: one}) == 61.5
