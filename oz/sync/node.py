@@ -62,7 +62,7 @@ class Node:
                 that name servers and peers see, or none without either.
             peers: endpoints of nodes to connect to, in place of a name server; one is enough to find all.
                 With neither, the nodes of this host find each other in a directory.
-            advertise: the address of this host that others are told, if it is not the one that it sees.
+            advertise: the address that others are told in place of that it is bound to, as behind a NAT.
             dialect: that of patterns and subjects.
             codec: `"msgpack"`, `"json"`, or an object with `encode` and `decode`.
             echo: whether its own subscriptions get what it publishes itself.

@@ -267,3 +267,11 @@ def test_a_node_that_has_no_room_to_tell_of_others_does_so_later(make, names, pl
     nodes = [make(name, peers=[hub.endpoint]) for name in "ab"]
     until(lambda: [names(node) for node in nodes] == [["b", "hub"], ["a", "hub"]])
     assert len(refused) == 4
+
+
+def test_the_address_that_it_advertises_stands_in_place_of_one_that_it_binds(make):
+    """Behind a NAT: it binds its own address, and others reach it at that of the router."""
+    (there,) = make("inner", bind="tcp://127.0.0.1:*", advertise="192.0.2.9").announcement.endpoints
+    assert there.startswith("tcp://192.0.2.9:")
+    (here,) = make("outer", bind="tcp://127.0.0.1:*").announcement.endpoints
+    assert here.startswith("tcp://127.0.0.1:")
