@@ -28,10 +28,10 @@ Examples:
 _PLAN_HELP = """Work out rate_kbps and recovery for a load, and what they cost.
 
 PGM's window counts packets and not seconds. rate_kbps must be the same on both sides and hold the headers
-too. From one packet a millisecond on, libpgm sends less than half of it. This command does that arithmetic.
-It prints the oz.Multicast(...) for publishers and subscribers alike, and the memory and the bandwidth it
-takes. It says which outages are repaired, what becomes of longer ones, and what switches and hosts must be
-told.
+too. From one packet a millisecond on, libpgm sends less of it, the busier the machine. This command does that
+arithmetic. It prints the oz.Multicast(...) for publishers and subscribers alike, and the memory and the
+bandwidth it takes. It says which outages are repaired, what becomes of longer ones, and what switches and
+hosts must be told.
 
 \b
 Examples:

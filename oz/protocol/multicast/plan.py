@@ -49,8 +49,11 @@ BUFFER = 208
 MARGIN = 1.25
 """How much faster than the load RATE is, so that a burst does not wait."""
 
-SLOW_SHARE = 0.4
-"""The share of RATE that is sent where libpgm meters every millisecond by itself; measured: 0.42 to 0.48."""
+SLOW_SHARE = 0.3
+"""The least share of RATE that was sent where libpgm meters every millisecond by itself.
+
+Measured: 0.50 to 0.97 on a processor that is free, 0.31 to 0.83 on a busy one; docs/multicast-deploying.md.
+"""
 
 HELD_SECONDS = 1.0
 """For how long the window goes on holding what an outage lost, while it is asked for and sent again."""

@@ -289,7 +289,7 @@ class NodeSockets:
             endpoints=advertised(
                 bound,
                 self._settings.advertise or address_towards(others),
-                is_told=bool(self._settings.advertise),
+                is_advertised=bool(self._settings.advertise),
             ),
             local_endpoint=self.local_directory.endpoint if self.local_directory is not None else None,
             version=VERSION,
@@ -349,19 +349,19 @@ def _way_to(peer: tuple[str, int]) -> str | None:
     return f"[{own}]" if ":" in own else own
 
 
-def advertised(bound: Iterable[str], address: str, *, is_told: bool = False) -> tuple[str, ...]:
+def advertised(bound: Iterable[str], address: str, *, is_advertised: bool = False) -> tuple[str, ...]:
     """Return the endpoints to announce: those bound to, with an address in place of all of them.
 
     Args:
         bound: where the node is bound.
         address: what others find this host by.
-        is_told: whether the user said so: then it stands in place of an address that was bound to, too, as
-            behind a NAT.
+        is_advertised: whether the user said so: then it stands in place of an address that was bound to, too,
+            as behind a NAT.
     """
     announced = []
     for endpoint in bound:
         found = _TCP.fullmatch(endpoint)
         if found is not None:
-            host = address if is_told or found["host"] in _ANY else found["host"]
+            host = address if is_advertised or found["host"] in _ANY else found["host"]
             announced.append(f"tcp://{host}:{found['port']}")
     return tuple(announced)
