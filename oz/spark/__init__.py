@@ -21,6 +21,7 @@ from oz.spark.jobs.explain import Explanation, explain
 from oz.spark.jobs.replay import Replayed, replay
 from oz.spark.jobs.report import Report, report
 from oz.spark.many import join_patterns, match_all
+from oz.spark.metrics import QueryMetrics, SourceFigures
 from oz.spark.payloads import from_msgpack, from_payload
 from oz.spark.registration import register
 from oz.spark.session import session
@@ -31,8 +32,10 @@ __all__ = [
     "Explanation",
     "LakeLayout",
     "PythonWarning",
+    "QueryMetrics",
     "Replayed",
     "Report",
+    "SourceFigures",
     "archive",
     "depth",
     "explain",

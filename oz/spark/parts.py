@@ -114,7 +114,7 @@ def sequence(parts: list[Part]) -> Part:
 
 
 def _with_quick_loops(parts: list[Part]) -> list[Part]:
-    """Have Java run through characters, where nothing else could match what it came back for.
+    """Let Java run through characters, where nothing else could match what it came back for.
 
     It is twice as quick with `X+` as with `X++`, which say the same where no X can follow.
     """

@@ -3,7 +3,7 @@
 # PySpark is not installed where types are checked.
 # pyright: basic, reportMissingImports=false
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import assert_type
@@ -42,6 +42,11 @@ def functions(spark: SparkSession, frame: DataFrame) -> None:
     print(oz.spark.match_all("subject", ["a.*", oz.compile("b")]))
     print(oz.spark.matches("subject", "a.*"))
     print(oz.spark.prefix("subject", "a.*"))
+    metrics = oz.spark.QueryMetrics("oz.prom")
+    figures: Mapping[tuple[str, int], oz.spark.SourceFigures] = metrics.figures
+    metrics.take({"id": "q", "sources": []})
+    assert_type(metrics.text(), str)
+    assert_type(figures["q", 0].lag, int | None)
     write: Callable[[DataFrame, int], None] = oz.spark.publish_batches("tcp://hub:5555", staging="staged")
     write(frame, 0)
     oz.spark.register(spark)

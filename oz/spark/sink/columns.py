@@ -65,9 +65,9 @@ def find_columns(schema: T.StructType, *, needs_subject: bool = True) -> SinkCol
     wrong += [f"there is no column {name!r}" for name in needed if name not in found]
     if wrong:
         raise SinkError(
-            f"the sink cannot publish these rows: {', '.join(wrong)}. It takes subject (string or binary; "
-            "or the option subject for all rows), payload (binary, string or struct), and, if any, headers "
-            "(a map, or binary as the journal has them) and key (string or binary). "
+            f"the sink cannot publish these rows: {', '.join(wrong)}. It takes subject (string or binary), "
+            "payload (binary, string or struct), and, if any, headers (a map, or binary as the journal has "
+            "them) and key (string or binary). The option subject says one for all rows. "
             f"The columns are: {_shown(schema)}"
         )
     kinds = [one.dataType for one in schema.fields]

@@ -24,7 +24,7 @@ _MOST = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class HeaderColumns:
-    """What a query wants of the headers.
+    """The columns that a query wants of the headers.
 
     Attributes:
         as_map: whether the column `headers` is a map of text to text.
