@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import assert_type
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+)
 
 import oz
 import oz.spark
@@ -88,3 +94,16 @@ def spark_report(report: oz.spark.Report) -> None:
     assert_type(report.html(), str)
     assert_type(report.json(), str)
     report.save(html=Path("there"), json=Path("there"))
+
+
+def listening(
+    metrics: oz.spark.QueryMetrics,
+    started: QueryStartedEvent,
+    progress: QueryProgressEvent,
+    idle: QueryIdleEvent,
+    terminated: QueryTerminatedEvent,
+) -> None:
+    metrics.onQueryStarted(started)
+    metrics.onQueryProgress(progress)
+    metrics.onQueryIdle(idle)
+    metrics.onQueryTerminated(terminated)
