@@ -15,7 +15,7 @@ from oz.errors import OptionError
 from oz.spark.source.batch import FilteringReader, JournalReader
 from oz.spark.source.journal import found_at
 from oz.spark.source.options import Options, read_options
-from oz.spark.source.rows import ddl
+from oz.spark.source.rows import Malformed, ddl
 
 _TAKES_FILTERS = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -58,7 +58,8 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         options = self._options(self.options if of_table is None else of_table)
         if not options.endpoints:
             found_at(options.journal)  # for an error now, and not when the rows are asked for
-        columns = ddl(options.payload, options.payload_schema, options.headers)
+        malformed = Malformed(options.mode, options.corrupt)
+        columns = ddl(options.payload, options.payload_schema, options.headers, malformed)
         return columns if of_table is None else with_options(columns, of_table)
 
     def reader(self, schema: StructType) -> JournalReader:

@@ -14,7 +14,7 @@ from oz.spark.source.filters import Bounds, bounds_of
 from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share
-from oz.spark.source.rows import DecodedRows
+from oz.spark.source.rows import DecodedRows, Malformed
 from oz.spark.source.wanted import Wanted
 
 _FOR_STREAMS = ("maxRowsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
@@ -36,7 +36,9 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         """
         _refuse_what_is_for_streams(options)
         self._options = options
-        self._rows = DecodedRows(schema, options.payload, options.headers)
+        self._rows = DecodedRows(
+            schema, options.payload, options.headers, Malformed(options.mode, options.corrupt)
+        )
         self._bounds = Bounds()
         PlannedJournal(options, wanted_of(options))
 

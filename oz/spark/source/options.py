@@ -36,6 +36,8 @@ NAMES = (
     "gaps",
     "payload",
     "payloadSchema",
+    "mode",
+    "columnNameOfCorruptRecord",
     "headers",
     "keyHeader",
     "timeHeader",
@@ -66,6 +68,8 @@ FOREIGN = {
 """Options that others have for it, in lower case; docs/spark.md has them all."""
 
 PAYLOADS = ("raw", "string", "json", "msgpack")
+MODES = ("permissive", "failfast", "dropmalformed")
+"""What may become of payloads that do not decode, as Spark's own readers call it."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +94,8 @@ class Options:
         gaps: whether to give records that are no messages too.
         payload: one of `PAYLOADS`.
         payload_schema: the columns of a payload, as DDL.
+        mode: one of `MODES`.
+        corrupt: the column for payloads that do not decode.
         headers: the columns that come out of the headers.
         partitions: how many partitions to make.
         partition_rows: or of how many records each.
@@ -116,6 +122,8 @@ class Options:
     gaps: bool = False
     payload: str = "raw"
     payload_schema: str | None = None
+    mode: str = MODES[0]
+    corrupt: str = "payload_raw"
     headers: HeaderColumns = field(default_factory=HeaderColumns)
     partitions: int | None = None
     partition_rows: int | None = None
@@ -165,6 +173,8 @@ def read_options(options: Mapping[str, str]) -> Options:
         gaps=_flag(given, "gaps", False),
         payload=_one_of(given, "payload", PAYLOADS),
         payload_schema=given.get("payloadschema"),
+        mode=_one_of(given, "mode", MODES),
+        corrupt=given.get("columnnameofcorruptrecord", "payload_raw"),
         headers=_headers(given),
         partitions=_whole(given, "numPartitions"),
         partition_rows=_whole(given, "rowsPerPartition"),
@@ -225,6 +235,10 @@ def _refuse_contradictions(read: Options) -> None:
         )
     if read.payload in ("raw", "string") and read.payload_schema is not None:
         raise OptionError("payloadSchema", read.payload_schema, "it needs payload=json or payload=msgpack")
+    if read.payload == "raw" and (for_malformed := {"mode", "columnNameOfCorruptRecord"} & read.written):
+        raise OptionError(
+            min(for_malformed), None, "it needs a payload that is decoded: string, json or msgpack"
+        )
     if read.dedupe and read.filtering != "publisher":
         raise OptionError("dedupe", None, "it needs filtering=publisher: only such a message brings its id")
     if isinstance(read.start, int) and read.end is not None and read.start > read.end:

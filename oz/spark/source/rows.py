@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from oz.errors import OptionError
+from oz.errors import JournalError, OptionError
+from oz.journal.record import Kind
 from oz.spark.fitting import fit
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string
 from oz.spark.source.headers import HeaderColumns
+
+_log = logging.getLogger("oz.spark.source")
 
 DDL = {
     "offset": "BIGINT NOT NULL",
@@ -58,15 +62,38 @@ _FEW_ROWS = 2048  # rows of a chunk; smaller ones are put together
 
 
 _AS_THEY_ARE = HeaderColumns()
+_MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
+_SHOWN = 60  # bytes of a payload in an error
 
 
-def ddl(payload: str, payload_schema: str | None, headers: HeaderColumns = _AS_THEY_ARE) -> str:
+class Malformed(NamedTuple):
+    """What becomes of payloads that do not decode.
+
+    Attributes:
+        mode: `permissive`, `failfast` or `dropmalformed`.
+        column: the column that has them.
+    """
+
+    mode: str = "permissive"
+    column: str = PAYLOAD_RAW
+
+
+_PERMISSIVE = Malformed()
+
+
+def ddl(
+    payload: str,
+    payload_schema: str | None,
+    headers: HeaderColumns = _AS_THEY_ARE,
+    malformed: Malformed = _PERMISSIVE,
+) -> str:
     """Write down the columns as Spark reads them.
 
     Args:
         payload: how payloads are decoded, one of `options.PAYLOADS`.
         payload_schema: the columns of a payload, for those that have such.
         headers: the columns that come out of the headers.
+        malformed: the column for payloads that do not decode.
 
     Raises:
         OptionError: it is missing, or a column of it has no type that Spark knows.
@@ -81,20 +108,27 @@ def ddl(payload: str, payload_schema: str | None, headers: HeaderColumns = _AS_T
     if payload == "string":
         columns["payload"] = "STRING"
     if payload != "raw":
-        columns[PAYLOAD_RAW] = "BINARY"
+        columns[malformed.column] = "BINARY"
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
 class DecodedRows:
     """Makes rows of records."""
 
-    def __init__(self, schema: StructType, payload: str, headers: HeaderColumns = _AS_THEY_ARE) -> None:
+    def __init__(
+        self,
+        schema: StructType,
+        payload: str,
+        headers: HeaderColumns = _AS_THEY_ARE,
+        malformed: Malformed = _PERMISSIVE,
+    ) -> None:
         """Prepare.
 
         Args:
             schema: the columns that Spark expects: these ones, or some of them.
             payload: how payloads are decoded.
             headers: the columns that come out of the headers.
+            malformed: what becomes of payloads that do not decode.
 
         Raises:
             OptionError: there is no such column, or it has another type.
@@ -102,13 +136,14 @@ class DecodedRows:
         self._schema: pa.Schema = to_arrow_schema(schema, timezone="UTC")
         self._payload = payload
         self._headers = headers
+        self._malformed = malformed
         self._has_headers = not headers.ddl.keys().isdisjoint(self._schema.names)
         self._check()
 
     def _check(self) -> None:
         known = {name: _ARROW[kind] for name, kind in DDL.items()} | self._headers.arrow
         if self._payload != "raw":
-            known[PAYLOAD_RAW] = pa.binary()
+            known[self._malformed.column] = pa.binary()
         for field in self._schema:
             if field.name not in known:
                 raise OptionError("schema", field.name, f"there are the columns {', '.join(known)}")
@@ -119,34 +154,60 @@ class DecodedRows:
                 raise OptionError("schema", f"{field.name}: {field.type}", f"its type is {wanted}")
             if field.name == "payload":
                 _refuse_what_nothing_fits(field.type)
-        if PAYLOAD_RAW in self._schema.names and "payload" not in self._schema.names:
-            raise OptionError("schema", PAYLOAD_RAW, "it needs the column payload, whose type decides")
+        corrupt = self._malformed.column
+        if corrupt in self._schema.names and "payload" not in self._schema.names:
+            raise OptionError("schema", corrupt, "it needs the column payload, whose type decides")
 
     def of(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Make batches of the records of a table that has all columns of the journal."""
+        """Make batches of the records of a table that has all columns of the journal.
+
+        Raises:
+            JournalError: a payload does not decode, and that is an error.
+        """
         if records.num_rows < _FEW_ROWS * records["offset"].num_chunks:
             records = records.combine_chunks()
         for batch in records.to_batches():
-            if batch.num_rows:
-                yield pa.RecordBatch.from_arrays(self._columns(batch), schema=self._schema)
+            made = self._made(batch)
+            if made.num_rows:
+                yield made
 
-    def _columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+    def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         made: dict[str, pa.Array] = {}
+        failed = None
         if self._payload != "raw" and "payload" in self._schema.names:
-            made = self._decoded(batch.column("payload"))
+            made, failed = self._decoded(batch)
         if self._has_headers:
             made |= self._headers.of(batch.column("headers"))
         if "time" in self._schema.names:
             made["time"] = microseconds(batch.column("time_ns"))
-        return [made[name] if name in made else batch.column(name) for name in self._schema.names]
+        columns = [made[name] if name in made else batch.column(name) for name in self._schema.names]
+        rows = pa.RecordBatch.from_arrays(columns, schema=self._schema)
+        if failed is None or self._malformed.mode == "permissive":
+            return rows
+        return self._without(rows, failed, batch)
 
-    def _decoded(self, payloads: pa.Array) -> dict[str, pa.Array]:
-        decoded = self._decoder()(payloads)
+    def _decoded(self, batch: pa.RecordBatch) -> tuple[dict[str, pa.Array], pa.Array | None]:
+        """Decode payloads; and tell which are malformed, None where none is."""
+        payloads = batch.column("payload")
+        decoded, corrupt = self._decoder()(payloads), self._malformed.column
         failed = pc.is_null(decoded)
         if failed.true_count == 0:
-            return {"payload": decoded, PAYLOAD_RAW: pa.nulls(len(payloads), pa.binary())}
+            return {"payload": decoded, corrupt: pa.nulls(len(payloads), pa.binary())}, None
         raw = pc.if_else(failed, payloads, pa.scalar(None, pa.binary()))
-        return {"payload": decoded, PAYLOAD_RAW: raw}
+        return {"payload": decoded, corrupt: raw}, pc.and_(failed, pc.equal(batch.column("kind"), _MESSAGE))
+
+    def _without(self, rows: pa.RecordBatch, failed: pa.Array, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Leave out what is malformed, unless that is an error."""
+        bad = batch.filter(failed)
+        if not bad.num_rows:
+            return rows
+        first, payload = bad.column("offset")[0].as_py(), bad.column("payload")[0].as_py()
+        said = f"the payload of offset {first} is no {self._payload} of the schema: {payload[:_SHOWN]!r}"
+        if self._malformed.mode == "failfast":
+            column = self._malformed.column
+            raise JournalError(f"{said}; mode=permissive gives null, and the bytes in the column {column}")
+        _log.warning("%s; it and %d more are left out by mode=dropmalformed", said, bad.num_rows - 1)
+        return rows.filter(pc.invert(failed))
 
     def _decoder(self) -> Any:
         if self._payload == "string":

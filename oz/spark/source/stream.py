@@ -35,7 +35,7 @@ from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import Options
 from oz.spark.source.planning import Share
 from oz.spark.source.position import Position
-from oz.spark.source.rows import DecodedRows
+from oz.spark.source.rows import DecodedRows, Malformed
 
 _log = logging.getLogger("oz.spark.source")
 
@@ -164,7 +164,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             # Said at each start anew; what it says of a query that goes on would be left out in silence.
             self._begins_ns, options = options.start_ns, replace(options, start_ns=None)
         self._options = options
-        self._rows = DecodedRows(schema, options.payload, options.headers)
+        self._rows = DecodedRows(
+            schema, options.payload, options.headers, Malformed(options.mode, options.corrupt)
+        )
         self._due = -math.inf
         self._live: LiveRecorder | None = None
         self._journal: PlannedJournal | None = None
