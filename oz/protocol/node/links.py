@@ -19,7 +19,7 @@ from oz.wire.discovery import Announcement, Left
 
 
 class Introduce(NamedTuple):
-    """Tell a peer that has just come up of all others."""
+    """Tell a peer that has just come up, or whose link stands again, of all others."""
 
     peer: Announcement
     text: str
@@ -283,9 +283,11 @@ class Links:
             elif act is Act.DISCONNECT:
                 self.connections.disconnect(peer, now)
             else:
-                if act is Act.UP and not self.discovery_clients:
+                # What was said when a link broke may not have arrived.
+                if act in (Act.UP, Act.BACK) and not self.discovery_clients:
                     taken.append(Introduce(peer, " ".join(map(to_text, self.membership.known))))
-                taken.append(PeerChanged(act, peer))
+                if act is not Act.BACK:
+                    taken.append(PeerChanged(act, peer))
         return taken
 
     # who is there ----------------------------------------------------------------------------------------

@@ -17,11 +17,12 @@ MOST = 65_536
 
 
 class Act(Enum):
-    """A step to take about a peer, or to report of it."""
+    """A step to take about a peer, or to report of it; `BACK` is one whose link stands again."""
 
     CONNECT = "connect"
     DISCONNECT = "disconnect"
     UP = "up"
+    BACK = "back"
     LEFT = "left"
     LOST = "lost"
 
@@ -156,9 +157,8 @@ class Membership:
             one = self._known.get(peer.uuid)
             if one is not None and not one.linked and peer.uuid in whole:
                 one.linked, one.since = True, now
-                if not one.is_up:
-                    one.is_up = True
-                    steps.append(Step(Act.UP, one.announced))
+                steps.append(Step(Act.BACK if one.is_up else Act.UP, one.announced))
+                one.is_up = True
         for uuid, one in list(self._known.items()):
             if one.linked and uuid not in whole:
                 one.linked, one.since = False, now

@@ -179,8 +179,17 @@ def test_peer_that_comes_back_in_time_was_never_away(bus):
     bus.network.go(PEER, is_cut=True)
     bus.look()
     bus.run(LOST_AFTER / 2, PEER)
-    assert bus.up(PEER) == []
+    assert not any(isinstance(step, PeerChanged) for step in bus.up(PEER))
     assert bus.run(10.0, PEER) == []
+
+
+def test_peer_that_comes_back_is_told_of_the_others_again(bus):
+    """What it was told when the link broke may be lost, and then it would never meet them."""
+    bus.up(PEER)
+    bus.network.go(PEER, is_cut=True)
+    bus.look()
+    bus.run(LOST_AFTER / 2, PEER)
+    assert bus.up(PEER) == [Introduce(PEER, to_text(PEER))]
 
 
 def test_peer_that_falls_silent_is_cut_off_though_its_link_stands_and_up_again_once_it_speaks(bus):
