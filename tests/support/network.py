@@ -217,7 +217,7 @@ class Network:
         run(*inner, "link", "set", "lan", "up")
         run(*inner, "link", "set", "lo", "up")
         run(*inner, "route", "add", "default", "via", "10.78.0.1")
-        run(*router.command("sysctl", "-qw", "net.ipv4.ip_forward=1"))
+        run(*router.command("tee", "/proc/sys/net/ipv4/ip_forward"), text="1")
         run(*router.command("nft", "-f", "-"), text=TRANSLATION)
         return host
 

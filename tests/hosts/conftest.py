@@ -1,0 +1,34 @@
+"""A network for the tests of several hosts; where it cannot be built, they are skipped with the reason."""
+
+import pytest
+from stage import stage as on_stage
+
+from support import network as networks
+
+DELAY = 0.02
+"""Seconds from one host to another."""
+
+
+@pytest.fixture(scope="module")
+def network():
+    """Three hosts, 20 ms apart."""
+    if reason := networks.missing():
+        pytest.skip(reason)
+    with networks.Network(3, delay=DELAY) as made:
+        yield made
+
+
+@pytest.fixture
+def hosts(network):
+    """The hosts, none of which loses anything, or is cut."""
+    yield network.hosts
+    for host in network.hosts:
+        network.mend(host)
+        network.narrow(host, 1500)
+        host.lose(0)
+
+
+@pytest.fixture
+def stage():
+    with on_stage() as made:
+        yield made
