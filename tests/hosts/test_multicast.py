@@ -24,6 +24,7 @@ def play(network, during=bool, *, count=2000, **options):
             host.lose(0)
         got = [stage.outcome(subscriber, [sent]) for subscriber in subscribers]
     for one in got:
+        print({name: one[name] for name in ("delivered", "lost", "reconnects")}, "of", sent["sent"])
         playing.check([sent], one)
     return sent["sent"], got
 

@@ -98,6 +98,22 @@ def test_nodes_meet_though_large_packets_vanish_while_they_do(network, hosts, no
     all_met(nodes)
 
 
+def test_after_a_short_partition_the_number_of_missed_messages_is_known(network, hosts, nodes):
+    publisher, stays, parts = nodes
+    play(nodes)
+    has_come(parts, 100)
+    network.cut(hosts[2])
+    until(lambda: parts.peers() == [], NOTICED_WITHIN)
+    network.mend(hosts[2])
+    all_met(nodes)
+    has_come(parts, 100)
+    sent = publisher.end()["quote.sap"]
+    assert accounted(stays, sent, "a")["delivered"] == sent
+    part = accounted(parts, sent, "a")
+    assert part["lost"] > 0
+    assert part["uncounted"] == 0
+
+
 def test_nodes_meet_again_after_a_partition_and_know_what_they_missed(network, hosts, nodes):
     publisher, stays, parts = nodes
     play(nodes)
