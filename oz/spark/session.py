@@ -48,6 +48,11 @@ def has_engine() -> bool:
     return SparkContext._gateway is not None or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def is_remote(spark: object) -> bool:
+    """Tell whether a session is one of Spark Connect, whose Java is in another process."""
+    return not isinstance(spark, SparkSession)
+
+
 def _has_session() -> bool:
     there = SparkSession._instantiatedSession
     return there is not None and there._sc._jsc is not None  # None when it was stopped

@@ -31,7 +31,7 @@ from oz.spark.jobs.archiving.writing import (
     write,
 )
 from oz.spark.registration import register
-from oz.spark.session import session
+from oz.spark.session import is_remote, session
 
 _RAISED = re.compile(r"^oz\.[\w.]*(?:JournalError|RangeGone): (.+)$", re.MULTILINE)
 
@@ -233,10 +233,16 @@ def archive(
         What was done.
 
     Raises:
-        LakeError: the lake is in use, damaged or another journal's, or not on a file system.
+        LakeError: the lake is in use, damaged or another journal's, or not on a file system; or the session
+            is one of Spark Connect.
         JournalError: there is no journal, it is damaged, or records are gone that should have been archived.
         JavaMissing: Spark finds no Java.
     """
+    if spark is not None and is_remote(spark):
+        raise LakeError(
+            "archive renames files from the driver, and a session of Spark Connect has its driver elsewhere: "
+            "run `oz spark archive` on that machine, or give a session that oz.spark.session made"
+        )
     began = time.monotonic()
     source, target = Path(journal).absolute(), local_path(os.fspath(lake))
     present = range_of(source, unsealed=unsealed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any
@@ -15,6 +15,7 @@ import zmq
 from pyspark.sql import DataFrame
 
 from oz.errors import OptionError, SinkError, Timeout, WouldBlock
+from oz.spark.session import is_remote
 from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged
@@ -246,7 +247,7 @@ def publish_batches(endpoint: str | None = None, **options: object) -> Callable[
     Args:
         endpoint: where to connect to, several with commas; or give the option `bind`.
         options: further ones of the sink, see docs/spark-sink.md. `staging` is needed on a cluster; `run`
-            tells two functions of the same query apart.
+            tells two functions of the same query apart, and with Spark Connect queries too.
 
     Raises:
         OptionError: an option is missing, unknown or wrong.
@@ -259,8 +260,20 @@ def publish_batches(endpoint: str | None = None, **options: object) -> Callable[
     read_settings(settings, is_streaming=False)
 
     def publish(rows: DataFrame, batch: int) -> None:
-        query = rows.sparkSession.sparkContext.getLocalProperty(_QUERY)
-        run = f"{settings.get('run', '')} {query}"
+        run = f"{settings.get('run', '')} {_query_of(rows, settings)}"
         rows.write.format("oz").mode("append").options(**{**settings, "run": run, "batch": str(batch)}).save()
 
     return publish
+
+
+def _query_of(rows: DataFrame, settings: Mapping[str, str]) -> str | None:
+    """Return the id of the query that a batch is of; Spark Connect tells none."""
+    if not is_remote(rows.sparkSession):
+        query: str | None = rows.sparkSession.sparkContext.getLocalProperty(_QUERY)
+        return query
+    if "run" not in settings:
+        raise SinkError(
+            "Spark Connect does not tell a function of foreachBatch its query: give publish_batches a run. "
+            "It is a name that no other query has, and that stays when this one is started again"
+        )
+    return "connect"

@@ -67,7 +67,7 @@ _SHOWN = 60  # bytes of a payload in an error
 
 
 class Malformed(NamedTuple):
-    """What becomes of payloads that do not decode.
+    """The fate of payloads that do not decode.
 
     Attributes:
         mode: `permissive`, `failfast` or `dropmalformed`.
