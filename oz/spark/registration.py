@@ -57,9 +57,16 @@ class OzDataSource(DataSource):  # type: ignore[misc]
         of_table = options_of_table(self.options)
         options = self._options(self.options if of_table is None else of_table)
         if not options.endpoints:
-            found_at(options.journal)  # for an error now, and not when the rows are asked for
+            for each in options.each():
+                found_at(each.journal)  # for an error now, and not when the rows are asked for
         malformed = Malformed(options.mode, options.corrupt)
-        columns = ddl(options.payload, options.payload_schema, options.headers, malformed)
+        columns = ddl(
+            options.payload,
+            options.payload_schema,
+            options.headers,
+            malformed,
+            names_journal=bool(options.journals),
+        )
         return columns if of_table is None else with_options(columns, of_table)
 
     def reader(self, schema: StructType) -> JournalReader:

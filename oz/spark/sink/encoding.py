@@ -36,10 +36,10 @@ def _as_msgpack(value: Any) -> bytes:
 
 def _as_json(value: Any) -> bytes:
     try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=json_text)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, default=_json_text)
     except ValueError:
         # Numbers that JSON does not have, as text: so Spark's own to_json writes them.
-        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=json_text)
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=_json_text)
     return text.encode()
 
 
@@ -48,8 +48,7 @@ def _text(value: Any) -> str:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def json_text(value: Any) -> str:
-    """Write what JSON has no form for: bytes in base64, times as ISO 8601, decimals in digits."""
+def _json_text(value: Any) -> str:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else _text(value)
 
 

@@ -36,11 +36,10 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
         """
         _refuse_what_is_for_streams(options)
         self._options = options
-        self._rows = DecodedRows(
-            schema, options.payload, options.headers, Malformed(options.mode, options.corrupt)
-        )
+        self._rows = rows_for(schema, options)
         self._bounds = Bounds()
-        PlannedJournal(options, wanted_of(options))
+        for each in options.each():
+            PlannedJournal(each, wanted_of(each))
 
     def partitions(self) -> Sequence[Share]:
         """Share out what is wanted.
@@ -49,15 +48,19 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
             JournalError: what the options ask for is no longer there, and that is an error.
             OptionError: it is not there yet.
         """
-        planned = PlannedJournal(self._options, wanted_of(self._options, self._bounds))
+        shares = [share for each in self._options.each() for share in self._shares(each)]
+        return shares or [Share("", [], "", self._options.journal)]
+
+    def _shares(self, options: Options) -> list[Share]:
+        planned = PlannedJournal(options, wanted_of(options, self._bounds))
         first, end = planned.beginning(), planned.end
-        wanted_end = self._options.end
+        wanted_end = options.end
         if wanted_end is not None:
             if wanted_end > end:
                 raise OptionError("endingOffset", wanted_end, f"the journal ends at offset {end}")
             end = wanted_end
         low, high = self._bounds.offsets
-        return planned.shares(max(first, low), min(end, high)) or [Share(planned.id, [])]
+        return planned.shares(max(first, low), min(end, high))
 
     def read(self, partition: Share) -> Iterator[pa.RecordBatch]:
         """Read one partition; an executor calls it.
@@ -67,7 +70,7 @@ class JournalReader(DataSourceReader):  # type: ignore[misc]
             PatternTimeout: a pattern ran out of time on a subject.
         """
         options = self._options
-        fetcher = Fetcher(options.journal, partition.journal, fails_on_loss=options.fails_on_loss)
+        fetcher = Fetcher(partition.directory, partition.journal, fails_on_loss=options.fails_on_loss)
         return read_share(partition, fetcher, wanted_of(options, self._bounds), self._rows)
 
 
@@ -78,6 +81,21 @@ class FilteringReader(JournalReader):
         """Take filters as hints; Spark is to evaluate all of them again."""
         self._bounds = bounds_of(filters)
         return filters
+
+
+def rows_for(schema: StructType, options: Options) -> DecodedRows:
+    """Prepare the rows of a query.
+
+    Raises:
+        OptionError: there is no such column, or it has another type.
+    """
+    return DecodedRows(
+        schema,
+        options.payload,
+        options.headers,
+        Malformed(options.mode, options.corrupt),
+        names_journal=bool(options.journals),
+    )
 
 
 def wanted_of(options: Options, bounds: Bounds | None = None) -> Wanted:
@@ -91,7 +109,7 @@ def read_share(share: Share, fetcher: Fetcher, wanted: Wanted, rows: DecodedRows
         fetcher.compare(share.epoch, share.ranges[-1].end)
     for each in share.ranges:
         for records in fetcher.fetch(each, wanted):
-            yield from rows.of(wanted.of(records))
+            yield from rows.of(wanted.of(records), str(share.directory))
 
 
 def _refuse_what_is_for_streams(options: Options) -> None:

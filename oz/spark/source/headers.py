@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,13 +11,12 @@ from typing import Any
 import msgpack
 import pyarrow as pa
 
-from oz.services.columns import MORE
-from oz.spark.sink.encoding import json_text
 from oz.spark.source.times import iso_nanoseconds
 from oz.wire.extras import restore_extras
 
 KEY, PUBLISHED = "key", "published"
 
+_MORE = "oz-more"  # the recorder keeps the frames behind the payload under this name
 _MAP = pa.map_(pa.string(), pa.string())
 _MICRO = pa.timestamp("us", "UTC")
 _MOST = (1 << 63) - 1
@@ -80,7 +80,7 @@ def _unpacked(packed: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict):
         return None
-    found.pop(MORE, None)
+    found.pop(_MORE, None)
     restore_extras(found)
     return {name: value for name, value in found.items() if isinstance(name, str)}
 
@@ -88,7 +88,7 @@ def _unpacked(packed: bytes) -> dict[str, Any] | None:
 def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    return json_text(value) if isinstance(value, bytes) else json.dumps(value, default=json_text)
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else json.dumps(value, default=str)
 
 
 def _bytes(value: Any) -> bytes | None:

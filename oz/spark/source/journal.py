@@ -188,7 +188,9 @@ class PlannedJournal:
             self.pass_by(first)  # what was there before the segments were listed may be missing in the list
         shares = share_out(spans, self._options.partitions, self._options.partition_rows)
         history = history_of(self._directory, self.id)
-        return [Share(self.id, ranges, history.epoch_before(ranges[-1].end)) for ranges in shares]
+        return [
+            Share(self.id, ranges, history.epoch_before(ranges[-1].end), self._directory) for ranges in shares
+        ]
 
     def _spans(self, first: int, end: int) -> Iterator[Span]:
         spans = spans_of(self._directory, self._known(), first, end)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import glob
+import json
 import os
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import gettempdir
 
 from oz.errors import OptionError, OzError
+from oz.journal import files
 from oz.spark.source.headers import HeaderColumns
 from oz.spark.source.times import is_relative, read_duration, read_time
 from oz.subjects import dialects
@@ -77,7 +80,8 @@ class Options:
     """The options of a read; docs/spark-source.md explains each.
 
     Attributes:
-        journal: the directory.
+        journal: the directory; the first, where there are several.
+        journals: the directories of several journals; empty for one.
         is_private: whether it is a temporary one, of this query alone.
         endpoints: where a recorder connects to; empty when the journal is only read.
         subject: the specs of patterns, one a line; empty for all.
@@ -107,6 +111,7 @@ class Options:
     """
 
     journal: Path
+    journals: tuple[Path, ...] = ()
     is_private: bool = False
     endpoints: tuple[str, ...] = ()
     subject: str = ""
@@ -135,6 +140,10 @@ class Options:
     relative: frozenset[str] = field(default=frozenset())
     written: frozenset[str] = field(default=frozenset())
 
+    def each(self) -> list[Options]:
+        """Return the same for each journal by itself."""
+        return [replace(self, journal=one, journals=()) for one in self.journals] or [self]
+
     def patterns(self) -> list[Pattern]:
         """Compile the patterns; none means that every subject is wanted.
 
@@ -152,12 +161,16 @@ def read_options(options: Mapping[str, str]) -> Options:
         PatternError: a dialect does not allow a pattern.
     """
     given = {key.lower(): str(value) for key, value in options.items()}
+    if "paths" in given:  # several of them were given to load
+        given["path"] = "\n".join(json.loads(given.pop("paths")))
     _refuse_unknown(given)
     published_at = _endpoints(given)
     if not {"journal", "path"} & given.keys() and not published_at:
         raise OptionError("journal", None, "give the directory of a journal, or the endpoint of a publisher")
+    directories, are_several = _directories(given)
     read = Options(
-        journal=_directory(given),
+        journal=directories[0],
+        journals=directories if are_several else (),
         is_private=not {"journal", "path"} & given.keys(),
         endpoints=published_at,
         subject=given.get("subject", ""),
@@ -235,6 +248,8 @@ def _refuse_contradictions(read: Options) -> None:
         )
     if read.payload in ("raw", "string") and read.payload_schema is not None:
         raise OptionError("payloadSchema", read.payload_schema, "it needs payload=json or payload=msgpack")
+    if read.journals:
+        _refuse_what_is_for_one(read)
     if read.payload == "raw" and (for_malformed := {"mode", "columnNameOfCorruptRecord"} & read.written):
         raise OptionError(
             min(for_malformed), None, "it needs a payload that is decoded: string, json or msgpack"
@@ -247,15 +262,40 @@ def _refuse_contradictions(read: Options) -> None:
         raise OptionError("startingTime", None, "it is later than endingTime")
 
 
-def _directory(given: Mapping[str, str]) -> Path:
-    for name in ("journal", "path"):
-        if name in given:
-            path = given[name].removeprefix("file:")
-            if not path.strip() or "://" in path:
-                rule = "it is a directory, on a file system that the driver and all executors see"
-                raise OptionError(name, given[name], rule)
-            return Path(os.path.abspath(path))
-    return Path(gettempdir(), f"oz-live-{uuid.uuid4().hex}")
+def _refuse_what_is_for_one(read: Options) -> None:
+    if read.endpoints:
+        raise OptionError("endpoint", None, "it records into one journal, and there are several")
+    for name, offset in (("startingOffset", read.start), ("endingOffset", read.end)):
+        if isinstance(offset, int):
+            rule = "several journals have offsets of their own: give a time, or earliest or latest"
+            raise OptionError(name, offset, rule)
+
+
+def _directories(given: Mapping[str, str]) -> tuple[tuple[Path, ...], bool]:
+    """Return the journals, and whether they are several: one a line, or what a glob finds."""
+    name = "journal" if "journal" in given else "path"
+    if name not in given:
+        return (Path(gettempdir(), f"oz-live-{uuid.uuid4().hex}"),), False
+    text = given[name]
+    lines = [line.strip().removeprefix("file:") for line in text.splitlines() if line.strip()]
+    if not lines or any("://" in line for line in lines):
+        rule = "it is a directory, on a file system that the driver and all executors see"
+        raise OptionError(name, text, rule)
+    found = [path for line in lines for path in _found(line)]
+    if not found:
+        raise OptionError(name, text, "there is no journal that the glob finds")
+    return tuple(dict.fromkeys(found)), len(lines) > 1 or _is_glob(lines[0])
+
+
+def _is_glob(line: str) -> bool:
+    return glob.has_magic(line) and not files.is_journal(Path(line))
+
+
+def _found(line: str) -> list[Path]:
+    path = Path(os.path.abspath(line))
+    if not _is_glob(line):
+        return [path]
+    return [one for one in map(Path, sorted(glob.glob(str(path)))) if files.is_journal(one)]
 
 
 def _headers(given: Mapping[str, str]) -> HeaderColumns:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from oz.journal.epochs import UNNAMED
 from oz.journal.ranges import Span
 
 ROW_BYTES = 100
@@ -32,10 +32,12 @@ class Share(InputPartition):  # type: ignore[misc]
         journal: the id of the journal.
         ranges: what to read of it.
         epoch: that in which the last record of them was written.
+        directory: where the journal is.
     """
 
-    def __init__(self, journal: str, ranges: Sequence[Range], epoch: str = UNNAMED) -> None:
+    def __init__(self, journal: str, ranges: Sequence[Range], epoch: str, directory: Path) -> None:
         """Say what."""
+        self.directory = directory
         self.journal = journal
         self.epoch = epoch
         self.ranges = tuple(ranges)
@@ -90,3 +92,23 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
         else:
             joined.append(each)
     return joined
+
+
+def shared_among(waiting: Mapping[str, int], most: int | None) -> dict[str, float]:
+    """Share a number of records evenly among journals; what one has not goes to those that have more.
+
+    Args:
+        waiting: the records that wait in each.
+        most: how many there may be in all; None for no limit.
+
+    Returns:
+        How many of each at most; infinity where all that wait are among them.
+    """
+    if most is None:
+        return dict.fromkeys(waiting, math.inf)
+    shares: dict[str, float] = {}
+    for left, name in zip(range(len(waiting), 0, -1), sorted(waiting, key=waiting.__getitem__), strict=True):
+        fits = waiting[name] <= most // left
+        shares[name] = math.inf if fits else most // left
+        most -= waiting[name] if fits else most // left
+    return shares

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from oz.errors import JournalError
@@ -51,3 +52,32 @@ class Position(NamedTuple):
                 f"{position.journal}: give the journal that the query began with, or a new checkpointLocation"
             )
         return position
+
+
+_SEVERAL = "journals"
+
+
+def positions_as_data(positions: Mapping[str, Position], *, are_several: bool) -> dict[str, Any]:
+    """Return positions, one of each journal, as JSON can hold them.
+
+    Args:
+        positions: by the ids of the journals.
+        are_several: whether there may be several; one alone is written as `Position.as_data` does.
+    """
+    if not are_several:
+        [position] = positions.values()
+        return position.as_data()
+    return {_SEVERAL: [one.as_data() for one in positions.values()]}
+
+
+def positions_of(data: dict[str, Any]) -> dict[str, Position]:
+    """Read positions, of one journal or of several, by the ids of the journals.
+
+    Raises:
+        JournalError: it is none of oz, or damaged.
+    """
+    several = data.get(_SEVERAL, [data])
+    try:
+        return {str(each["journal"]): Position.from_data(each, "", str(each["journal"])) for each in several}
+    except (KeyError, TypeError):
+        raise JournalError(f"a checkpoint of another source, or a damaged one: {data!r}") from None

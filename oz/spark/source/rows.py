@@ -37,6 +37,9 @@ DDL = {
 }
 """The columns; docs/spark-source.md explains each."""
 
+JOURNAL = "journal"
+"""The column for the directory, where there are several journals."""
+
 PAYLOAD_RAW = "payload_raw"
 """The column for payloads that do not decode."""
 
@@ -86,6 +89,8 @@ def ddl(
     payload_schema: str | None,
     headers: HeaderColumns = _AS_THEY_ARE,
     malformed: Malformed = _PERMISSIVE,
+    *,
+    names_journal: bool = False,
 ) -> str:
     """Write down the columns as Spark reads them.
 
@@ -94,6 +99,7 @@ def ddl(
         payload_schema: the columns of a payload, for those that have such.
         headers: the columns that come out of the headers.
         malformed: the column for payloads that do not decode.
+        names_journal: whether rows say which journal they are of.
 
     Raises:
         OptionError: it is missing, or a column of it has no type that Spark knows.
@@ -109,6 +115,8 @@ def ddl(
         columns["payload"] = "STRING"
     if payload != "raw":
         columns[malformed.column] = "BINARY"
+    if names_journal:
+        columns[JOURNAL] = "STRING"
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
@@ -121,6 +129,8 @@ class DecodedRows:
         payload: str,
         headers: HeaderColumns = _AS_THEY_ARE,
         malformed: Malformed = _PERMISSIVE,
+        *,
+        names_journal: bool = False,
     ) -> None:
         """Prepare.
 
@@ -129,6 +139,7 @@ class DecodedRows:
             payload: how payloads are decoded.
             headers: the columns that come out of the headers.
             malformed: what becomes of payloads that do not decode.
+            names_journal: whether rows say which journal they are of.
 
         Raises:
             OptionError: there is no such column, or it has another type.
@@ -137,6 +148,7 @@ class DecodedRows:
         self._payload = payload
         self._headers = headers
         self._malformed = malformed
+        self._names_journal = names_journal
         self._has_headers = not headers.ddl.keys().isdisjoint(self._schema.names)
         self._check()
 
@@ -144,6 +156,8 @@ class DecodedRows:
         known = {name: _ARROW[kind] for name, kind in DDL.items()} | self._headers.arrow
         if self._payload != "raw":
             known[self._malformed.column] = pa.binary()
+        if self._names_journal:
+            known[JOURNAL] = pa.string()
         for field in self._schema:
             if field.name not in known:
                 raise OptionError("schema", field.name, f"there are the columns {', '.join(known)}")
@@ -158,8 +172,12 @@ class DecodedRows:
         if corrupt in self._schema.names and "payload" not in self._schema.names:
             raise OptionError("schema", corrupt, "it needs the column payload, whose type decides")
 
-    def of(self, records: pa.Table) -> Iterator[pa.RecordBatch]:
+    def of(self, records: pa.Table, journal: str = "") -> Iterator[pa.RecordBatch]:
         """Make batches of the records of a table that has all columns of the journal.
+
+        Args:
+            records: the table.
+            journal: the directory.
 
         Raises:
             JournalError: a payload does not decode, and that is an error.
@@ -167,17 +185,19 @@ class DecodedRows:
         if records.num_rows < _FEW_ROWS * records["offset"].num_chunks:
             records = records.combine_chunks()
         for batch in records.to_batches():
-            made = self._made(batch)
+            made = self._made(batch, journal)
             if made.num_rows:
                 yield made
 
-    def _made(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+    def _made(self, batch: pa.RecordBatch, journal: str) -> pa.RecordBatch:
         made: dict[str, pa.Array] = {}
         failed = None
         if self._payload != "raw" and "payload" in self._schema.names:
             made, failed = self._decoded(batch)
         if self._has_headers:
             made |= self._headers.of(batch.column("headers"))
+        if JOURNAL in self._schema.names:
+            made[JOURNAL] = pa.repeat(pa.scalar(journal, pa.string()), batch.num_rows)
         if "time" in self._schema.names:
             made["time"] = microseconds(batch.column("time_ns"))
         columns = [made[name] if name in made else batch.column(name) for name in self._schema.names]

@@ -10,7 +10,7 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
 
@@ -29,13 +29,12 @@ from pyspark.sql.types import StructType
 from oz.errors import JournalError, OptionError
 from oz.journal.lock import WriterLock
 from oz.services.recorder import Recorder
-from oz.spark.source.batch import read_share, wanted_of
+from oz.spark.source.batch import read_share, rows_for, wanted_of
 from oz.spark.source.fetch import Fetcher
-from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import Options
-from oz.spark.source.planning import Share
-from oz.spark.source.position import Position
-from oz.spark.source.rows import DecodedRows, Malformed
+from oz.spark.source.planning import Share, shared_among
+from oz.spark.source.position import Position, positions_as_data, positions_of
+from oz.spark.source.progress import Ahead, JournalProgress
 
 _log = logging.getLogger("oz.spark.source")
 
@@ -164,15 +163,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             # Said at each start anew; what it says of a query that goes on would be left out in silence.
             self._begins_ns, options = options.start_ns, replace(options, start_ns=None)
         self._options = options
-        self._rows = DecodedRows(
-            schema, options.payload, options.headers, Malformed(options.mode, options.corrupt)
-        )
+        self._rows = rows_for(schema, options)
         self._due = -math.inf
         self._live: LiveRecorder | None = None
-        self._journal: PlannedJournal | None = None
-        self._target: int | None = None
-        self._planned: Position | None = None
-        self._late = 0
+        self._journals: dict[str, JournalProgress] = {}
+        self._is_ending = False
 
     # planning: beside the driver -------------------------------------------------------------------------
 
@@ -183,8 +178,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             JournalError: there is no journal, or what the options ask for is no longer there.
             OptionError: it is not there yet.
         """
-        journal = self._opened()
-        return journal.position(journal.beginning(self._begins_ns)).as_data()
+        return self._data({name: self._beginning(one) for name, one in self._opened().items()})
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Say how far the next micro-batch goes.
@@ -193,27 +187,34 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             JournalError: retention has removed what is to be read next, and that is an error; or the
                 checkpoint is one of another journal; or the recorder has failed.
         """
-        journal = self._opened()
-        position = self._position(journal, start)
-        first = journal.going_on(position)
-        lost = journal.pass_by(first)
-        first += lost
-        end = max(first, journal.end if self._target is None else self._target)
-        if not isinstance(limit, ReadAllAvailable):
-            end = self._limited(journal, first, end, limit)
-        self._planned = journal.position(end, position.lost + lost + self._late)
-        self._late = 0
-        return self._planned.as_data()
+        journals = self._opened()
+        positions = self._positions(journals, start)
+        ahead = {name: one.ahead(positions[name]) for name, one in journals.items()}
+        ends = self._ends(journals, ahead, limit)
+        return self._data({name: one.go_to(ends[name], ahead[name].lost) for name, one in journals.items()})
 
-    def _limited(self, journal: PlannedJournal, first: int, end: int, limit: ReadLimit) -> int:
-        """Find where a micro-batch ends; where it begins if it is to wait for more."""
+    def _ends(
+        self, journals: Mapping[str, JournalProgress], ahead: Mapping[str, Ahead], limit: ReadLimit
+    ) -> dict[str, int]:
+        """Find where a micro-batch ends in each journal; where it begins if it is to wait for more."""
+        if isinstance(limit, ReadAllAvailable):
+            return {name: each.end for name, each in ahead.items()}
         options, now = self._options, time.monotonic()
-        if options.least_rows is not None and self._target is None:
-            if now < self._due and journal.count(first, end) < options.least_rows:
-                return first
+        waiting = {
+            name: one.journal.count(ahead[name].first, ahead[name].end) for name, one in journals.items()
+        }
+        if options.least_rows is not None and not self._is_ending:
+            if now < self._due and sum(waiting.values()) < options.least_rows:
+                return {name: each.first for name, each in ahead.items()}
             self._due = now + options.delay
-        most_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else options.most_rows
-        return journal.limited(first, end, most_rows or math.inf, options.most_bytes or math.inf)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else options.most_rows
+        most_bytes = (options.most_bytes or math.inf) / max(1, sum(count > 0 for count in waiting.values()))
+        ends = {}
+        for name, most_rows in shared_among(waiting, rows).items():
+            first, end, _ = ahead[name]
+            there = journals[name].journal
+            ends[name] = there.limited(first, end, most_rows, most_bytes) if most_rows else first
+        return ends
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return a limit that the options set; Spark hands over one of them, and all of them hold."""
@@ -230,7 +231,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         Raises:
             JournalError: there is no journal.
         """
-        self._target = self._opened().end
+        self._is_ending = True
+        for one in self._opened().values():
+            one.stop_at_the_end()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         """Say where the journal ends, and how many records lie between that and the last micro-batch.
@@ -238,11 +241,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         Raises:
             JournalError: the head of the last segment is damaged.
         """
-        if self._journal is None:
-            return None
-        end, reached = self._journal.end, self._planned
-        lag = {} if reached is None else {"lag": max(0, end - reached.offset), "lost": reached.lost}
-        return {"journal": self._journal.id, "offset": end, **lag}
+        reports = [one.report() for one in self._journals.values()]
+        if not self._options.journals:
+            return reports[0] if reports else None
+        sums = {name: sum(int(each.get(name, 0)) for each in reports) for name in ("lag", "lost")}
+        return {"journals": reports, **sums}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Share]:
         """Share out a micro-batch.
@@ -251,14 +254,9 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             JournalError: retention has removed some of it, and that is an error; or the checkpoint is one of
                 another journal.
         """
-        journal = self._opened()
-        first, last = self._position(journal, start), self._position(journal, end)
-        begins, ends = journal.going_on(first), journal.going_on(last)
-        gone = journal.pass_by(begins)
-        # Of a batch that was planned before, and whose records have gone since.
-        self._late += max(0, min(gone, ends - begins) - (last.lost - first.lost))
-        self._planned = last
-        return journal.shares(begins + gone, ends)
+        journals = self._opened()
+        first, last = self._positions(journals, start), self._positions(journals, end)
+        return [share for name, one in journals.items() for share in one.shares(first[name], last[name])]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: what is kept is for the journal's own retention to say."""
@@ -268,19 +266,45 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
         if self._live is not None:
             self._live.stop()
 
-    def _opened(self) -> PlannedJournal:
-        """Return the journal; the first time a recorder is started, if the query has one."""
+    def _opened(self) -> dict[str, JournalProgress]:
+        """Return the journals by their ids; the first time a recorder is started, if the query has one."""
         if self._live is None and self._options.endpoints:
             self._live = LiveRecorder(self._options)
             self._live.start()
         if self._live is not None:
             self._live.check()
-        if self._journal is None:
-            self._journal = PlannedJournal(self._options, wanted_of(self._options))
-        return self._journal
+        if not self._journals:
+            found = [JournalProgress(each) for each in self._options.each()]
+            self._journals = {one.journal.id: one for one in found}
+            if len(self._journals) < len(found):
+                raise JournalError(
+                    "two of the directories hold the same journal; a copy has the id of the first"
+                )
+        return self._journals
 
-    def _position(self, journal: PlannedJournal, data: dict[str, Any]) -> Position:
-        return Position.from_data(data, self._options.journal, journal.id)
+    def _beginning(self, one: JournalProgress) -> Position:
+        return one.journal.position(one.journal.beginning(self._begins_ns))
+
+    def _data(self, positions: Mapping[str, Position]) -> dict[str, Any]:
+        return positions_as_data(positions, are_several=bool(self._options.journals))
+
+    def _positions(
+        self, journals: Mapping[str, JournalProgress], data: dict[str, Any]
+    ) -> dict[str, Position]:
+        """Read a checkpoint's positions; a journal that it does not know is begun with its first record."""
+        if not self._options.journals:
+            [(name, one)] = journals.items()
+            return {name: Position.from_data(data, one.directory, name)}
+        known = positions_of(data)
+        if gone := known.keys() - journals.keys():
+            said = f"the query has read journal {min(gone)}, and none of the directories has it"
+            if self._options.fails_on_loss:
+                raise JournalError(f"{said}: give it again, or go on without it with failOnDataLoss=false")
+            _log.warning("%s; the query goes on without it", said)
+        return {
+            name: known[name] if name in known else one.journal.position(one.journal.first)
+            for name, one in journals.items()
+        }
 
     # reading: on executors -------------------------------------------------------------------------------
 
@@ -291,5 +315,5 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow): 
             JournalError: something is damaged or missing.
             PatternTimeout: a pattern ran out of time on a subject.
         """
-        fetcher = Fetcher(self._options.journal, partition.journal, fails_on_loss=self._options.fails_on_loss)
+        fetcher = Fetcher(partition.directory, partition.journal, fails_on_loss=self._options.fails_on_loss)
         return read_share(partition, fetcher, wanted_of(self._options), self._rows)
