@@ -31,7 +31,6 @@ def main(journal, scratch):
         "native": frame.where(oz.spark.matches("subject", "n.1")).count(),
         "by Python": len(frame.select(oz.spark.match_all("subject", ["n.1", "*.2"])).collect()),
         "stream": spark.read.parquet(f"{scratch}/rows").count(),
-        "report": oz.spark.report(spark, journal).figures["total"]["messages"],
     }
     for name, call in {
         "archive": lambda: oz.spark.archive(spark, journal, f"{scratch}/lake"),
