@@ -89,7 +89,7 @@ class QueryMetrics(StreamingQueryListener):  # type: ignore[misc]
         """Do nothing: the last figures stay, so that it is seen how far a query came."""
 
     def take(self, progress: Mapping[str, Any]) -> None:
-        """Take a progress, as `StreamingQuery.lastProgress` has it, and write the file.
+        """Take the progress of a query, as Spark has it in JSON, and write the file.
 
         Raises:
             OSError: the file cannot be written.
