@@ -4,6 +4,7 @@ A line is `["what", arguments…]`, what a method of `Actor`; the answer is what
 """
 
 import json
+import logging
 import sys
 import threading
 import time
@@ -21,6 +22,10 @@ class Actor:
         self.gaps, self.seen, self.disorder = [], [], 0
         self.sent, self.may_publish = Counter(), threading.Event()
         self.lock = threading.Lock()
+        self.log = []
+        handler = logging.Handler()
+        handler.emit = lambda record: self.log.append(record.getMessage())
+        logging.getLogger("oz").addHandler(handler)
         if kind == "Subscriber":
             more = {"filtering": "publisher", "on_gap": lambda gap: self.gaps.append(["", gap.count])}
             options = {**more, **options}
@@ -96,6 +101,9 @@ class Actor:
 
     def peers(self):
         return sorted(peer.name for peer in self.held.peers)
+
+    def logged(self):
+        return self.log
 
     def interest(self, subject):
         return self.held.interest(subject)

@@ -75,6 +75,7 @@ def test_a_request_to_a_node_that_nobody_can_call_ends_in_an_error_in_its_time(
         assert said in ("Timeout", "NoResponders")
         assert took < 4
     assert hidden.peers() == []
+    assert "advertise=" in until(lambda: [line for line in other.logged() if "hidden" in line])[0]
 
 
 def test_a_forwarder_on_one_published_port_joins_all_behind_the_router(inside, hosts, stage, nameserver):

@@ -97,7 +97,14 @@ class Forget(NamedTuple):
     origin: bytes
 
 
-ConnectionStep = Dial | HangUp | LoseTrack | Forget
+class Unreachable(NamedTuple):
+    """Report that a peer was never heard at the endpoint that it announces, though it was dialled twice."""
+
+    endpoint: str
+    name: str
+
+
+ConnectionStep = Dial | HangUp | LoseTrack | Forget | Unreachable
 
 
 class Hearing(Protocol):
@@ -226,7 +233,7 @@ class Connections:
         self._seeds = tuple(seeds)
         self._dialled: dict[str, Announcement] = {}
         self._dialled_at: dict[str, float] = {}
-        self._dials_in_vain: set[str] = set()
+        self._dials_in_vain: dict[str, int] = {}
         self._progress_at = 0.0
         self._count = 0
         self._looks: dict[bytes, tuple[int, int]] = {}
@@ -396,27 +403,32 @@ class Connections:
                     looks[origin] = heard_at, misses
                     if misses < MISSES:
                         speaks = True
-                        self._dials_in_vain.discard(endpoint)
+                        self._dials_in_vain.pop(endpoint, None)
                         if not before_at:
                             self._progress_at = now
                         continue
                 if endpoint not in seeds and not self._has_successor(endpoint, peer):
-                    steps += self._dial_anew(endpoint, peer, now)
+                    steps += self._dial_anew(endpoint, peer, now, was_heard=bool(heard_at))
             if not speaks and any(origin in heard for _, origin in known[1]):
                 silent.append(peer.uuid)
         self.silent = frozenset(silent)
         return steps
 
-    def _dial_anew(self, endpoint: str, peer: Announcement, now: float) -> list[ConnectionStep]:
-        in_vain = endpoint in self._dials_in_vain
+    def _dial_anew(
+        self, endpoint: str, peer: Announcement, now: float, *, was_heard: bool
+    ) -> list[ConnectionStep]:
+        in_vain = self._dials_in_vain.get(endpoint, 0)
         crowd = min(self._count**2 * PAIR_SECONDS, LONGEST_CROWD)
         patience = max(LONGEST_REDIAL if in_vain else REDIAL_AFTER, crowd)
         waited = now - self._dialled_at.get(endpoint, 0.0)
         is_progressing = now - self._progress_at < REDIAL_AFTER
         if waited < patience * (PROGRESS if is_progressing else 1):
             return []
-        self._dials_in_vain.add(endpoint)
-        return [*self._hang_up(endpoint), self._dial(endpoint, peer, now)]
+        self._dials_in_vain[endpoint] = in_vain + 1
+        steps = [*self._hang_up(endpoint), self._dial(endpoint, peer, now)]
+        if in_vain == 1 and not was_heard:
+            steps.append(Unreachable(endpoint, peer.name))
+        return steps
 
     def _is_silent(self, origin: bytes) -> bool:
         """Tell whether a publisher has not been heard for long, or never."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import zmq
 
-from oz.protocol.node.connections import Dial, Forget, HangUp, LoseTrack
+from oz.protocol.node.connections import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.protocol.node.inquiry import SAY_AGAIN
 from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged
 from oz.protocol.node.membership import Act, Membership
@@ -21,6 +21,12 @@ from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
 
 _log = logging.getLogger("oz.node")
+
+
+_UNREACHABLE = (
+    "nothing is heard of %s at %s, which it announces: its process stands still, or a firewall or router is "
+    "between; let that port pass, or give it the bind= and advertise= by which it can be reached"
+)
 
 
 class BusListener(Protocol):
@@ -112,6 +118,8 @@ class Dialler:
                     self._sub.lose_track(origin, is_in_place=is_in_place)
                 case Forget(origin):
                     self._sub.forget(origin)
+                case Unreachable(endpoint, name):
+                    _log.warning(_UNREACHABLE, name, endpoint)
                 case Introduce(peer, text):
                     self._listener.introduce(peer, text)
                 case PeerChanged(act, peer):

@@ -22,6 +22,7 @@ from oz.protocol.node.connections import (
     Forget,
     HangUp,
     LoseTrack,
+    Unreachable,
 )
 from oz.protocol.node.presence import local_origin, network_origin
 from support.announcing import announcement
@@ -120,10 +121,11 @@ def test_peer_that_never_answers_is_dialled_anew(connections):
     assert connections.check([PEER], REDIAL_AFTER - 0.1) == []
     anew = [HangUp(ENDPOINT), Dial(ENDPOINT, PEER.name)]
     assert connections.check([PEER], REDIAL_AFTER) == anew
-    # From then on it is given longer.
-    for now in (REDIAL_AFTER + LONGEST_REDIAL, REDIAL_AFTER + 2 * LONGEST_REDIAL):
+    # From then on it is given longer, and once it is said that it cannot be reached.
+    for times, told in ((1, [Unreachable(ENDPOINT, PEER.name)]), (2, [])):
+        now = REDIAL_AFTER + times * LONGEST_REDIAL
         assert connections.check([PEER], now - 0.1) == []
-        assert connections.check([PEER], now) == anew
+        assert connections.check([PEER], now) == anew + told
 
 
 def test_peer_that_spoke_is_given_the_first_patience_again(connections, sub):
