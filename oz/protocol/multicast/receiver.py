@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from oz.errors import ProtocolError
@@ -15,6 +16,8 @@ from oz.wire.batch import CONTROL, Head
 from oz.wire.codec import Codec
 from oz.wire.datagram import CRC_SIZE, parse, parse_control, parse_messages
 from oz.wire.keys import DeliveryOptions
+
+_log = logging.getLogger("oz.subscriber")
 
 JOINING = 0.5
 """Seconds for which a subscriber may still be joining: what was sent then may have been before it joined."""
@@ -155,5 +158,10 @@ class MulticastReceiver(BatchDecoder):
             origin: the publisher; nothing is said where it is not known any more.
         """
         sender = self.senders.get(origin)
-        if sender is not None:
+        if sender is None:
+            return
+        if self._on_gap is not None:
             self._report(self._stream, sender, origin, None)
+        else:
+            # Nothing is known to be lost yet; what is, is still logged once.
+            _log.warning("messages from publisher %s may be missing: it fell silent", origin.hex())

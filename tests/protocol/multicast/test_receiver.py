@@ -225,3 +225,26 @@ def test_a_silence_that_is_none_is_malformed(quiet):
     made = receiver()
     take(made, record(0, quiet=quiet))
     assert made.stats.malformed == 1
+
+
+def test_a_publisher_that_fell_silent_is_a_gap_without_a_count_and_no_known_loss():
+    gaps = []
+    made = receiver(on_gap=gaps.append)
+    take(made, message(0), message(1))
+    made.doubt(A)
+    made.doubt(B)
+    assert [(gap.origin, gap.count, gap.sequence) for gap in gaps] == [(A, None, None)]
+    # Once it is heard again, what was lost is known.
+    assert take(made, message(5)) == [(5, 3)]
+    assert [(gap.count, gap.sequence) for gap in gaps[1:]] == [(3, 2)]
+    assert made.stats.lost == 3
+
+
+def test_without_a_callback_doubt_is_logged_and_a_loss_after_it_too(caplog):
+    made = receiver()
+    take(made, message(0))
+    made.doubt(A)
+    assert "may be missing" in caplog.text
+    assert "were lost" not in caplog.text
+    take(made, message(5))
+    assert "4 messages" in caplog.text
