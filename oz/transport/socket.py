@@ -23,7 +23,7 @@ HIGH_WATER_MARK = 100_000
 _SHOWN = 5
 """Endpoints and patterns that a `repr` shows at most."""
 
-GIVE_UP_DIALLING = (zmq.CONNECT_TIMEOUT, 5_000)
+CONNECT_TIMEOUT = (zmq.CONNECT_TIMEOUT, 5_000)
 """Milliseconds for an attempt to connect. Within the system's own two minutes it asks less and less often, so
 that a host that is back is called up to a minute later. docs/decisions/058-five-seconds-to-connect.md"""
 
@@ -32,7 +32,7 @@ KEEPALIVE = (
     (zmq.TCP_KEEPALIVE_IDLE, 30),
     (zmq.TCP_KEEPALIVE_INTVL, 5),
     (zmq.TCP_KEEPALIVE_CNT, 3),
-    GIVE_UP_DIALLING,
+    CONNECT_TIMEOUT,
 )
 """Have the system notice within 45 s that the other end of a quiet TCP connection is gone.
 docs/decisions/031-leaving-out-one-connection.md"""
@@ -52,7 +52,7 @@ LINK_KEEPALIVE = (
     (zmq.TCP_KEEPALIVE_CNT, 3),
     # What was sent and is not acknowledged in so many milliseconds.
     (zmq.TCP_MAXRT, 5_000),
-    GIVE_UP_DIALLING,
+    CONNECT_TIMEOUT,
 )
 """Have the system notice within 5 s that a host is gone. Not ZMTP's heartbeats: with a receive queue that is
 full they end the process (libzmq issues 3937, 4364 and 4767, open in 2026)."""
