@@ -128,6 +128,7 @@ def local_path(path: str | Path) -> Path:
     if "://" in text:
         raise LakeError(
             f"{path}: a lake is kept on a file system that driver and executors see, which can rename and "
-            "lock. Object stores can do neither: write it to a file system, and copy what lake_files() lists"
+            "lock. Object stores can do neither: write it to a file system and copy what lake_files() lists; "
+            "or copy the journal there with `oz journal archive`"
         )
     return Path(text).absolute()
