@@ -40,7 +40,9 @@ def main(journal, scratch):
             call()
         except oz.OzError as error:
             told[name] = str(error)
-    print(json.dumps(told))
+    print(json.dumps(told), flush=True)
+    spark.streams.removeListener(metrics)  # whose thread the process would wait for
+    spark.stop()
 
 
 if __name__ == "__main__":
