@@ -167,7 +167,7 @@ class SimSubscriber(Process):
         if ends is not None and now >= ends:
             self.links.look(now, is_idle=not self.sub.get(EVENTS) & POLLIN)
             ends = self.links.next_deadline()
-        more = now + SLOW[1] if self.held() else None
+        more = now + SLOW[1] if any(one.receive_buffer for one in self.streams.buffered) else None
         due = [one for one in (self.streams.next_deadline(), ends, more) if one is not None]
         return max(min(due), now + 0.001) if due else None
 
