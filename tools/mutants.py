@@ -2,7 +2,7 @@
 
     python tools/mutants.py [--sample 300] [--seed 1] [--jobs 2] [--timeout S] [PATH …] -- WHAT PYTHON RUNS
 
-    python tools/mutants.py --sample 100 oz/protocol/publisher -- -m simulation --seeds 500
+    python tools/mutants.py --sample 100 oz/protocol/publisher -- -m simulation --quick --seeds 500
 
 Each mutant is one change of one expression or statement in a module below the paths: a comparison turned
 round, a condition negated, a number that is one more, a call left out. It lives in memory only: the program
@@ -298,7 +298,7 @@ def judge(mutants: Sequence[Mutant], arguments: Sequence[str], jobs: int, timeou
 
 def main() -> int:
     """Read the command line, and print the report."""
-    own, program = sys.argv[1:], ["-m", "simulation", "--seeds", "500"]
+    own, program = sys.argv[1:], ["-m", "simulation", "--quick", "--seeds", "500"]
     if "--" in own:
         place = own.index("--")
         own, program = own[:place], own[place + 1 :]
