@@ -7,6 +7,7 @@ segment is read. A file of an older version, or one with too many subjects, has 
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import zlib
@@ -38,22 +39,15 @@ def with_subjects(tail: bytearray, subjects: Sequence[bytes]) -> bytearray:
     Returns:
         The tail with them, or as it was when they are too many.
     """
-    array = pa.array(sorted(subjects), pa.binary())
-    places = struct.pack(f"<{len(subjects) + 1}I", *_places(array))
-    data = places + b"".join(array.to_pylist())
+    names = sorted(subjects)
+    places = itertools.accumulate(map(len, names), initial=0)
+    data = struct.pack(f"<{len(names) + 1}I", *places) + b"".join(names)
     if len(data) > MOST_BYTES:
         return tail
     stored = zlib.compress(data)
-    counts = len(subjects), len(data), len(stored)
+    counts = len(names), len(data), len(stored)
     trailer = _TRAILER.pack(*counts, _checksum(counts, stored), _MAGIC)
     return bytearray().join([tail[:_END_MARK], stored, bytes(-len(stored) % 8), trailer, tail[_END_MARK:]])
-
-
-def _places(array: pa.Array) -> list[int]:
-    places = [0]
-    for subject in array.to_pylist():
-        places.append(places[-1] + len(subject))
-    return places
 
 
 def has_subjects(source: ReadAhead) -> bool:
