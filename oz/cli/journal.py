@@ -11,7 +11,8 @@ import click
 from oz.cli.exits import FAILED
 from oz.cli.journal_export import export
 from oz.cli.options import dialect_option, parse_all
-from oz.cli.output import plain_table, printable, write_json, write_line
+from oz.cli.output import plain_table, write_json, write_line
+from oz.escaping import printable
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.journal import Journal, Report

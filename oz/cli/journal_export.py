@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import csv
 import io
-import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ import click
 
 from oz.cli.options import dialect_option, parse_all
 from oz.cli.output import console
+from oz.escaping import json_text
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     import pyarrow as pa
@@ -183,7 +183,7 @@ def _text(name: str, value: str | bytes | None) -> dict[str, str | None]:
 
 
 def _line(data: dict[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=False) + "\n"
+    return json_text(data) + "\n"
 
 
 def _rows(data: Iterable[dict[str, Any]]) -> bytes:

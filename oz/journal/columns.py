@@ -20,12 +20,13 @@ from oz.journal.schema import (
     offsets,
     reply_bytes,
     subject_columns,
+    whole_number,
 )
 
 _NEEDED = ("subject", "payload")
 _GIVEN = frozenset(COLUMNS) - {"offset"}
 _NULLS = {name: pa.nulls(BATCH_ROWS, kind) for name, kind in TYPES.items()}
-_MESSAGES = pa.repeat(pa.scalar(int(Kind.MESSAGE), pa.int8()), BATCH_ROWS)
+_MESSAGES = pa.repeat(whole_number(int(Kind.MESSAGE), pa.int8()), BATCH_ROWS)
 _SERIES = (list, tuple, range, pa.Array)
 
 

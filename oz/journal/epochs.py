@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from oz.journal import files
+from oz.journal.manifest import check_number
 from oz.journal.mark import Mark, read_mark
 
 FORMAT = "oz.journal.epochs"
@@ -143,7 +144,7 @@ def _read(directory: Path) -> tuple[str, History] | None:
         checksum = data.pop("crc32", None)
         if checksum != _checksum(data) or data["format"] != FORMAT or not data["epochs"]:
             return None
-        epochs = tuple(Epoch(str(name), int(first)) for name, first in data["epochs"])
+        epochs = tuple(Epoch(str(name), check_number(first)) for name, first in data["epochs"])
         return str(data["journal"]), History(epochs)
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -1,5 +1,8 @@
 """The files of a journal: names, durable replacement, and holding one against retention.
 
+No name leads anywhere else: a symbolic link, a pipe or a device in the place of a file is not opened, since
+whoever may write into the directory would choose what is read, or overwritten.
+
 What the system fails to write is a `SystemFault`, set apart from mistakes of the caller.
 """
 
@@ -26,6 +29,9 @@ EPOCHS = "epochs.json"
 DAMAGED = ".damaged"
 MOST = (1 << 63) - 1
 """The largest offset that a column can hold."""
+
+_ELSEWHERE = (errno.ELOOP, errno.EMLINK, errno.ENXIO, errno.EISDIR)
+"""What systems say where there is no file: Linux ELOOP of a link, FreeBSD EMLINK; ENXIO of a socket."""
 
 _SEGMENT = re.compile(r"(\d{20})(\.arrows?)")
 
@@ -66,7 +72,7 @@ def named(directory: Path) -> tuple[list[Segment], list[str]]:
             for entry in entries:
                 if match := _SEGMENT.fullmatch(entry.name):
                     one = Segment(int(match[1]), match[2])
-                    if one.base <= MOST and entry.is_file():
+                    if one.base <= MOST and entry.is_file(follow_symlinks=False):
                         found.append(one)
                     else:
                         others.append(entry.name)
@@ -108,7 +114,10 @@ def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
 def replacing(path: Path) -> Iterator[int]:
     """Write a file that takes the place of `path` durably, whole or not at all; gives its descriptor."""
     temporary = path.with_name(path.name + TEMPORARY)
-    descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o666)
+    temporary.unlink(missing_ok=True)
+    descriptor = os.open(
+        temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, file_mode(path.parent)
+    )
     try:
         yield descriptor
         os.fsync(descriptor)
@@ -119,6 +128,71 @@ def replacing(path: Path) -> Iterator[int]:
     finally:
         os.close(descriptor)
     sync_directory(path.parent)
+
+
+def file_mode(directory: Path) -> int:
+    """Say who may read a new file: its owner, and the group where the directory is set up for one.
+
+    A directory with the set-group-ID bit gives its files to its own group; if that may read the directory, it
+    may read the files.
+    """
+    mode = os.stat(directory).st_mode
+    return 0o640 if mode & stat.S_ISGID and mode & stat.S_IRGRP else 0o600
+
+
+class NotRegular(OSError):
+    """Something else is in the place of a file."""
+
+    def __init__(self, path: Path) -> None:
+        """Say so of a path."""
+        super().__init__(
+            errno.ELOOP, f"{path} is {_kind(path)}, and a file should be there; put it elsewhere"
+        )
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def _kind(path: Path) -> str:
+    kinds = {stat.S_ISLNK: "a symbolic link", stat.S_ISDIR: "a directory", stat.S_ISFIFO: "a pipe"}
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:  # gone again
+        mode = 0
+    return next((kind for test, kind in kinds.items() if test(mode)), "no regular file")
+
+
+def is_regular(path: Path) -> bool:
+    """Tell whether there is a file, and no link to one."""
+    try:
+        return stat.S_ISREG(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def open_to_write(path: Path, flags: int = os.O_RDWR | os.O_CREAT, mode: int | None = None) -> int:
+    """Open a file for writing, or make it.
+
+    Args:
+        path: the file.
+        flags: those of `os.open` that say how.
+        mode: of a new file; None for `file_mode`.
+
+    Raises:
+        NotRegular: something else is in its place.
+        OSError: another fault of the system.
+    """
+    new = file_mode(path.parent) if mode is None else mode
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, new)
+    except OSError as error:
+        if error.errno in _ELSEWHERE:
+            raise NotRegular(path) from None
+        raise
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    raise NotRegular(path)
 
 
 def read_note(path: Path) -> bytes:
@@ -140,9 +214,9 @@ def read_note(path: Path) -> bytes:
 def open_regular(path: Path) -> int | None:
     """Open a file for reading, if it is there and is one; a pipe in its place is not waited for."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO):
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, *_ELSEWHERE):
             return None
         raise
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

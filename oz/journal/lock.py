@@ -27,9 +27,10 @@ class ProcessLock:
 
         Raises:
             OzError: someone else has it: what `refusal` made.
+            OSError: no regular file is in its place, or another fault of the system.
         """
         self._path = path
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._descriptor: int | None = files.open_to_write(path, mode=0o600)
         try:
             flock(self._descriptor, LOCK_EX | LOCK_NB)
         except BlockingIOError:
@@ -46,7 +47,7 @@ class ProcessLock:
         if self._descriptor is None:
             return False
         try:
-            found = os.stat(self._path)
+            found = os.lstat(self._path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         own = os.fstat(self._descriptor)
@@ -81,7 +82,7 @@ class WriterLock(ProcessLock):
         """Take it.
 
         Raises:
-            JournalError: someone else has it, or a directory is in its place.
+            JournalError: someone else has it, or something that is no file is in its place.
         """
         path = directory / files.LOCK
         try:
@@ -92,9 +93,8 @@ class WriterLock(ProcessLock):
                     "there can be only one"
                 ),
             )
-        except IsADirectoryError:
-            text = f"{path} is a directory, and a file should be there that writers lock; put it elsewhere"
-            raise JournalError(text) from None
+        except files.NotRegular as error:
+            raise JournalError(str(error)) from None
 
 
 _held: weakref.WeakSet[ProcessLock] = weakref.WeakSet()

@@ -54,10 +54,15 @@ class SubjectSummary(NamedTuple):
 
     @classmethod
     def from_data(cls, data: dict[str, object]) -> SubjectSummary:
-        """Read what `as_data` returned."""
+        """Read what `as_data` returned.
+
+        Raises:
+            ValueError, TypeError: it is something else.
+        """
         prefixes = data["prefixes"]
-        assert isinstance(prefixes, list)
-        return cls(tuple(unquote_to_bytes(one) for one in prefixes), bool(data["complete"]))
+        if not isinstance(prefixes, list) or not all(isinstance(one, str) for one in prefixes):
+            raise ValueError("prefixes are a list of texts")
+        return cls(tuple(map(unquote_to_bytes, prefixes)), bool(data["complete"]))
 
 
 def may_match(pattern: Pattern, subject: bytes) -> bool:
@@ -87,6 +92,19 @@ def summarise(subjects: Iterable[bytes]) -> SubjectSummary:
 
 
 FORMAT = "oz.journal"
+
+MOST_OFFSET = 2**63 - 1
+
+
+def check_number(value: object, least: int = 0) -> int:
+    """Refuse what is no number of 64 bits; anybody may have written a note, with its checksum.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if type(value) is not int or not least <= value <= MOST_OFFSET:
+        raise ValueError(f"give a whole number from {least} to {MOST_OFFSET}, not {value!r:.100}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -123,8 +141,19 @@ class Entry:
 
     @classmethod
     def from_data(cls, data: dict[str, Any]) -> Entry:
-        """Read what `as_data` returned."""
-        return cls(**{**data, "subjects": SubjectSummary.from_data(data["subjects"])})
+        """Read what `as_data` returned.
+
+        Raises:
+            ValueError, TypeError: it is something else.
+        """
+        numbers = {name: value for name, value in data.items() if name != "subjects"}
+        for name, value in numbers.items():
+            # Times may lie before 1970, and a sum of losses may be of any size.
+            if name != "lost":
+                check_number(value, least=-MOST_OFFSET - 1 if name.endswith("_time_ns") else 0)
+            elif type(value) is not int:
+                raise ValueError("lost is a whole number")
+        return cls(**numbers, subjects=SubjectSummary.from_data(data["subjects"]))
 
 
 @dataclass
@@ -157,7 +186,7 @@ class Manifest:
         if entry is None or not segment.is_sealed:
             return None
         try:
-            size = os.stat(f"{directory}/{segment.name}").st_size  # a path takes longer than the look
+            size = os.lstat(f"{directory}/{segment.name}").st_size  # a path takes longer than the look
         except (FileNotFoundError, NotADirectoryError):
             return None
         return entry if size == entry.bytes else None
@@ -186,6 +215,7 @@ def load(directory: Path) -> Manifest | None:
             )
         entries = [Entry.from_data(entry) for entry in data["segments"]]
         first = data.get("first_offset")
+        first = None if first is None else check_number(first)
         journal = bytes.fromhex(data["journal"]).hex()
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -86,7 +86,7 @@ class AcknowledgedMark:
         self._open()
 
     def _open(self) -> None:
-        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+        self._descriptor = files.open_to_write(self._path)
         self._inode = os.fstat(self._descriptor).st_ino
 
     def set(self, end: int, growing: Growing) -> None:
@@ -100,12 +100,13 @@ class AcknowledgedMark:
     def keep(self, end: int, growing: Growing) -> bool:
         """Make the file again if it is gone or is another; tell whether it was."""
         try:
-            if os.stat(self._path).st_ino == self._inode:
+            if os.lstat(self._path).st_ino == self._inode:
                 return False
         except FileNotFoundError:
             pass
-        os.close(self._descriptor)
+        before = self._descriptor
         self._open()
+        os.close(before)
         self.set(end, growing)
         return True
 

@@ -114,20 +114,21 @@ class StreamMessages:
 
 
 class Messages:
-    """Turns batches into the messages of a sealed segment, compressed."""
+    """Turns batches into the messages of a sealed segment, compressed as a rule."""
 
-    def __init__(self, journal: str, base: int) -> None:
+    def __init__(self, journal: str, base: int, *, compressed: bool = True) -> None:
         """Begin a segment.
 
         Args:
             journal: the journal's id.
             base: the offset of the segment's first record.
+            compressed: whether its batches are to be.
         """
         self._salt = salt_of(journal)
         self._sink = _Sink()
         # Arrow writes each column's buffers by themselves, and each write to Python waits for its lock.
         self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, mode="w"), _BUFFERED)
-        codec = pa.Codec("zstd", compression_level=1)
+        codec = pa.Codec("zstd", compression_level=1) if compressed else None
         options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
         self._writer = pa.ipc.new_file(self._buffer, schema_of(journal), options=options)
         self.head = FILE_MAGIC + header(journal, base)

@@ -98,7 +98,7 @@ def journal_of(directory: Path) -> str | None:
 def segment_at(directory: Path, base: int, known: Manifest) -> Segment | None:
     """Find the segment that begins at an offset, in the form that counts; see `sorted_files`."""
     forms = [Segment(base, suffix) for suffix in (SEALED, STREAM)]
-    there = [one for one in forms if (directory / one.name).is_file()]
+    there = [one for one in forms if files.is_regular(directory / one.name)]
     for one in there:
         if known.entry_of(directory, one) or _fault(one, _head(directory, one), known.journal) == "":
             return one
@@ -117,7 +117,7 @@ def may_go(directory: Path, segment: Segment, journal: str) -> bool:
 
     Its head says so; or, of a stream that is damaged, it has another name too, under which it stays.
     """
-    if not (directory / segment.name).is_file():
+    if not files.is_regular(directory / segment.name):
         return False
     fault = _fault(segment, _head(directory, segment), journal)
     if fault is None and not segment.is_sealed:
@@ -147,7 +147,7 @@ def missing(directory: Path, known: Manifest, *, closely: bool = False) -> list[
 def _manifest_of(directory: Path) -> Manifest | None:
     """Read the manifest, unless it is as it was at the last look; nobody may change what this gives."""
     try:
-        status = os.stat(directory / files.MANIFEST)
+        status = os.lstat(directory / files.MANIFEST)
     except OSError:
         return manifest.load(directory)
     seen = status.st_mtime_ns, status.st_ino, status.st_size

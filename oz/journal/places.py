@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
@@ -10,8 +12,10 @@ from typing import Any, NamedTuple
 from pyarrow import fs
 
 from oz.errors import JournalError
+from oz.system import refuse_planted
 
 _TEMPORARY = ".tmp"
+_S3A = re.compile(r"\As3a://")  # Hadoop's word for it
 
 
 class Place(NamedTuple):
@@ -49,8 +53,10 @@ class Place(NamedTuple):
         """
         # What is put into an object store is there at the end of it; a local file is renamed.
         is_renamed = self._is_renamed
-        path = f"{self.path}.{os.getpid()}{_TEMPORARY}" if is_renamed else self.path
+        path = f"{self.path}.{secrets.token_hex(8)}{_TEMPORARY}" if is_renamed else self.path
         with self.errors():
+            if is_renamed:  # a name that nobody has taken, nor can lead elsewhere
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
             out = self.system.open_output_stream(path, compression=None)
         is_whole = False
         try:
@@ -115,9 +121,9 @@ def place_of(text: str) -> Place:
     """Find a place by its URI or path.
 
     Args:
-        text: such as `s3://bucket/folder`, `file:///srv/lake`, or a path. What a URI may say after `?` is up
-            to pyarrow: for S3 `region=` and `endpoint_override=`. Credentials are best left to the
-            environment.
+        text: such as `s3://bucket/folder`, also written `s3a://`, `file:///srv/lake`, or a path. What a URI
+            may say after `?` is up to pyarrow: for S3 `region=` and `endpoint_override=`. Credentials are
+            best left to the environment.
 
     Raises:
         JournalError: no file system is reached by it.
@@ -127,8 +133,9 @@ def place_of(text: str) -> Place:
         said = said[: said.index("://") + 3] + said[said.index("@") + 1 :] if is_uri(said) else said
     try:
         if not is_uri(text):
+            refuse_planted(text)
             return Place(fs.LocalFileSystem(), os.path.realpath(text), said)
-        system, path = fs.FileSystem.from_uri(text)
+        system, path = fs.FileSystem.from_uri(_S3A.sub("s3://", text))
     except (OSError, ValueError) as error:  # pyarrow's errors are such
         raise JournalError(f"{said}: {' '.join(str(error).split())}") from error
     return Place(system, path, said)

@@ -17,8 +17,8 @@ from oz.errors import JournalError
 from oz.journal import files, own
 from oz.journal.manifest import Entry, Manifest, load
 from oz.journal.record import Kind
-from oz.journal.schema import COLUMNS
-from oz.journal.segment import OpenSegment, damage, open_segment, runs
+from oz.journal.schema import COLUMNS, whole_number
+from oz.journal.segment import OpenSegment, damage, open_segment
 from oz.journal.stamp import Stamp
 from oz.journal.walk import Frame, Hole
 
@@ -148,7 +148,7 @@ def read_range(
     try:
         while True:
             frames = _Frames(current, at, end, wants)
-            for run in runs(iter(frames)):
+            for run in current.runs(frames):
                 table = current.decode(run, columns)
                 low = run[0].stamp.first
                 skip = max(0, first - low)
@@ -249,17 +249,17 @@ def messages_there(directory: Path, journal: str, first: int, end: int) -> int:
 
 def _messages_in(opened: OpenSegment, first: int, end: int) -> int:
     total = 0
-    for run in runs(piece for piece in opened.survey() if isinstance(piece, Frame)):
+    for run in opened.runs(piece for piece in opened.survey() if isinstance(piece, Frame)):
         if run[-1].stamp.end <= first or run[0].stamp.first >= end:
             continue
         table = opened.decode_checked(run)
         offsets = table.column("offset")
         wanted = pc.and_(
             pc.and_(
-                pc.greater_equal(offsets, pa.scalar(first, pa.int64())),
-                pc.less(offsets, pa.scalar(end, pa.int64())),
+                pc.greater_equal(offsets, whole_number(first, pa.int64())),
+                pc.less(offsets, whole_number(end, pa.int64())),
             ),
-            pc.equal(table.column("kind"), pa.scalar(int(Kind.MESSAGE), pa.int8())),
+            pc.equal(table.column("kind"), whole_number(int(Kind.MESSAGE), pa.int8())),
         )
         total += pc.sum(wanted).as_py() or 0
     return total

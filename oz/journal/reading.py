@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 
 from oz.errors import JournalError
-from oz.journal import manifest, own
+from oz.journal import files, manifest, own
 from oz.journal.epochs import History, history_of, must_reach
 from oz.journal.files import SEALED, Segment
 from oz.journal.manifest import Entry, Manifest
 from oz.journal.mark import acknowledged, read_mark
 from oz.journal.ranges import gone
-from oz.journal.segment import DamagedHead, OpenSegment, damage, open_segment, runs
+from oz.journal.segment import DamagedHead, OpenSegment, damage, open_segment
 from oz.journal.selection import Selection
 from oz.journal.subjects import subjects_in
 from oz.journal.walk import Frame, Hole, survey
@@ -101,7 +101,7 @@ class Reading:
         """See, while it waits, that what it waits for can come."""
         if current is not None and not current.segment.is_sealed and not current.is_in_place():
             sealed = self._directory / Segment(current.segment.base, SEALED).name
-            if self._following() is None and not sealed.is_file():
+            if self._following() is None and not files.is_regular(sealed):
                 raise JournalError(
                     f"{current.path} was removed or replaced while it was followed, at offset {self._at}; "
                     "read again from there once the journal is in order"
@@ -186,7 +186,7 @@ class Reading:
         while True:
             current.source.forget()
             limit = self._limit(current)
-            for run in runs(self._wanted(current, limit)):
+            for run in current.runs(self._wanted(current, limit)):
                 table = current.decode(run, self._selection.columns)
                 picked = self._selection.of(table, run[0].stamp.first)
                 yield from picked.combine_chunks().to_batches()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import uuid
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from oz.journal.files import FULL, SEALED, Segment
 from oz.journal.manifest import Manifest, load
 from oz.journal.mark import Mark, is_damaged, read_mark
 from oz.journal.report import Finding
-from oz.journal.sealing import describe
+from oz.journal.sealing import believable, describe
 from oz.journal.tail import (
     Tail,
     end_in_order,
@@ -28,8 +27,9 @@ from oz.journal.tail import (
     remove_sealed_stream,
     seal_stream,
 )
+from oz.logs import logger
 
-_log = logging.getLogger("oz.journal")
+_log = logger("oz.journal")
 
 
 @dataclass
@@ -112,7 +112,7 @@ def _irregular_notes(directory: Path) -> Iterator[Finding]:
     """Make room for the files that say what should be there, where something else is in their place."""
     for name in (files.MANIFEST, files.MARK, files.EPOCHS):
         path = directory / name
-        if os.path.lexists(path) and not path.is_file():
+        if os.path.lexists(path) and not files.is_regular(path):
             yield Finding(name, f"what was there is no regular file; it is {files.set_aside(path)} now")
 
 
@@ -160,7 +160,9 @@ def _forget_missing(manifest: Manifest, present: list[Segment]) -> None:
 
 def _fill_missing(directory: Path, manifest: Manifest) -> Iterator[Finding]:
     """Put records where sealed segments are gone that say so."""
-    for entry in own.missing(directory, manifest):
+    missing = own.missing(directory, manifest)
+    believable(directory, 0, sum(entry.end_offset - entry.first_offset for entry in missing))
+    for entry in missing:
         gone = Segment(entry.first_offset, SEALED)
         ends = [one.base for one in own.segments(directory, manifest) if one.base > gone.base]
         yield filled(directory, manifest, gone, min(entry.end_offset, *ends[:1], entry.end_offset))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -11,10 +10,11 @@ from pathlib import Path
 from oz.journal import files, own
 from oz.journal.files import FULL, STREAM, Segment
 from oz.journal.manifest import Manifest
+from oz.logs import logger
 
 _AT_ONCE = 64  # segments, each of them open meanwhile
 
-_log = logging.getLogger("oz.journal")
+_log = logger("oz.journal")
 
 
 @dataclass(frozen=True)

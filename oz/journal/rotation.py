@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from oz.journal.mark import Growing
 from oz.journal.recovery import Recovered
 from oz.journal.retention import Retention
 from oz.journal.stream import ActiveStream
+from oz.logs import logger
 
 
 class IntervalThread:
@@ -37,7 +37,7 @@ class IntervalThread:
         self._thread.join()
 
 
-_log = logging.getLogger("oz.journal")
+_log = logger("oz.journal")
 
 
 class Housekeeper:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import numbers
 import operator
+import sys
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
@@ -39,7 +41,9 @@ SCHEMA = pa.schema(
 )
 COLUMNS = tuple(SCHEMA.names)
 TYPES = {field.name: field.type for field in SCHEMA}
-_NUMBERS = pa.array(range(BATCH_ROWS), pa.int64())
+_NUMBERS = pa.Array.from_buffers(
+    pa.int64(), BATCH_ROWS, [None, pa.py_buffer(array("q", range(BATCH_ROWS)))]
+)  # see `whole_number`
 _BYTES = frozenset({bytes, bytearray, memoryview})
 _NUMBERS_OR_NONE = frozenset({int, type(None)})
 _KINDS = frozenset(map(int, Kind))
@@ -150,8 +154,20 @@ def _other_columns(fields: dict[str, list[Any]], now_ns: int) -> dict[str, pa.Ar
 
 def offsets(first: int, rows: int) -> pa.Array:
     """Number rows; at most `BATCH_ROWS` of them."""
-    # A bare number costs ten times as much: Arrow looks for libraries that might know its type.
-    return pc.add(_NUMBERS.slice(0, rows), pa.scalar(first, pa.int64()))
+    return pc.add(_NUMBERS.slice(0, rows), whole_number(first, pa.int64()))
+
+
+def whole_number(value: int, kind: pa.DataType) -> pa.Scalar:
+    """Make a scalar of a type of signed integers.
+
+    `pa.scalar` imports pandas where that is installed, to ask whether the value is one of its own: 0.2 s of
+    each process that reads or writes a journal, and a query of Spark starts several.
+
+    Raises:
+        OverflowError: the type cannot hold it.
+    """
+    data = value.to_bytes(kind.bit_width // 8, sys.byteorder, signed=True)
+    return pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(data)])[0]
 
 
 def bytes_column(name: str, values: Sequence[Any]) -> pa.Array:
@@ -230,8 +246,11 @@ def damaged(first_offset: int, rows: int, time_ns: int) -> pa.RecordBatch:
         rows: how many, at most `BATCH_ROWS`.
         time_ns: the time to give them, in nanoseconds since 1970.
     """
-    record = Record("", kind=int(Kind.DAMAGED), time_ns=time_ns)
-    return batch_of([record] * rows, first_offset, time_ns)
+    same = {"time_ns": time_ns, "kind": int(Kind.DAMAGED), "subject": "", "payload": b""}
+    columns = {name: pa.repeat(pa.scalar(value, TYPES[name]), rows) for name, value in same.items()}
+    columns["offset"] = offsets(first_offset, rows)
+    arrays = [columns[name] if name in columns else pa.nulls(rows, TYPES[name]) for name in COLUMNS]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
 
 
 def with_subject(names: Sequence[str]) -> list[str]:

@@ -12,20 +12,24 @@ from zlib import crc32
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from oz.errors import JournalError
 from oz.journal import files
+from oz.journal.layout import MOST_DECODED, Block, blocks_in
 from oz.journal.manifest import Entry, summarise
 from oz.journal.messages import Messages
 from oz.journal.record import Kind
-from oz.journal.schema import BATCH_ROWS, SCHEMA, damaged
-from oz.journal.segment import OpenSegment, runs
+from oz.journal.schema import BATCH_ROWS, SCHEMA, damaged, whole_number
+from oz.journal.segment import OpenSegment
 from oz.journal.subjects import has_subjects, subjects_in, with_subjects
 from oz.journal.walk import Frame, Hole
 
-_MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
+_MESSAGE = whole_number(int(Kind.MESSAGE), pa.int8())
 _ROWS = 16384
 _LEAST_ROWS = 4096  # a batch of so many is as good as a larger one, and need not be copied
 _BYTES = 8 << 20
 _GATHERED = 16384
+MOST_LOST = 10_000_000
+"""So many lost records in one place become records that say so; a file that claims more is not believed."""
 
 
 @dataclass
@@ -54,9 +58,22 @@ def seal(directory: Path, source: OpenSegment, end: int | None = None) -> tuple[
 
     Returns:
         What the file holds, and in what condition the source was.
+
+    Raises:
+        JournalError: more is missing than is to be believed; see `believable`.
     """
+    try:
+        return _sealed(directory, source, end, compressed=True)
+    except _TooLarge:
+        return _sealed(directory, source, end, compressed=False)
+
+
+def _sealed(
+    directory: Path, source: OpenSegment, end: int | None, *, compressed: bool
+) -> tuple[Entry, Condition]:
     found = Condition()
-    entry = _write(directory, source.journal, source.segment.base, _tables(source, end, found))
+    tables = _tables(source, end, found)
+    entry = _write(directory, source.journal, source.segment.base, tables, compressed=compressed)
     return entry, found
 
 
@@ -72,17 +89,52 @@ def fill(directory: Path, journal: str, base: int, end: int, time_ns: int = 0) -
 
     Returns:
         What the file holds.
+
+    Raises:
+        JournalError: that is more than is to be believed; see `believable`.
     """
-    return _write(directory, journal, base, _filling(base, end, time_ns or time.time_ns()))
+    return _write(directory, journal, base, _filling(directory, base, end, time_ns or time.time_ns()))
 
 
-def _write(directory: Path, journal: str, base: int, tables: Iterable[pa.Table]) -> Entry:
-    made = Messages(journal, base)
+def believable(directory: Path, base: int, end: int) -> int:
+    """Count the records of a gap, and refuse one that is absurd.
+
+    A name or a note costs nothing, and the records that are to stand for those that it claims do.
+
+    Args:
+        directory: the journal.
+        base: the first offset of which there is no record.
+        end: the offset after the last.
+
+    Raises:
+        JournalError: it is.
+    """
+    if end - base <= MOST_LOST:
+        return end - base
+    forms = (files.Segment(end, suffix).name for suffix in (files.SEALED, files.STREAM) if end <= files.MOST)
+    named = [name for name in forms if files.is_regular(directory / name)]
+    claims = " or ".join(named) or f"a batch, {files.MARK}, {files.MANIFEST} or {files.EPOCHS}"
+    raise JournalError(
+        f"{directory}: there is no record from offset {base} to {end - 1}. That is more than {MOST_LOST}, "
+        f"and only {claims} claims that there were; put that file elsewhere if it does not belong here"
+    )
+
+
+class _TooLarge(Exception):
+    """A batch is larger than readers take one to be that is compressed."""
+
+
+def _write(
+    directory: Path, journal: str, base: int, tables: Iterable[pa.Table], *, compressed: bool = True
+) -> Entry:
+    made = Messages(journal, base, compressed=compressed)
     tally = Tally(base)
     with files.replacing(directory / files.Segment(base, files.SEALED).name) as descriptor:
         files.write_all(descriptor, made.head)
         size = len(made.head)
         for batch in _regrouped(tables):
+            if compressed and batch.nbytes > MOST_DECODED:
+                raise _TooLarge
             tally.add(batch)
             message = made.of(batch)
             files.write_all(descriptor, message)
@@ -108,23 +160,27 @@ def describe(source: OpenSegment) -> tuple[Entry, Condition]:
 
 def tail_crc(source: OpenSegment, frames: list[Frame]) -> int:
     """The checksum of what follows the last batch of a sealed segment."""
+    return crc32(_tail(source, frames))
+
+
+def _tail(source: OpenSegment, frames: list[Frame]) -> bytes:
     end = frames[-1].end if frames else source.first_batch
-    return crc32(source.source.fresh(end, source.source.size - end))
+    return source.source.fresh(end, source.source.size - end)
 
 
 def footer_fault(source: OpenSegment, frames: list[Frame]) -> str | None:
     """Open a sealed segment as other programs do; say in words why they would not find its batches."""
     try:
-        with pa.OSFile(str(source.path)) as file, pa.ipc.open_file(file) as reader:
-            batches = [reader.get_batch(at) for at in range(reader.num_record_batches)]
+        with open(source.source.descriptor, "rb", closefd=False) as file, pa.ipc.open_file(file) as reader:
             schema = reader.schema
-            found = [(batch.column("offset")[0].as_py(), batch.num_rows) for batch in batches]
+        # Not its batches: it may name others than those that have been looked at.
+        named = blocks_in(_tail(source, frames))
     except (OSError, ValueError, LookupError, MemoryError, pa.ArrowException) as error:
         return " ".join(str(error).split())
     if not schema.equals(SCHEMA):
         return "its footer names other columns"
-    if found != [(frame.stamp.first, frame.stamp.rows) for frame in frames]:
-        return f"its footer names {len(batches)} batches, and not the {len(frames)} that are intact"
+    if named != [Block(frame.position, frame.head, frame.stamp.body) for frame in frames]:
+        return f"its footer names {len(named)} batches, and not the {len(frames)} that are intact"
     return None
 
 
@@ -136,7 +192,7 @@ def subjects_fault(source: OpenSegment, frames: list[Frame]) -> str | None:
     if said is None:
         return "the summary of its subjects is damaged"
     tally = Distinct()
-    for run in runs(iter(frames)):
+    for run in source.runs(frames):
         table = source.decode(run, ["kind", "subject", "subject_raw"])
         tally.add(subject_bytes(table.filter(pc.equal(table["kind"], _MESSAGE))))
     missing = set(tally.all()) - set(said.to_pylist())
@@ -222,20 +278,21 @@ def _tables(source: OpenSegment, end: int | None, found: Condition) -> Iterator[
             found.holes.extend(piece for piece in pieces if isinstance(piece, Hole))
             continue
         frames = (piece for piece in pieces if isinstance(piece, Frame))
-        for run in runs(frames):
+        for run in source.runs(frames):
             first = run[0].stamp
             if offset < first.first:
                 found.lost.append((offset, first.first))
-                yield from _filling(offset, first.first, time_ns or first.min_ns)
+                yield from _filling(source.path.parent, offset, first.first, time_ns or first.min_ns)
             yield source.decode_checked(run)
             found.intact += run
             offset, time_ns = run[-1].stamp.end, run[-1].stamp.max_ns
     if end is not None and offset < end:
         found.lost.append((offset, end))
-        yield from _filling(offset, end, time_ns or time.time_ns())
+        yield from _filling(source.path.parent, offset, end, time_ns or time.time_ns())
 
 
-def _filling(offset: int, end: int, time_ns: int) -> Iterator[pa.Table]:
+def _filling(directory: Path, offset: int, end: int, time_ns: int) -> Iterator[pa.Table]:
+    believable(directory, offset, end)
     for first in range(offset, end, BATCH_ROWS):
         yield pa.Table.from_batches([damaged(first, min(BATCH_ROWS, end - first), time_ns)])
 

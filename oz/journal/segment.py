@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -15,11 +16,12 @@ import pyarrow.compute as pc
 from oz.errors import JournalError
 from oz.journal import messages
 from oz.journal.files import Segment, open_held
+from oz.journal.layout import MOST_DECODED, decoded_size, refuse_a_bomb
 from oz.journal.schema import COLUMNS, SCHEMA, VERSION
 from oz.journal.stamp import MAX_HEAD, PREFIX, Stamp, read_stamp
 from oz.journal.walk import Frame, Hole, ReadAhead, head_at, survey
 
-_RUN_BYTES = 4 << 20
+_RUN_BYTES = 1 << 20
 _SCHEMA_MESSAGE = SCHEMA.serialize().to_pybytes()
 _NOT_ARROW = (pa.ArrowException, OSError, MemoryError, ValueError)
 """What pyarrow raises where a message's head and body do not fit each other."""
@@ -131,7 +133,7 @@ class OpenSegment:
     def is_in_place(self) -> bool:
         """Whether it is the file that has its name, still."""
         try:
-            found = os.stat(self.path)
+            found = os.lstat(self.path)
         except (FileNotFoundError, NotADirectoryError):
             return False
         own = os.fstat(self.source.descriptor)
@@ -160,6 +162,32 @@ class OpenSegment:
         for piece in survey(self.source, self.first_batch, self.salt, self.segment.base):
             fault = self._fault(piece) if isinstance(piece, Frame) else None
             yield piece if fault is None else Hole(piece.position, piece.end, fault)
+
+    def runs(self, frames: Iterable[Frame]) -> Iterator[list[Frame]]:
+        """Group frames that follow one another in the file, to be decoded together in bounded memory."""
+        run: list[Frame] = []
+        decoded = 0
+        for frame in frames:
+            weight = self._weight(frame)
+            is_next = run and run[-1].end == frame.position and frame.end - run[0].position <= _RUN_BYTES
+            if run and not (is_next and decoded + weight <= MOST_DECODED):
+                yield run
+                run, decoded = [], 0
+            run.append(frame)
+            decoded += weight
+        if run:
+            yield run
+
+    def _weight(self, frame: Frame) -> int:
+        """Count the bytes that a batch takes once it is decoded; 0 of one that is refused then."""
+        body = frame.position + frame.head
+        head = self.source.at(frame.position, frame.head)
+        try:
+            return decoded_size(
+                head, frame.stamp.body, lambda at, length: self.source.fresh(body + at, length)
+            )
+        except (ValueError, struct.error):
+            return 0
 
     def _fault(self, frame: Frame) -> str | None:
         try:
@@ -195,12 +223,19 @@ class OpenSegment:
 
     def decode_checked(self, run: Sequence[Frame]) -> pa.Table:
         """Read batches as `decode` does, all columns, that `survey` has just found intact."""
-        data = pa.py_buffer(self._read(run))
+        data = self._read(run)
+        try:
+            _refuse_bombs(run, data)
+        except ValueError as error:  # it was changed since
+            raise self._damage(run[0], _said(error)) from error
+        whole = pa.py_buffer(data)
         return pa.Table.from_batches(
-            pa.ipc.read_record_batch(data.slice(start, end - start), SCHEMA) for _, start, end in _places(run)
+            pa.ipc.read_record_batch(whole.slice(start, end - start), SCHEMA)
+            for _, start, end in _places(run)
         )
 
     def _decoded(self, run: Sequence[Frame], data: bytes, columns: Sequence[str]) -> pa.Table:
+        _refuse_bombs(run, data)
         options = pa.ipc.IpcReadOptions(
             included_fields=sorted(map(COLUMNS.index, columns)), use_threads=False
         )
@@ -229,6 +264,18 @@ def _places(run: Sequence[Frame]) -> Iterator[tuple[Frame, int, int]]:
     """Return each frame with its start and end from the first one's start."""
     first = run[0].position
     return ((frame, frame.position - first, frame.end - first) for frame in run)
+
+
+def _refuse_bombs(run: Sequence[Frame], data: bytes) -> None:
+    """Refuse batches that would take far more memory than they have bytes, before any is decoded."""
+    for frame, start, end in _places(run):
+        body = start + frame.head
+        size = decoded_size(data[start:body], end - body, _from(data, body))
+        refuse_a_bomb(size, end - body)
+
+
+def _from(data: bytes, start: int) -> Callable[[int, int], bytes]:
+    return lambda at, length: data[start + at : start + at + length]
 
 
 def _checked(batch: pa.RecordBatch, stamp: Stamp) -> pa.RecordBatch:
@@ -308,15 +355,3 @@ def open_segment(
     except BaseException:
         os.close(descriptor)
         raise
-
-
-def runs(frames: Sequence[Frame] | Iterator[Frame]) -> Iterator[list[Frame]]:
-    """Group frames that follow one another in the file, to be decoded together."""
-    run: list[Frame] = []
-    for frame in frames:
-        if run and (run[-1].end != frame.position or frame.end - run[0].position > _RUN_BYTES):
-            yield run
-            run = []
-        run.append(frame)
-    if run:
-        yield run

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from pathlib import Path
@@ -13,8 +12,9 @@ from oz.journal import files
 from oz.journal.files import STREAM, Segment
 from oz.journal.messages import StreamMessages
 from oz.journal.tail import Tail
+from oz.logs import logger
 
-_log = logging.getLogger("oz.journal")
+_log = logger("oz.journal")
 
 
 class FileGone(OSError):
@@ -52,7 +52,7 @@ class ActiveStream:
         self.size, self.end_offset = tail.size, tail.end_offset
         self.started: float | None = time.monotonic() if self.end_offset > base else None
         self._path = os.fspath(path)
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        self._descriptor = files.open_to_write(path, os.O_WRONLY | os.O_APPEND)
         status = os.fstat(self._descriptor)
         self._identity = status.st_ino, status.st_dev
 
@@ -90,7 +90,7 @@ class ActiveStream:
             FileGone: somebody has removed it, put another in its place, or changed its size.
         """
         try:
-            found = os.stat(self._path)
+            found = os.lstat(self._path)
         except (FileNotFoundError, NotADirectoryError):
             raise FileGone(f"{self._path} was removed while it was written, {self._what}") from None
         if (found.st_ino, found.st_dev) != self._identity:

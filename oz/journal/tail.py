@@ -103,7 +103,7 @@ def _stream_in_order(directory: Path, manifest: Manifest, segment: Segment, floo
 def _cut(
     directory: Path, segment: Segment, end: int, excess: int, torn: Hole | None, reached: int
 ) -> Finding:
-    descriptor = os.open(directory / segment.name, os.O_RDWR)
+    descriptor = files.open_to_write(directory / segment.name, os.O_RDWR)
     try:
         os.ftruncate(descriptor, end)
         os.fsync(descriptor)

@@ -67,7 +67,9 @@ def _gone(directory: Path, found: own.Sorted, limit: int | None) -> Iterator[Fin
         known = load(directory) or known
         missing = own.missing(directory, known, closely=True)
     for entry in missing:
-        if not present or entry.first_offset < present[0].base:  # others are holes after the one before
+        # Others are holes after the one before, or what the journal must reach.
+        is_last = bool(present) and entry.first_offset > present[-1].base and entry.end_offset > (limit or 0)
+        if not present or entry.first_offset < present[0].base or is_last:
             gone = Segment(entry.first_offset, files.SEALED)
             yield _missing_from(gone, gone.base, entry.end_offset)
     mark = read_mark(directory, found.journal)

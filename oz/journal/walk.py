@@ -10,6 +10,8 @@ from zlib import crc32
 from oz.journal.stamp import CONTINUATION, MARK, MAX_HEAD, PREFIX, Stamp, read_stamp
 
 _AHEAD = 1 << 18
+MOST_BODY = 1 << 31
+"""Longer bodies are refused before they are read: a payload has 1 GiB at most."""
 
 
 class Frame(NamedTuple):
@@ -99,6 +101,8 @@ def head_at(source: ReadAhead, position: int, salt: int) -> Frame | Hole | None:
     stamp = read_stamp(head, salt)
     if stamp is None:
         return Hole(position, position, "the checksum of a message's head differs")
+    if stamp.body > MOST_BODY:
+        return Hole(position, position, f"a message of {stamp.body} bytes, which nobody writes")
     return Frame(position, len(head), stamp)
 
 

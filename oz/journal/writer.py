@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import numbers
 import os
 import threading
@@ -19,7 +18,7 @@ import pyarrow as pa
 from oz.errors import ClosedError, JournalError, JournalFull, OwnershipError
 from oz.journal import recovery
 from oz.journal.columns import batch_of_columns, pieces
-from oz.journal.files import FULL, LOCK, MARK, SystemFault, sync_directory, system
+from oz.journal.files import FULL, LOCK, MARK, NotRegular, SystemFault, sync_directory, system
 from oz.journal.lock import WriterLock
 from oz.journal.mark import AcknowledgedMark
 from oz.journal.report import Finding
@@ -27,6 +26,7 @@ from oz.journal.retention import Retention
 from oz.journal.rotation import IntervalThread, Segments
 from oz.journal.schema import Appendable, batch_of, chunks
 from oz.journal.stream import FileGone
+from oz.logs import logger
 
 Sync = Literal["batch", "interval", "never"]
 SYNCS: tuple[Sync, ...] = ("batch", "interval", "never")
@@ -34,7 +34,7 @@ SYNCS: tuple[Sync, ...] = ("batch", "interval", "never")
 _LATER = 1.0
 """Seconds after which a segment that is too old is looked at again, if it could not be ended."""
 
-_log = logging.getLogger("oz.journal")
+_log = logger("oz.journal")
 
 
 class Writer:
@@ -101,7 +101,7 @@ class Writer:
     def _open(self, most_bytes: int, most_seconds: float, retention: Retention) -> None:
         try:
             if not self._directory.is_dir():
-                self._directory.mkdir(parents=True)
+                self._directory.mkdir(mode=0o700, parents=True)
                 sync_directory(self._directory.parent)
             self._lock = WriterLock(self._directory)
         except OSError as error:
@@ -224,7 +224,7 @@ class Writer:
             self._give_up(fault)
             raise
 
-    def _give_up(self, fault: FileGone) -> None:
+    def _give_up(self, fault: OSError) -> None:
         self._fault = fault
         self._segments.abandon()
 
@@ -304,7 +304,7 @@ class Writer:
             self._check()
             try:
                 self._look_at_files()
-            except FileGone as fault:
+            except (FileGone, NotRegular) as fault:
                 self._give_up(fault)
                 raise self._broken(fault) from fault
         finally:

@@ -15,8 +15,8 @@ except ImportError as error:
 from oz.spark.columns import PythonWarning, depth, matches, prefix, token
 from oz.spark.gaps import gaps
 from oz.spark.jobs.archive import Archived, archive
-from oz.spark.jobs.archiving.lake import lake_files
 from oz.spark.jobs.archiving.layout import LakeLayout
+from oz.spark.jobs.archiving.listing import lake_files
 from oz.spark.jobs.explain import Explanation, explain
 from oz.spark.jobs.replay import Replayed, replay
 from oz.spark.jobs.report import Report, report

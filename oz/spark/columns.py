@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
@@ -28,7 +29,8 @@ def matches(column: Column | str, pattern: Pattern | str | bytes) -> Column:
 
     It is an equality for a pattern that matches one subject only, else an OR of `startswith` over the
     pattern's prefixes, in front of it a `startswith` of what they have in common, and an `rlike` where that
-    does not decide. Parquet skips what it can by all but the last; a Python source is handed no OR.
+    does not decide, in front of it an `endswith` and a `contains` of the literals that the regex needs.
+    Parquet skips what it can by all but the last; a Python source is handed no OR.
 
     Args:
         column: subjects, strings or binary. What is not UTF-8 matches no pattern of a text dialect.
@@ -100,11 +102,24 @@ def as_subject(column: Column | str) -> Column:
 def _native(subject: Column, pattern: Pattern, java: JavaRegex) -> Column | None:
     """Say what Java has to check beside the prefixes."""
     if pattern.is_bytes:
+        if java.text is None:
+            return None
         # One character for each byte: what is a byte to the pattern is one character to Java.
-        return None if java.text is None else F.decode(subject.cast("binary"), "ISO-8859-1").rlike(java.text)
+        regex = F.decode(subject.cast("binary"), "ISO-8859-1").rlike(java.text)
+        return _all_of(*_has_literals(subject, java), regex)
     is_text = F.is_valid_utf8(subject)  # Java would see U+FFFD instead
+    if java.text is None:
+        return is_text
     # In this order: few subjects are left to be looked at again.
-    return is_text if java.text is None else subject.rlike(java.text) & is_text
+    return _all_of(*_has_literals(subject, java), subject.rlike(java.text), is_text)
+
+
+def _has_literals(subject: Column, java: JavaRegex) -> Iterator[Column]:
+    """Look for what the regex needs anyway: to compare bytes takes a fifth of the time."""
+    if java.ending:
+        yield subject.endswith(java.ending)
+    if java.inside:
+        yield subject.contains(java.inside)
 
 
 def _begins(subject: Column, pattern: Pattern) -> Column:

@@ -38,6 +38,7 @@ from oz.subjects.prefixes.literal import core, parse_tree
 _ESCAPES = (r"\d", r"\w", r"\s")
 _NEWLINE: Ranges = ((0x0A, 0x0A),)
 _ALL_CHARACTERS = 0xFF
+_TELLING = 2  # characters: one alone is most often the separator, and in every subject
 
 
 class Characters:
@@ -159,9 +160,13 @@ class JavaRegex:
 
     Attributes:
         text: the regex for RLIKE; None where all that begins with a prefix matches.
+        ending: what each match ends with; empty where that is not known.
+        inside: what each match has somewhere; empty where that is not known, or would tell little.
     """
 
     text: str | None
+    ending: str = ""
+    inside: str = ""
 
 
 def java_regex(pattern: Pattern) -> JavaRegex:
@@ -188,7 +193,36 @@ def java_regex(pattern: Pattern) -> JavaRegex:
     if is_prefix:
         return JavaRegex(None)
     whole.check_size()
-    return JavaRegex(START + whole.text)
+    return JavaRegex(START + whole.text, *_literals(parts, is_bytes=pattern.is_bytes))
+
+
+def _literals(parts: list[Part], *, is_bytes: bool) -> tuple[str, str]:
+    """Find what each match ends with, and the longest text that it has in the middle."""
+    parts = [part for part in parts if part.text and part.text != START]
+    ends_there = len(parts)
+    while ends_there and parts[ends_there - 1].text == END:
+        ends_there -= 1
+    runs = ["".join(run) for run in _runs(parts[:ends_there])]
+    # A byte above ASCII is another text in UTF-8; and of characters some have no UTF-8.
+    known = [run if (run.isascii() if is_bytes else _has_utf8(run)) else "" for run in runs[1:]]
+    *middle, ending = known or [""]
+    inside = max(middle, key=len, default="")
+    return ending, inside if len(inside) >= _TELLING else ""
+
+
+def _runs(parts: list[Part]) -> list[list[str]]:
+    """Split parts at all that is no literal character; the first run is the prefix."""
+    runs: list[list[str]] = [[]]
+    for part in parts:
+        if part.choices == 1 and part.ranges:
+            runs[-1].append(chr(part.ranges[0][0]))
+        else:
+            runs.append([])
+    return runs
+
+
+def _has_utf8(text: str) -> bool:
+    return not any(0xD800 <= ord(char) < 0xE000 for char in text)
 
 
 def _is_prefix(parts: list[Part], pattern: Pattern) -> bool:

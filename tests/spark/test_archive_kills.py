@@ -1,6 +1,7 @@
 """Killed with -9 in earnest, driver or executors, while readers look on: each record is in the lake once.
 
-OZ_SOAK=1 kills a driver 20 times, at other moments each time; the suite does it once.
+OZ_SOAK=1 kills a driver 20 times, at other moments each time. `test_archive_publishing` kills whoever
+publishes in each call that it makes, without Spark.
 """
 
 import os
@@ -101,7 +102,7 @@ def run_and_kill(journal, lake, chance):
     return False
 
 
-@pytest.mark.sized
+@pytest.mark.heavy
 @pytest.mark.timeout(LIMIT + 200 * ROUNDS)
 def test_a_driver_that_is_killed_again_and_again_archives_each_record_once(spark, journal, tmp_path):
     lake = tmp_path / "lake"

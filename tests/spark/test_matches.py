@@ -164,6 +164,36 @@ def test_patterns_of_many_wildcards_do_not_overflow_it_either(spark):
             assert not one_answer(spark, pattern, subject + ".a")
 
 
+@pytest.mark.parametrize(
+    ("pattern", "ending", "inside"),
+    [
+        ("*.*.k2.>", "", ".k2."),
+        ("a.*.c", ".c", ""),
+        ("a.*.b.c.*.d.*", "", ".b.c."),
+        ("a.*.é.*.b", ".b", ".é."),
+        ("redis:a*b*c", "c", ""),
+        (r"regex:^.*b\.c(?=d).*", "", "b.c"),
+        (r"regex:^.*b\.c(?=d)$", "", "b.c"),
+        (r"regex:^.*x$", "x", ""),
+        (r"regex:^(?i:.*ab)$", "", ""),
+        (r"regex:^.*(ab|cd)$", "", ""),
+        (r"regex:^.*(ab)?$", "", ""),
+        (r"regex:^.*(?!ab).$", "", ""),
+        ("a.*", "", ""),
+        ("*.*", "", ""),
+    ],
+)
+def test_literals_that_each_match_has_are_known(pattern, ending, inside):
+    found = java_regex(oz.parse(pattern))
+    assert (found.ending, found.inside) == (ending, inside)
+
+
+def test_a_byte_that_is_no_ascii_is_never_looked_for_as_text():
+    for text in (b"*a\xc3\xa9*b\xe9*", b"*\xe9"):
+        found = java_regex(oz.compile(text, "redis"))
+        assert (found.ending, found.inside) == ("", "")
+
+
 def test_null_stays_null(spark):
     rows = spark.createDataFrame([(None,), ("a.b",)], "subject string")
     patterns = [

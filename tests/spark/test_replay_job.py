@@ -11,6 +11,7 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import msgpack
 from click.testing import CliRunner
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 from sink_listening import Listening
 
@@ -18,7 +19,7 @@ import oz
 from oz.cli.spark.replay import replay as command
 from oz.errors import OptionError, SinkError
 from oz.journal import Record, Writer
-from oz.spark.jobs.replay import replay
+from oz.spark.jobs.replay import _refuse_another_machine, replay
 
 SECOND = 10**9
 ROWS = 3000
@@ -143,6 +144,22 @@ def test_what_is_neither_journal_nor_lake_is_named(spark, tmp_path):
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(SinkError, match=f"{path} is neither a journal nor a lake of Parquet files"):
             replay(spark, path, endpoint="tcp://127.0.0.1:1")
+
+
+def test_a_server_of_spark_connect_that_does_not_see_this_machines_files_is_refused(tmp_path):
+    class Elsewhere:
+        """A session whose files are those of another machine, as far as it is asked here."""
+
+        read = property(lambda self: self)
+
+        def format(self, _name):
+            return self
+
+        def load(self, _path):
+            raise AnalysisException("PATH_NOT_FOUND")
+
+    with pytest.raises(SinkError, match="Run `oz spark replay` on its machine"):
+        _refuse_another_machine(Elsewhere(), str(tmp_path))
 
 
 def test_what_the_sink_says_is_raised_as_it_says_it(spark, journal):

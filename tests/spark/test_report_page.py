@@ -1,17 +1,20 @@
 """The page of a report: whole, safe, and readable without looking."""
 
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+pytest.importorskip("matplotlib", reason="needs: pip install '.[spark]'")
 
 from recorded import random_records, record_journal
 
 import oz.spark
 from oz.spark.jobs.reporting import writing
-from oz.spark.jobs.reporting.parts import columns, mark, tracks
+from oz.spark.jobs.reporting.charts import Mark, Span, by_size, over_time, tracks
 
 VOID = {"meta", "link", "br"}
 EVIL = "<script>alert(1)</script>.&\"'"
@@ -70,8 +73,8 @@ def test_every_tag_is_closed_and_there_is_no_script(page, text):
 def test_nothing_is_loaded_from_anywhere(page, text):
     for tag, name, value in page.attributes:
         if name in ("src", "href", "xlink:href", "action"):
-            assert value.startswith("data:"), (tag, name, value)
-    assert not re.search(r"url\(|@import|https?:|//[a-z]", text)
+            assert value.startswith(("data:", "#")), (tag, name, value)
+    assert not re.search(r"url\((?!#)|@import|https?:|//[a-z]", text)
     assert "default-src 'none'" in text
 
 
@@ -91,13 +94,34 @@ def test_each_chart_has_an_alternative_and_a_table(page):
     assert roles == ["img"] * page.tags.count("figure")
     assert len(told) == len(roles) >= 4
     assert all(len(one) > 30 for one in told)
+    assert page.tags.count("svg") == len(told)
     assert page.tags.count("table") >= len(told)
     assert page.tags.count("th") > 50
+
+
+def test_no_id_is_there_twice_and_each_reference_is_to_one(page, text):
+    ids = [value for _, name, value in page.attributes if name == "id"]
+    assert len(ids) == len(set(ids)) > 100
+    assert set(re.findall(r"(?:href=\"#|url\(#)([\w-]+)", text)) <= set(ids)
 
 
 def test_it_is_made_for_a_phone_and_for_the_dark(text):
     assert 'name="viewport" content="width=device-width' in text
     assert "prefers-color-scheme:dark" in text
+    svg = "".join(re.findall("<svg.*?</svg>", text, re.DOTALL))
+    assert not re.findall(r"#[0-9a-f]{6}\b", svg)  # colours of its own, the same in the light and in the dark
+    assert set(re.findall(r"var\((.*?)\)", svg)) == {"--soft", "--line", "--bar", "--loss"}
+
+
+def test_a_strangers_link_is_not_written_through(report, tmp_path, monkeypatch):
+    def refuse(path):
+        raise PermissionError(path)
+
+    monkeypatch.setattr("oz.spark.jobs.report.refuse_planted", refuse)
+    for kind in ("html", "json"):
+        with pytest.raises(PermissionError, match="out"):
+            report.save(**{kind: tmp_path / "out"})
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_source_with_an_evil_name_is_harmless(report, page, tmp_path):
@@ -142,22 +166,73 @@ def test_times_are_in_utc_and_as_fine_as_the_step():
     assert writing.moment(-1) == "1969-12-31 23:59:59"
 
 
-def test_columns_are_as_high_as_their_values():
-    drawn = columns("told", [0, 3, 1, 4], scale=["4", "2", "0"], labels=["a", "b"])
-    assert re.findall(r"--share:([\d.]+)%", drawn) == ["0.00", "75.00", "25.00", "100.00"]
-    assert "--count:4" in drawn
-    assert re.findall(r"<span>(.*?)</span>", drawn) == ["4", "2", "0", "a", "b"]
+START = 1_772_366_400_000_000_000
+HOUR = 3600 * 10**9
+
+
+def corners(drawn, colour):
+    """Return, of each shape of a colour, the points that it goes through."""
+    shapes = re.findall(rf'<path d="([^"]*)"[^>]*style="fill: var\({colour}\)', drawn)
+    return [
+        [tuple(map(float, point)) for point in re.findall(r"[ML] ([\d.]+) ([\d.]+)", one)] for one in shapes
+    ]
+
+
+def words(drawn):
+    return re.findall(r"<text[^>]*>([^<]*)</text>", drawn)
+
+
+def test_steps_are_as_high_as_their_values():
+    drawn = over_time("t", [0, 3, 1, 4], Span(START, HOUR, 4), title="Payload", unit="kB")
+    (outline,) = corners(drawn, "--bar")
+    heights = sorted({y for _, y in outline}, reverse=True)
+    unit = (heights[0] - heights[-1]) / 4
+    assert [round((heights[0] - y) / unit, 2) for y in heights] == [0, 1, 3, 4]
+    assert {"Payload", "Time (UTC)", "0 kB", "4 kB", "12:00", "16:00", "2026-03-01"} <= set(words(drawn))
+
+
+def test_sizes_stand_where_their_bins_are():
+    drawn = by_size("s", [2, 0, 4, 1], [0, 1, 2, 4])
+    bars = corners(drawn, "--bar")
+    tall = [max(y for _, y in bar) - min(y for _, y in bar) for bar in bars]
+    assert [round(4 * one / max(tall), 2) for one in tall] == [2, 0, 4, 1]
+    assert {"Messages", "0 B", "1 B", "2 B", "4 B"} <= set(words(drawn))
+    assert {"512 B", "1 KiB"} <= set(words(by_size("s", [1, 1], [512, 1024])))
+    assert {"512 KiB", "1 MiB"} <= set(words(by_size("s", [1, 1], [1 << 19, 1 << 20])))
 
 
 def test_a_chart_of_nothing_but_zeros_is_still_one():
-    drawn = columns("told", [0, 0], scale=["0", "0", "0"], labels=["a"])
-    assert re.findall(r"--share:([\d.]+)%", drawn) == ["0.00", "0.00"]
+    assert "0 B" in words(over_time("t", [0], Span(START, HOUR, 1), title="Payload", unit="B"))
 
 
-def test_marks_stand_at_their_places_and_are_the_darker_the_more():
-    drawn = tracks("told", [("a", mark(0, 4, 0.5) + mark(3, 4, 1)), ("b", "")], labels=["x", "y"])
-    assert re.findall(r"left:([\d.]+)%;width:([\d.]+)%;opacity:([\d.]+)", drawn) == [
-        ("0.00", "25.00", "0.65"),
-        ("75.00", "25.00", "1.00"),
-    ]
-    assert re.findall(r"<b>(.*?)</b>", drawn) == ["a", "b"]
+def test_steps_of_less_than_a_second_are_told_exactly():
+    drawn = over_time("t", [1, 2, 3], Span(START, 1_000, 3), title="Messages")
+    assert {"0 s", "600 ns", "3 µs", "Time since 2026-03-01 12:00:00.000000 UTC"} <= set(words(drawn))
+
+
+def test_marks_stand_at_their_places_and_are_the_stronger_the_more():
+    marks = [Mark(0, 0, 0.5), Mark(0, 3, 1), Mark(1, 1, 0)]
+    drawn = tracks("l", ["$a$", "b"], marks, Span(START, HOUR, 4), title="The stronger, the more")
+    left = [min(x for x, _ in shape) for shape in corners(drawn, "--loss")]
+    hours = (left[1] - left[0]) / 3
+    assert [round((x - left[0]) / hours) for x in left] == [0, 3, 1]
+    assert re.findall(r"fill: var\(--loss\)(?:; fill-opacity: ([\d.]+))?", drawn) == ["0.675", "", "0.35"]
+    assert {"$a$", "b", "Publisher"} <= set(words(drawn))
+
+
+NO_MATPLOTLIB = """
+import sys
+sys.modules["matplotlib"] = None
+from oz.cli import main
+main(["spark", "report", "nothing-here", "--html", "page.html"])
+"""
+
+
+def test_without_matplotlib_the_extra_is_named_before_anything_is_read(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, "-c", NO_MATPLOTLIB], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 1
+    assert "oz.spark needs matplotlib, which is not installed" in ran.stderr
+    assert "pip install '.[spark]'" in ran.stderr
+    assert "no journal" not in ran.stderr + ran.stdout

@@ -76,7 +76,7 @@ class Driver:
         self._process.wait(SECONDS)
 
 
-@pytest.mark.sized
+@pytest.mark.heavy
 @pytest.mark.timeout(7200 if SOAK else 3600)
 def test_each_message_is_delivered_once_though_the_driver_is_killed(spark, tmp_path):
     seed = int(os.environ.get("OZ_SEED", random.randrange(1 << 32)))

@@ -8,9 +8,12 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import pyarrow as pa
 from pyspark.sql import types as T
+from sink_listening import Listening
 
 from oz.errors import SinkError
+from oz.spark.sink import publishing
 from oz.spark.sink.columns import RowReader, find_columns
+from oz.spark.sink.publishing import BatchDelivery
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import SMALL, stage
 from oz.spark.sink.writers import Outbox, StreamWriter
@@ -131,6 +134,32 @@ def test_rows_that_a_killed_run_may_have_published_stay_though_the_next_finds_no
     with pytest.raises(SinkError, match="0 of 1 subscriptions"):
         writer.commit(first, 4)
     assert outbox.settle(4, then) == (first if was_killed else then)
+
+
+def test_rows_that_went_out_stay_though_the_next_attempt_of_the_same_run_fails(tmp_path, monkeypatch):
+    attempts = []
+    whole = BatchDelivery._opened
+
+    def opened(delivery):
+        attempts.append(delivery)
+        if len(attempts) > 1:
+            raise SinkError("the address is held")
+        return whole(delivery)
+
+    def leave(*_):
+        raise publishing._SubscriberMissing
+
+    monkeypatch.setattr(BatchDelivery, "_opened", opened)
+    monkeypatch.setattr(publishing, "_check_still_there", leave)
+    with Listening() as sub:
+        options = {"endpoint": sub.endpoint, "absent": "wait", "staging": str(tmp_path)}
+        writer = StreamWriter(read_settings(options, is_streaming=True), find_columns(SCHEMA))
+        outbox = Outbox(str(tmp_path), "q")
+        first, then = [staged(outbox.path(4), 10)], [staged(outbox.path(4), 7)]
+        with pytest.raises(SinkError, match="the address is held"):
+            writer.commit(first, 4)
+        assert len(sub.received(10)) == 10
+    assert outbox.settle(4, then) == first
 
 
 def test_a_crash_while_it_is_written_down_leaves_the_batch_open(tmp_path, monkeypatch):

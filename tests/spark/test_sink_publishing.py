@@ -190,6 +190,25 @@ def test_a_subscriber_that_leaves_meanwhile_is_an_error(monkeypatch):
         deliver(PARTS, on_progress=leave, endpoint=sub.endpoint)
 
 
+def test_who_leaves_and_comes_back_meanwhile_gets_the_whole_batch_again(monkeypatch):
+    endpoint, made = lasting_endpoint(), []
+    whole = BatchDelivery._opened
+    monkeypatch.setattr(BatchDelivery, "_opened", lambda self: made.append(whole(self)) or made[-1])
+    there = [Listening(filtering="publisher", bind=None, connect=endpoint)]
+
+    def leave_and_come_back(_published):
+        if len(there) == 1:
+            there[0].close()
+            until(lambda: not made[0].interest("a"))
+            there.append(Listening(filtering="publisher", bind=None, connect=endpoint))
+            made[0].wait_for_subscribers(timeout=60)
+
+    deliver(PARTS, on_progress=leave_and_come_back, bind=endpoint, absent="wait")
+    with there[1] as sub:
+        until(lambda: {message.subject for message in sub.messages} == set(SUBJECTS))
+    assert len(made) == 2
+
+
 @contextmanager
 def deaf():
     """Give a socket that asks for everything and reads nothing, and where it looks for a publisher."""
@@ -217,7 +236,9 @@ def test_a_subscriber_that_does_not_read_is_an_error_in_time(rows, said):
 def test_a_subscriber_that_reads_late_gets_everything():
     subjects = [b"a.%d" % row for row in range(150_000)]
     with deaf() as (socket, endpoint):
-        delivering = Thread(lambda: deliver([part(0, subjects)], bind=endpoint))
+        # More than ZeroMQ's queues and the system's buffers take, however large those have grown.
+        many = part(0, subjects, [b"x" * 500] * len(subjects))
+        delivering = Thread(lambda: deliver([many], bind=endpoint))
         delivering.wait_until_stuck()
         assert [socket.recv_multipart()[0] for _ in subjects] == subjects
         assert delivering.outcome().published == 150_000

@@ -135,6 +135,46 @@ def test_available_now_ends_at_what_was_there(tmp_path):
     assert made.latestOffset(further, ReadAllAvailable()) == further
 
 
+def first_offset(journal):
+    return oz.journal.Journal(journal).first_offset
+
+
+def test_available_now_ends_though_retention_is_quicker_than_the_query(tmp_path):
+    """Of retention that goes on it saw new records lost at each look, and so began one more batch."""
+    journal = tmp_path / "journal"
+    with Writer(journal, segment_bytes=1, retain_bytes=1) as writer:
+        writer.append(numbered(100))
+        made = reader(journal, failOnDataLoss=False, maxRowsPerTrigger=10)
+        start = made.initialOffset()
+        made.prepareForTriggerAvailableNow()
+        ends = [made.latestOffset(start, ReadMaxRows(10))]
+        for first in range(100, 1000, 100):
+            writer.append(numbered(50, first))  # what is kept are the last segments
+            writer.append(numbered(50, first + 50))
+            until(lambda first=first: first_offset(journal) >= first)
+            ends.append(made.latestOffset(ends[-1], ReadMaxRows(10)))
+    assert [end["offset"] for end in (ends[0], ends[-1])] == [10, 100]
+    assert ends[-1] == ends[-2], "a query ends where two looks say the same"
+    assert 0 < ends[-1]["lost"] <= 90
+    assert made.partitions(ends[0], ends[-1]) == []
+    # What was removed behind the end is for the next run to count.
+    assert reader(journal, failOnDataLoss=False).latestOffset(ends[-1], ReadAllAvailable())["lost"] > 90
+
+
+def test_available_now_that_has_read_all_is_not_told_of_what_retention_removes_then(tmp_path):
+    journal = tmp_path / "journal"
+    with Writer(journal, segment_bytes=1, retain_bytes=1) as writer:
+        writer.append(numbered(100))
+        made = reader(journal)
+        made.prepareForTriggerAvailableNow()
+        end = made.latestOffset(made.initialOffset(), ReadAllAvailable())
+        for first in range(100, 500, 100):
+            writer.append(numbered(100, first))
+    assert made.latestOffset(end, ReadAllAvailable()) == end
+    with pytest.raises(oz.JournalError, match="retention has removed"):
+        reader(journal).latestOffset(end, ReadAllAvailable())
+
+
 def test_a_range_that_was_planned_reads_the_same_after_more_came(tmp_path):
     fill(tmp_path / "journal", [numbered(100)])
     made = reader(tmp_path / "journal", numPartitions=3)

@@ -20,7 +20,7 @@ NATIVE = [
         r"and(startswith(subject, 'a.'), "
         r"and(rlike(subject, '\Aa\.[^\.]+\z'), is_valid_utf8(subject)))",
     ),
-    ("*.a", r"and(rlike(subject, '\A[^\.]+\.a\z'), is_valid_utf8(subject))"),
+    ("*.a", r"and(and(endswith(subject, '.a'), rlike(subject, '\A[^\.]+\.a\z')), is_valid_utf8(subject))"),
     (
         "regex:(?s)^a[bc].*",
         r"and(and(startswith(subject, 'a'), or(startswith(subject, 'ab'), startswith(subject, 'ac'))), "
@@ -38,8 +38,8 @@ NATIVE = [
     ),
     (
         "redis:a*b",
-        r"and(startswith(subject, 'a'), rlike(decode(CAST(subject AS BINARY), 'ISO-8859-1'), "
-        r"'\Aa[\s\S]*b\z'))",
+        r"and(startswith(subject, 'a'), and(endswith(subject, 'b'), "
+        r"rlike(decode(CAST(subject AS BINARY), 'ISO-8859-1'), '\Aa[\s\S]*b\z')))",
     ),
 ]
 

@@ -17,7 +17,7 @@ from oz.cli.spark.engine import engine, engine_options
 if TYPE_CHECKING:  # needs PySpark, an extra
     from oz.spark import Archived
 
-_HELP = """Copy a JOURNAL to LAKE, a directory of Parquet files, each record once.
+_HELP = """Copy a JOURNAL to LAKE, a directory of Parquet files or a URI of one, each record once.
 
 The files lie in folders by day and first token and are sorted by subject, so that a query for a pattern reads
 little of them. Run it again and again: it goes on where it ended, also when it was killed. Readers of the
@@ -32,6 +32,7 @@ Examples:
   oz spark archive recorded lake
   oz spark archive recorded lake --unsealed --compact
   oz spark archive /shared/recorded /shared/lake --master spark://hub:7077
+  oz spark archive recorded s3a://lakes/recorded
 """
 
 _COUNT = Whole(1)
@@ -55,7 +56,7 @@ _Progress = Callable[[int, int, str], object]
 @click.option("--step-rows", type=_COUNT, default=4_000_000, metavar="N",
               help="Archive so many records at a time.  [default: 4000000]")  # fmt: skip
 @click.option("--staging", type=click.Path(file_okay=False, path_type=Path),
-              help="Staging, on the lake's file system.  [default: LAKE.staging]")  # fmt: skip
+              help="Staging.  [default: LAKE.staging; for a URI JOURNAL.archiving]")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @engine_options
 @click.pass_context

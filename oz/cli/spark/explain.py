@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from oz.cli.options import dialect_option, parse_all
-from oz.cli.output import console, is_terminal, plain_table, printable, write_line
+from oz.cli.output import console, is_terminal, plain_table, write_line
 from oz.cli.spark.engine import engine, engine_options, stages
+from oz.escaping import printable
+from oz.system import refuse_planted
 
 if TYPE_CHECKING:  # needs PySpark, an extra
     from oz.spark import Explanation
@@ -72,6 +74,7 @@ def explain(
     with stages(ctx) as on_progress, engine(master, conf) as spark:
         found = oz.spark.explain(spark, source, compiled, separator=separator, on_progress=on_progress)
     if json_file is not None:
+        refuse_planted(json_file)
         json_file.write_text(found.json() + "\n", encoding="utf-8")
     _show(found)
 

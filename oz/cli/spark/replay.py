@@ -19,8 +19,9 @@ from oz.cli.options import (
     endpoint_options,
     refused_to_option,
 )
-from oz.cli.output import console, printable, say
+from oz.cli.output import console, say
 from oz.cli.spark.engine import engine, engine_options
+from oz.escaping import printable
 
 if TYPE_CHECKING:  # needs PySpark, an extra
     from oz.spark.jobs.replay import Replayed

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from oz.cli.options import Number, Whole, parse_all
-from oz.cli.output import plain_table, printable, write_line
+from oz.cli.output import plain_table, write_line
 from oz.cli.spark.engine import engine, engine_options, stages
+from oz.escaping import printable
 
 _HELP = """Report on SOURCE, a journal's directory or a lake of Parquet files: what passed over the bus.
 
@@ -62,6 +63,8 @@ def report(
     if not separator:
         raise click.BadParameter("the separator is empty", param_hint="--separator")
     pattern = parse_all([subject], "nats")[0] if subject is not None else None
+    if html is not None:
+        import oz.spark.jobs.reporting.page  # what it lacks is said before Spark has read everything
     with stages(ctx) as on_progress, engine(master, conf) as spark:
         found = oz.spark.report(
             spark,

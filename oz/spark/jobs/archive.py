@@ -7,7 +7,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,12 +17,20 @@ from pyspark.sql import SparkSession
 from oz.errors import JournalError, LakeError
 from oz.journal import Journal, files, own
 from oz.journal.epochs import history_of
+from oz.journal.places import place_of
 from oz.journal.reading import why_renumbered
 from oz.spark.jobs.archiving.compaction import compact as compact_files
 from oz.spark.jobs.archiving.lake import Lake, opened
-from oz.spark.jobs.archiving.layout import GAPS, LakeLayout, day_of_folder, local_path, token_of_folder
-from oz.spark.jobs.archiving.publishing import publish
+from oz.spark.jobs.archiving.layout import (
+    GAPS,
+    LakeLayout,
+    day_of_folder,
+    is_stored,
+    local_path,
+    token_of_folder,
+)
 from oz.spark.jobs.archiving.staging import StagedFile, staged_files
+from oz.spark.jobs.archiving.stored import StoredLake, opened_store
 from oz.spark.jobs.archiving.writing import (
     rows_of,
     settings_of_archiving,
@@ -217,25 +225,27 @@ def archive(
     Args:
         spark: where to run; None makes a session on two cores of this machine. Its executors see both paths.
         journal: the journal's directory.
-        lake: the lake's directory; made if it is not there.
+        lake: the lake's directory, made if it is not there; or a URI of a folder that pyarrow reaches, as
+            `s3://bucket/lake`, to which this process puts what Spark wrote to `staging`.
         layout: how the lake is laid out.
         unsealed: also archive what is acknowledged in the segment that still grows. A power failure may take
             records from a journal that is not synced at every append, and the lake would keep them.
         compact: afterwards merge small files. A query that runs meanwhile may fail because a file is gone; it
-            never sees a record twice or misses one.
+            never sees a record twice or misses one. Not for a lake with a URI.
         fail_on_data_loss: whether it is an error that retention removed records before they were archived.
             Otherwise they are counted.
-        staging: a directory on the lake's file system for files that are not visible yet; None for the one
-            beside the lake with `.staging` after its name.
+        staging: a directory for files that are not visible yet, on the lake's file system if it has one; None
+            for the lake's path with `.staging` after it, or, for a URI, the journal's with `.archiving`.
         on_progress: called before each step, and at the end.
 
     Returns:
         What was done.
 
     Raises:
-        LakeError: the lake is in use, damaged or another journal's, or not on a file system; or the session
-            is one of Spark Connect.
-        JournalError: there is no journal, it is damaged, or records are gone that should have been archived.
+        LakeError: the lake is in use, damaged or another journal's; one with a URI is to be compacted; or the
+            session is one of Spark Connect.
+        JournalError: there is no journal, it is damaged, or records are gone that should have been archived;
+            or an object store fails.
         JavaMissing: Spark finds no Java.
     """
     if spark is not None and is_remote(spark):
@@ -244,28 +254,44 @@ def archive(
             "run `oz spark archive` on that machine, or give a session that oz.spark.session made"
         )
     began = time.monotonic()
-    source, target = Path(journal).absolute(), local_path(os.fspath(lake))
+    source, target = Path(journal).absolute(), os.fspath(lake)
+    if compact and is_stored(target):
+        raise LakeError(f"{target.split('?')[0]}: compaction exchanges folders, which needs a file system")
     present = range_of(source, unsealed=unsealed)
     apart = None if staging is None else local_path(os.fspath(staging))
-    chosen = layout or LakeLayout()
-    with opened(target, apart, identity_of(source), present.first_offset, chosen) as held_lake:
+    with _lake(target, apart, source, present.first_offset, layout or LakeLayout()) as held_lake:
         engine = spark or session("local[2]")
         register(engine)
         run = _Run(engine, source, held_lake, present, on_progress or (lambda *_: None))
         with settings_of_archiving(engine):
             run.archive(fail_on_data_loss)
-            if compact:
-                run.compact()
+            if compact and isinstance(held_lake, Lake):
+                run.compact(held_lake)
         held_lake.staging.remove_when_empty()
     run.done.seconds = time.monotonic() - began
     return run.done
+
+
+def _lake(
+    lake: str, staging: Path | None, journal: Path, first_offset: int, layout: LakeLayout
+) -> AbstractContextManager[Lake | StoredLake]:
+    identity = identity_of(journal)
+    if not is_stored(lake):
+        return opened(local_path(lake), staging, identity, first_offset, layout)
+    apart = staging or journal.with_name(journal.name + ".archiving")
+    return opened_store(place_of(lake), apart, identity, first_offset, layout)
 
 
 class _Run:
     """One run."""
 
     def __init__(
-        self, spark: SparkSession, journal: Path, lake: Lake, present: JournalRange, on_progress: OnProgress
+        self,
+        spark: SparkSession,
+        journal: Path,
+        lake: Lake | StoredLake,
+        present: JournalRange,
+        on_progress: OnProgress,
     ) -> None:
         self._spark, self._journal, self._lake = spark, journal, lake
         self._present = present
@@ -319,7 +345,7 @@ class _Run:
         epoch = history_of(self._journal, lake.manifest.journal).epoch_before(end)
         missing = lake.manifest.missing + skipped
         then = replace(lake.manifest, end_offset=end, missing=missing, epoch=epoch)
-        publish(lake.directory, lake.manifest, staging, files, then)
+        lake.publish(staging, files, then)
         shutil.rmtree(staging, ignore_errors=True)
         for file in files:
             self.done.count(file)
@@ -344,10 +370,10 @@ class _Run:
                 "none of them was archived: `oz journal verify` tells whether it is damaged"
             )
 
-    def compact(self) -> None:
+    def compact(self, lake: Lake) -> None:
         """Merge small files."""
         self._on_progress(self.done.rows, self.done.rows, "compaction")
-        for merged, into in compact_files(self._spark, self._lake):
+        for merged, into in compact_files(self._spark, lake):
             self.done.merged += merged
             self.done.merged_into += into
         self._on_progress(self.done.rows, self.done.rows, "done")

@@ -5,7 +5,6 @@ What is sent and what is wanted is worked out once for each distinct subject.
 
 from __future__ import annotations
 
-import json
 import pickle
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +18,7 @@ from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
+from oz.escaping import json_text
 from oz.journal import Kind
 from oz.spark.columns import compiled_pattern
 from oz.spark.jobs.explaining.families import MOST_PATTERNS, what_if
@@ -184,7 +184,7 @@ class Explanation:
 
     def json(self) -> str:
         """Return the figures as JSON."""
-        return json.dumps(self.figures, ensure_ascii=False, indent=1)
+        return json_text(self.figures, indent=1)
 
 
 def explain(

@@ -24,7 +24,7 @@ from oz.journal import Journal, files
 from oz.spark.columns import compiled_pattern, matches
 from oz.spark.jobs.archiving.loading import load_lake
 from oz.spark.registration import register
-from oz.spark.session import session
+from oz.spark.session import is_remote, session
 from oz.spark.sink.columns import find_columns
 from oz.spark.sink.settings import read_settings
 from oz.spark.source.options import refuse_commas
@@ -154,7 +154,7 @@ def replay(
 
     Raises:
         SinkError: it cannot be published: no such source, wrong columns, nobody to send to, a row that cannot
-            be published.
+            be published; or the session is one of Spark Connect, whose server is on another machine.
         OptionError: an option makes no sense.
         JournalError, PatternError: as of the source.
         JavaMissing: Spark finds no Java.
@@ -184,6 +184,8 @@ def _publish(
     find_columns(rows.schema)
     more = {"run": f"{settings['run']} {name}"} if "run" in settings else {}
     with tempfile.TemporaryDirectory(prefix="oz-replay-") as directory:
+        if is_remote(rows.sparkSession):
+            _refuse_another_machine(rows.sparkSession, directory)
         report = os.path.join(directory, "report")
         with watched(report, done.published, on_progress) as facts, _plain_errors():
             writer = rows.write.format("oz").options(**{**settings, **more, "report": report})
@@ -192,6 +194,19 @@ def _publish(
     done.skipped += facts.skipped
     done.example = done.example or facts.example
     done.batches += 1
+
+
+def _refuse_another_machine(spark: SparkSession, directory: str) -> None:
+    """Refuse a server that cannot say in a file of this machine how far it is."""
+    seen = Path(directory, "seen")
+    seen.touch()
+    try:
+        spark.read.format("binaryFile").load(seen.as_uri()).count()
+    except PySparkException:
+        raise SinkError(
+            f"the server of Spark Connect does not see {directory}, where it is to say how far it is. Run "
+            "`oz spark replay` on its machine, or set TMPDIR to a directory that both see"
+        ) from None
 
 
 @contextmanager
@@ -234,12 +249,13 @@ class _Wanted:
             return
         try:
             frame = load_lake(self._spark, path)
+            columns = frame.columns  # now: Spark Connect looks for the files only when it is asked for these
         except Exception as error:  # Spark's own, or py4j's around one of Java
             thrown = getattr(error, "java_exception", None)
             reason = str(error if thrown is None else thrown.getMessage()).splitlines()[0]
             raise SinkError(f"{path} is neither a journal nor a lake of Parquet files: {reason}") from None
         kept = self._of_frame(frame)
-        yield "", kept.orderBy("offset") if "offset" in frame.columns else kept
+        yield "", kept.orderBy("offset") if "offset" in columns else kept
 
     def _of_journal(self, path: str, rows: int) -> Iterator[tuple[str, DataFrame]]:
         journal = Journal(path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,12 +11,13 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from oz.escaping import json_text
 from oz.spark.columns import SEPARATOR
 from oz.spark.jobs.reporting.figures import figures
-from oz.spark.jobs.reporting.page import page
 from oz.spark.jobs.reporting.rows import Source, narrow_rows
 from oz.spark.jobs.reporting.tasks import few_tasks
 from oz.subjects.pattern import Pattern
+from oz.system import refuse_planted
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,16 @@ class Report:
 
     def json(self) -> str:
         """Return the figures as JSON."""
-        return json.dumps(self.figures, ensure_ascii=False, indent=1)
+        return json_text(self.figures, indent=1)
 
     def html(self) -> str:
-        """Return the page: one file, with nothing to load from anywhere."""
+        """Return the page: one file, with nothing to load from anywhere.
+
+        Raises:
+            SparkMissing: Matplotlib, which draws the charts, is not installed.
+        """
+        from oz.spark.jobs.reporting.page import page  # Matplotlib takes a second, and JSON needs none of it
+
         return page(self.figures)
 
     def save(
@@ -48,8 +54,12 @@ class Report:
             json: the figures'.
 
         Raises:
-            OSError: a file cannot be written.
+            OSError: a file cannot be written; or a stranger's link, in a directory for all, leads to it.
+            SparkMissing: Matplotlib, which draws the page's charts, is not installed.
         """
+        for path in (html, json):
+            if path is not None:
+                refuse_planted(path)
         if html is not None:
             Path(html).write_text(self.html(), encoding="utf-8", errors="replace")
         if json is not None:

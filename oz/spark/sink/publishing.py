@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,9 @@ import zmq
 from pyspark.sql import DataFrame
 
 from oz.errors import OptionError, SinkError, Timeout, WouldBlock
+from oz.logs import logger
 from oz.spark.session import is_remote
+from oz.spark.sink.connections import Connections
 from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged
@@ -23,7 +24,7 @@ from oz.sync.publisher import Publisher
 
 _QUERY = "sql.streaming.queryId"
 
-_log = logging.getLogger("oz.spark.sink")
+_log = logger("oz.spark.sink")
 
 SERIES_BYTES = 16
 
@@ -56,6 +57,7 @@ class BatchDelivery:
     Attributes:
         published: rows published so far.
         dropped: rows that nobody was there for, or not until the end, where that is no error.
+        may_have_arrived: whether any row was published, also where the batch was begun again since.
     """
 
     def __init__(self, settings: SinkSettings, batch: int, directory: str) -> None:
@@ -68,6 +70,7 @@ class BatchDelivery:
         """
         self.published = 0
         self.dropped = 0
+        self.may_have_arrived = False
         self._settings = settings
         self._batch = batch
         self._directory = directory
@@ -101,8 +104,9 @@ class BatchDelivery:
     def _publish_once(self, staged: Sequence[Staged], on_progress: Callable[[int], object]) -> None:
         settings = self._settings
         publisher = self._opened()
-        with _closed(publisher, settings.timeout):
+        with _closed(publisher, settings.timeout), Connections(publisher) as connections:
             _await_subscribers(publisher, settings)
+            connections.begin()
             for one in staged:
                 series = series_of(one.query, self._batch, one.partition)
                 number = 0
@@ -111,7 +115,7 @@ class BatchDelivery:
                     number += batch.num_rows
                     on_progress(self.published)
             publisher.flush()
-            _check_still_there(publisher, settings)
+            _check_still_there(publisher, connections, settings)
 
     def _opened(self) -> Publisher:
         """Open the publisher; an address may still be held by the process of a driver that was killed."""
@@ -136,6 +140,7 @@ class BatchDelivery:
             for number, (subject, payload, headers, key) in enumerate(rows, first):
                 publish_row(publisher, subject, payload, headers, key, (series, number))
                 self.published += 1
+                self.may_have_arrived = True
         except WouldBlock as error:
             raise SinkError(
                 f"{error}; the batch is published again, with the same ids, when the query is started again: "
@@ -191,8 +196,8 @@ def _await_subscribers(publisher: Publisher, settings: SinkSettings) -> None:
         pass
 
 
-def _check_still_there(publisher: Publisher, settings: SinkSettings) -> None:
-    if not _has(publisher, settings.subscribers, 0):
+def _check_still_there(publisher: Publisher, connections: Connections, settings: SinkSettings) -> None:
+    if not _has(publisher, settings.subscribers, 0) or not connections.may_still_be(settings.subscribers):
         raise _SubscriberMissing(
             f"a subscriber left while a batch was published to {', '.join(settings.endpoints)}: start the "
             "query again, and the batch is published again with the same ids"

@@ -6,7 +6,6 @@ The outbox of a query keeps a batch that was once written down, so that it has t
 from __future__ import annotations
 
 import json
-import logging
 import os
 import shutil
 import time
@@ -25,6 +24,7 @@ from pyspark.sql import types as T
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
 
 from oz.errors import SinkError
+from oz.logs import logger
 from oz.spark.sink.columns import RowReader, SinkColumns, find_columns
 from oz.spark.sink.publishing import BatchDelivery
 from oz.spark.sink.settings import SinkSettings, read_settings
@@ -196,7 +196,7 @@ class BatchReport:
         self._due = time.monotonic() + _EVERY
 
 
-_log = logging.getLogger("oz.spark.sink")
+_log = logger("oz.spark.sink")
 
 _RUN = "run-"
 _EACH = "each-"
@@ -347,7 +347,7 @@ def _publish(outbox: Outbox, settings: SinkSettings, batch: int, staged: list[St
             delivery.publish(chosen, report.progress)
     except BaseException:
         # An earlier run that was killed may have published some of it.
-        if not delivery.published and not runs_again:
+        if not delivery.may_have_arrived and not runs_again:
             outbox.withdraw(batch)
         raise
     report.progress(delivery.published, dropped=delivery.dropped, is_done=True)

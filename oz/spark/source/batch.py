@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter
 from pyspark.sql.types import StructType
 
 from oz.errors import OptionError
+from oz.journal.schema import COLUMNS
 from oz.spark.source.fetch import Fetcher
 from oz.spark.source.filters import Bounds, bounds_of
 from oz.spark.source.journal import PlannedJournal
@@ -107,8 +108,10 @@ def read_share(share: Share, fetcher: Fetcher, wanted: Wanted, rows: DecodedRows
     """Read what one partition has, in the order of the offsets."""
     if share.ranges:
         fetcher.compare(share.epoch, share.ranges[-1].end)
+    needed = wanted.columns | rows.columns
+    columns = [name for name in COLUMNS if name in needed]
     for each in share.ranges:
-        for records in fetcher.fetch(each, wanted):
+        for records in fetcher.fetch(each, wanted, columns):
             yield from rows.of(wanted.of(records), str(share.directory))
 
 

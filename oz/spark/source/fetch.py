@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,10 +11,12 @@ from oz.errors import JournalError
 from oz.journal.epochs import history_of
 from oz.journal.ranges import RangeGone, read_range
 from oz.journal.reading import why_renumbered
+from oz.journal.schema import COLUMNS
+from oz.logs import logger
 from oz.spark.source.planning import Range
 from oz.spark.source.wanted import Wanted
 
-_log = logging.getLogger("oz.spark.source")
+_log = logger("oz.spark.source")
 
 
 class Fetcher:
@@ -49,12 +50,13 @@ class Fetcher:
                 f"{self._directory}: {why_renumbered(history, epoch, end)}; run the query again"
             )
 
-    def fetch(self, wanted: Range, records: Wanted) -> Iterator[pa.Table]:
+    def fetch(self, wanted: Range, records: Wanted, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
         """Fetch the records of a range, as they are; batches without any wanted may be left out.
 
         Args:
             wanted: the range, acknowledged up to its end.
             records: which of them are wanted.
+            columns: what to read of them; others are not even decompressed.
 
         Raises:
             JournalError: the journal is not here, something of it is damaged or missing, or retention was
@@ -69,7 +71,7 @@ class Fetcher:
         while first < wanted.end:
             try:
                 yield from read_range(
-                    self._directory, first, wanted.end, wants=records.wants_batch, journal=self._journal
+                    self._directory, first, wanted.end, columns, records.wants_batch, self._journal
                 )
                 return
             except RangeGone as gone:

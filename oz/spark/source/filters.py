@@ -59,9 +59,14 @@ class Bounds(NamedTuple):
         """The time to stop before; None when it has no bound."""
         return self.times[1] if self.times[1] <= _MOST else None
 
+    @property
+    def has_subjects(self) -> bool:
+        """Whether filters say anything of subjects."""
+        return bool(self.begins or self.among or self.ranges)
+
     def may_be_in(self, subjects: SubjectSummary) -> bool:
         """Tell whether a segment with such subjects may hold a message that is left; False is certain."""
-        if not (self.begins or self.among or self.ranges):
+        if not self.has_subjects:
             return True
         return any(self._may_be(*_text_of(one, subjects.complete)) for one in subjects.prefixes)
 
@@ -84,7 +89,7 @@ class Bounds(NamedTuple):
 
     def masks(self, records: pa.Table) -> list[pa.ChunkedArray]:
         """Say which records are left; those of offsets and times are the reader's."""
-        return list(self._masks(records["subject"]))
+        return list(self._masks(records["subject"])) if self.has_subjects else []
 
     def _masks(self, subjects: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
         for prefix in self.begins:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,12 +14,13 @@ from oz.journal.epochs import history_of
 from oz.journal.manifest import Entry, Manifest
 from oz.journal.ranges import Span, identity_of, read_range, spans_of
 from oz.journal.reading import end_of, subjects_of, why_renumbered
+from oz.logs import logger
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share, share_out
 from oz.spark.source.position import Position
 from oz.spark.source.wanted import Wanted
 
-_log = logging.getLogger("oz.spark.source")
+_log = logger("oz.spark.source")
 
 
 class PlannedJournal:

@@ -59,10 +59,14 @@ class JournalProgress:
                 now, and that is an error.
         """
         first = self.journal.going_on(position)
-        lost = self.journal.pass_by(first)
-        first += lost
-        end = self.journal.end if self._target is None else self._target
-        return Ahead(first, max(first, end), position.lost + lost + self._late)
+        if self._target is None:
+            lost = self.journal.pass_by(first)
+            end = self.journal.end
+        else:
+            # Who followed a retention that is quicker than the query would never come to an end.
+            end = max(first, self._target)
+            lost = min(self.journal.pass_by(first), end - first) if first < end else 0
+        return Ahead(first + lost, max(first + lost, end), position.lost + lost + self._late)
 
     def go_to(self, end: int, lost: int) -> Position:
         """Note where a micro-batch ends."""
@@ -81,7 +85,7 @@ class JournalProgress:
         # Of a batch that was planned before, and whose records have gone since.
         self._late += max(0, min(gone, ends - begins) - (last.lost - first.lost))
         self.reached = last
-        return self.journal.shares(begins + gone, ends)
+        return self.journal.shares(min(begins + gone, ends), ends)
 
     def report(self) -> dict[str, str | int]:
         """Say where it ends, and how many records lie between that and the last micro-batch."""

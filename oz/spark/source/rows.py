@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -15,11 +14,13 @@ from pyspark.sql.types import StructType
 
 from oz.errors import JournalError, OptionError
 from oz.journal.record import Kind
+from oz.journal.schema import whole_number
+from oz.logs import logger
 from oz.spark.fitting import fit
 from oz.spark.payloads import decode_json, decode_msgpack, decode_string
 from oz.spark.source.headers import HeaderColumns
 
-_log = logging.getLogger("oz.spark.source")
+_log = logger("oz.spark.source")
 
 DDL = {
     "offset": "BIGINT NOT NULL",
@@ -65,7 +66,7 @@ _FEW_ROWS = 2048  # rows of a chunk; smaller ones are put together
 
 
 _AS_THEY_ARE = HeaderColumns()
-_MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
+_MESSAGE = whole_number(int(Kind.MESSAGE), pa.int8())
 _SHOWN = 60  # bytes of a payload in an error
 
 
@@ -168,21 +169,35 @@ class DecodedRows:
                 raise OptionError("schema", f"{field.name}: {field.type}", f"its type is {wanted}")
             if field.name == "payload":
                 _refuse_what_nothing_fits(field.type)
-        corrupt = self._malformed.column
+        corrupt, mode = self._malformed.column, self._malformed.mode
+        if mode != "permissive" and self._payload != "raw" and "payload" not in self._schema.names:
+            raise OptionError("mode", mode, "it needs the column payload, whose type decides")
         if corrupt in self._schema.names and "payload" not in self._schema.names:
             raise OptionError("schema", corrupt, "it needs the column payload, whose type decides")
 
+    @property
+    def columns(self) -> set[str]:
+        """The columns of the journal that these are made of."""
+        needed = set(self._schema.names)
+        if "time" in needed:
+            needed.add("time_ns")
+        if self._has_headers:
+            needed.add("headers")
+        if "payload" in needed and self._payload != "raw":
+            needed |= {"offset", "kind"}
+        return needed
+
     def of(self, records: pa.Table, journal: str = "") -> Iterator[pa.RecordBatch]:
-        """Make batches of the records of a table that has all columns of the journal.
+        """Make batches of the records of a table.
 
         Args:
-            records: the table.
+            records: the table, with `columns`.
             journal: the directory.
 
         Raises:
             JournalError: a payload does not decode, and that is an error.
         """
-        if records.num_rows < _FEW_ROWS * records["offset"].num_chunks:
+        if records.num_rows < _FEW_ROWS * records.column(0).num_chunks:
             records = records.combine_chunks()
         for batch in records.to_batches():
             made = self._made(batch, journal)

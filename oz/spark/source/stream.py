@@ -5,7 +5,6 @@ A live query reads a journal that a recorder of its own writes.
 
 from __future__ import annotations
 
-import logging
 import math
 import shutil
 import threading
@@ -28,6 +27,7 @@ from pyspark.sql.types import StructType
 
 from oz.errors import JournalError, OptionError
 from oz.journal.lock import WriterLock
+from oz.logs import logger
 from oz.services.recorder import Recorder
 from oz.spark.source.batch import read_share, rows_for, wanted_of
 from oz.spark.source.fetch import Fetcher
@@ -36,7 +36,7 @@ from oz.spark.source.planning import Share, shared_among
 from oz.spark.source.position import Position, positions_as_data, positions_of
 from oz.spark.source.progress import Ahead, JournalProgress
 
-_log = logging.getLogger("oz.spark.source")
+_log = logger("oz.spark.source")
 
 _TAKEOVER = 20.0  # seconds that the process of a query which ended may take to end too
 _LOOK = 0.05
@@ -121,7 +121,7 @@ def _recorder_of(options: Options) -> Recorder:
 
 def _await_lock(options: Options) -> None:
     """Wait until the process of an earlier run of the query is gone."""
-    options.journal.mkdir(parents=True, exist_ok=True)
+    options.journal.mkdir(mode=0o700, parents=True, exist_ok=True)
     ends = time.monotonic() + _TAKEOVER
     while True:
         try:

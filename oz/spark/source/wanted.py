@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 
 from oz.journal.manifest import Entry, SubjectSummary
 from oz.journal.record import Kind
+from oz.journal.schema import whole_number
 from oz.journal.selection import SubjectFilter
 from oz.journal.stamp import Stamp
 from oz.spark.source.filters import Bounds
 from oz.subjects.pattern import Pattern
 
-_MESSAGE = pa.scalar(int(Kind.MESSAGE), pa.int8())
+_MESSAGE = whole_number(int(Kind.MESSAGE), pa.int8())
 _MOST = (1 << 63) - 1
 
 
@@ -45,7 +46,7 @@ class Wanted:
         lows = [time for time in (start_ns, bounds.min_ns) if time is not None]
         highs = [time for time in (end_ns, bounds.end_ns) if time is not None]
         # As far as the column goes: in the years before 1677 and from 2263 on there is nothing.
-        self._low = min(max(lows), _MOST) if lows else None
+        self._low = max(min(max(lows), _MOST), -_MOST) if lows else None
         self._high = max(min(highs), -_MOST) if highs else None
         self._subjects = SubjectFilter(patterns, gaps)
 
@@ -72,7 +73,17 @@ class Wanted:
     @property
     def has_subjects(self) -> bool:
         """Whether not all subjects are wanted."""
-        return bool(self._patterns or self._bounds.begins or self._bounds.among or self._bounds.ranges)
+        return bool(self._patterns) or self._bounds.has_subjects
+
+    @property
+    def columns(self) -> set[str]:
+        """The columns of the journal that decide which records are wanted."""
+        needed = {"kind"}
+        if self._low is not None or self._high is not None:
+            needed.add("time_ns")
+        if self.has_subjects:
+            needed |= {"subject", "subject_raw"}
+        return needed
 
     def wants_batch(self, stamp: Stamp) -> bool:
         """Tell whether a batch may hold something that is wanted."""
@@ -82,7 +93,7 @@ class Wanted:
         return (self._low is None or high >= self._low) and (self._high is None or low < self._high)
 
     def of(self, records: pa.Table) -> pa.Table:
-        """Pick what is wanted of records that have all columns.
+        """Pick what is wanted of records that have `columns`.
 
         Raises:
             PatternTimeout: a pattern ran out of time on a subject.
@@ -92,11 +103,10 @@ class Wanted:
 
     def _masks(self, records: pa.Table) -> list[pa.ChunkedArray]:
         masks = self._bounds.masks(records)
-        times = records["time_ns"]
         if self._low is not None:
-            masks.append(pc.greater_equal(times, self._low))
+            masks.append(pc.greater_equal(records["time_ns"], whole_number(self._low, pa.int64())))
         if self._high is not None and self._high <= _MOST:
-            masks.append(pc.less(times, self._high))
+            masks.append(pc.less(records["time_ns"], whole_number(self._high, pa.int64())))
         is_message = pc.equal(records["kind"], _MESSAGE)
         if not self._gaps and pc.all(is_message).as_py() is False:
             masks.append(is_message)

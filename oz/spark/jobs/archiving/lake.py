@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,10 +10,10 @@ from pathlib import Path
 from oz.errors import LakeError
 from oz.journal.lock import ProcessLock
 from oz.spark.jobs.archiving import manifest as manifests
-from oz.spark.jobs.archiving.layout import LakeLayout, folders, range_of
+from oz.spark.jobs.archiving.layout import LakeLayout, range_of
 from oz.spark.jobs.archiving.manifest import FOLDER, LakeManifest
-from oz.spark.jobs.archiving.publishing import finish
-from oz.spark.jobs.archiving.staging import Staging
+from oz.spark.jobs.archiving.publishing import finish, publish
+from oz.spark.jobs.archiving.staging import StagedFile, Staging
 
 
 class LakeLock(ProcessLock):
@@ -53,6 +53,10 @@ class Lake:
     staging: Staging
     layout: LakeLayout
 
+    def publish(self, staging: Path, files: Iterable[StagedFile], then: LakeManifest) -> None:
+        """Make the files of one step part of the lake; see `publishing.publish`."""
+        publish(self.directory, self.manifest, staging, files, then)
+
 
 @contextmanager
 def opened(
@@ -77,8 +81,9 @@ def opened(
         if known is None:
             known = LakeManifest(journal, layout.separator, first_offset, first_offset)
             known.save(directory)
-        _refuse_another(directory, known, journal, layout)
-        staged = Staging(staging or directory.with_name(directory.name + ".staging"), directory)
+        refuse_another(str(directory), known, journal, layout)
+        staged = Staging(staging or directory.with_name(directory.name + ".staging"))
+        staged.refuse_another_system(directory)
         finish(directory, known)
         staged.clear()
         yield Lake(directory, known, staged, layout)
@@ -94,38 +99,22 @@ def _refuse_what_is_no_lake(directory: Path) -> None:
             )
 
 
-def _refuse_another(directory: Path, known: LakeManifest, journal: str, layout: LakeLayout) -> None:
+def refuse_another(lake: str, known: LakeManifest, journal: str, layout: LakeLayout) -> None:
+    """Refuse a lake that is not the one of a journal and a separator.
+
+    Raises:
+        LakeError: it is another's.
+    """
     if known.journal != journal:
         raise LakeError(
-            f"{directory}: the lake of another journal, {known.journal}; this one is {journal}: archive it "
+            f"{lake}: the lake of another journal, {known.journal}; this one is {journal}: archive it "
             "to a lake of its own"
         )
     if known.separator != layout.separator:
         raise LakeError(
-            f"{directory}: its subjects are separated by {known.separator!r}, not {layout.separator!r}; go "
+            f"{lake}: its subjects are separated by {known.separator!r}, not {layout.separator!r}; go "
             "on with that, or archive to a new lake"
         )
-
-
-def lake_files(lake: str | Path) -> list[str]:
-    """List the files of a lake that belong to finished steps, for readers that want no others.
-
-    Args:
-        lake: a lake made by `archive`.
-
-    Returns:
-        The paths, in order. Each record up to `LakeManifest.end_offset` is in one of them, and in no other.
-
-    Raises:
-        LakeError: it is no lake, or damaged.
-    """
-    directory = Path(lake)
-    known = manifests.load(directory)
-    if known is None:
-        raise LakeError(
-            f"{directory}: no lake of oz: there is no {FOLDER} in it; `oz spark archive` makes one"
-        )
-    return [str(path) for folder in folders(directory) for path in lake_folder(folder, known.end_offset)]
 
 
 def lake_folder(folder: Path, end_offset: int) -> list[Path]:

@@ -16,6 +16,7 @@ GAPS, OTHER = "@gaps", "@other"
 MOST_CHARACTERS = 100
 """The longest name of a token's folder; a longer one shares `OTHER`."""
 
+_FILE_SYSTEM = "file://"
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # a name that readers take for null
 _FILE = re.compile(r"(\d{20})-(\d{20})-(\d{5})(?:-c(\d+))?\.parquet")
@@ -118,17 +119,20 @@ def day_of_folder(folder: str) -> str:
     return Path(folder).parent.name.partition("=")[2]
 
 
+def is_stored(lake: str) -> bool:
+    """Tell whether the address of a lake is one of an object store, or of another remote file system."""
+    return "://" in lake.removeprefix(_FILE_SYSTEM)
+
+
 def local_path(path: str | Path) -> Path:
     """Take a path of a file system.
 
     Raises:
-        LakeError: it is the address of an object store or of another system without atomic renames.
+        LakeError: it is the address of an object store.
     """
-    text = str(path).removeprefix("file://")
-    if "://" in text:
+    text = str(path).removeprefix(_FILE_SYSTEM)
+    if is_stored(text):
         raise LakeError(
-            f"{path}: a lake is kept on a file system that driver and executors see, which can rename and "
-            "lock. Object stores can do neither: write it to a file system and copy what lake_files() lists; "
-            "or copy the journal there with `oz journal archive`"
+            f"{path}: files wait on a file system that driver and executors see; name a directory"
         )
     return Path(text).absolute()

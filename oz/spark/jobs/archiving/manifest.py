@@ -16,7 +16,7 @@ from oz.journal.files import sync_directory
 FOLDER = "_oz"
 """Where a lake keeps what is not data: readers pass by names that begin with an underscore."""
 
-_NAME = "lake.json"
+NAME = "lake.json"
 _FORMAT = "oz.lake"
 _VERSION = 1
 
@@ -54,6 +54,20 @@ class Swap:
     folders: list[list[str]]
 
 
+@dataclass(frozen=True)
+class Upload:
+    """A step whose files are being put on an object store, which the next run takes away if this one fails.
+
+    Attributes:
+        files: their paths, seen from the lake.
+    """
+
+    files: list[str]
+
+
+Pending = Move | Swap | Upload
+
+
 @dataclass
 class LakeManifest:
     """The manifest of a lake.
@@ -77,21 +91,26 @@ class LakeManifest:
     missing: list[list[int]] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     generation: int = 0
-    pending: Move | Swap | None = None
+    pending: Pending | None = None
     epoch: str = UNNAMED
 
-    def save(self, lake: Path) -> None:
-        """Replace the file, durably and at once."""
+    def encoded(self) -> bytes:
+        """Return what the file has."""
         data = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
         data["pending"] = self.pending and {type(self.pending).__name__.lower(): asdict(self.pending)}
         data["crc32"] = _checksum(data)
+        return json.dumps(data, indent=1).encode()
+
+    def save(self, lake: Path) -> None:
+        """Replace the file, durably and at once."""
         folder = lake / FOLDER
-        temporary = folder / (_NAME + ".tmp")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(data, file, indent=1)
+        temporary = folder / (NAME + ".tmp")
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:
+            file.write(self.encoded())
             file.flush()
             os.fsync(file.fileno())
-        os.rename(temporary, folder / _NAME)
+        os.rename(temporary, folder / NAME)
         sync_directory(folder)
 
 
@@ -104,9 +123,26 @@ def load(lake: Path) -> LakeManifest | None:
     Raises:
         LakeError: it is damaged, or of a newer version.
     """
-    path = lake / FOLDER / _NAME
+    path = lake / FOLDER / NAME
     try:
-        data = json.loads(path.read_bytes())
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return decoded(content, str(path))
+
+
+def decoded(content: bytes, path: str) -> LakeManifest:
+    """Read what the file has.
+
+    Args:
+        content: all of it.
+        path: where it is, for errors.
+
+    Raises:
+        LakeError: it is damaged, or of a newer version.
+    """
+    try:
+        data = json.loads(content)
         version, checksum = data["version"], data.pop("crc32")
         if data["format"] == _FORMAT and version > _VERSION:
             raise LakeError(f"{path}: of version {version}; this oz knows no later one than {_VERSION}")
@@ -114,8 +150,6 @@ def load(lake: Path) -> LakeManifest | None:
             raise ValueError("its checksum differs")
         del data["format"], data["version"]
         return LakeManifest(**{**data, "pending": _pending(data["pending"])})
-    except FileNotFoundError:
-        return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise LakeError(
             f"{path}: damaged ({error}); put back a copy of it, or archive to a new lake: without it nobody "
@@ -123,10 +157,14 @@ def load(lake: Path) -> LakeManifest | None:
         ) from None
 
 
-def _pending(data: dict[str, Any] | None) -> Move | Swap | None:
+def _pending(data: dict[str, Any] | None) -> Pending | None:
     if data is None:
         return None
-    return Move(**data["move"]) if "move" in data else Swap(**data["swap"])
+    [(name, change)] = data.items()
+    return _CHANGES[name](**change)
+
+
+_CHANGES: dict[str, type[Pending]] = {one.__name__.lower(): one for one in (Move, Swap, Upload)}
 
 
 def _checksum(data: dict[str, Any]) -> str:

@@ -66,7 +66,7 @@ def finish(lake: Path, manifest: LakeManifest) -> None:
         manifest.end_offset = pending.end_offset
         manifest.missing = manifest.missing + pending.missing
         manifest.epoch = manifest.epoch if pending.epoch is None else pending.epoch
-    else:
+    elif isinstance(pending, Swap):
         _swap(lake, pending)
     manifest.pending = None
     manifest.save(lake)

@@ -1,4 +1,4 @@
-"""The place where files wait until they belong to a lake: beside it, as some readers list hidden ones."""
+"""The place where files wait until they belong to a lake: not in it, as some readers list hidden ones."""
 
 from __future__ import annotations
 
@@ -45,19 +45,23 @@ class Staging:
         root: the directory; each step has one of its own in it.
     """
 
-    def __init__(self, root: Path, lake: Path) -> None:
-        """Make it.
+    def __init__(self, root: Path) -> None:
+        """Make it."""
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root
+
+    def refuse_another_system(self, lake: Path) -> None:
+        """See that files can be renamed from there into a lake.
 
         Raises:
-            LakeError: files cannot be renamed from there into the lake.
+            LakeError: they cannot.
         """
-        root.mkdir(parents=True, exist_ok=True)
+        root = self.root
         if root.stat().st_dev != lake.stat().st_dev:
             raise LakeError(
                 f"{root}: on another file system than the lake {lake}, and nothing can be renamed into it; "
                 "name a directory for staging on the same one"
             )
-        self.root = root
 
     def new(self) -> Path:
         """Name a directory for one step; nobody else writes there, not even what is left of a killed run."""

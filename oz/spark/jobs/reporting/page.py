@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from oz.spark.jobs.reporting.parts import bar, bars, columns, definitions, details, section, table
+from oz.spark.jobs.reporting.charts import Span, by_size, over_time
+from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, figure, section, table
 from oz.spark.jobs.reporting.sections import levels, losses, silent, subjects
 from oz.spark.jobs.reporting.steps import SECOND
 from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, publisher
@@ -31,16 +32,8 @@ dl{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:10p
 dt{color:var(--soft);font-size:.8rem}
 dd{margin:0;font-size:1.25rem;font-weight:600;font-variant-numeric:tabular-nums}
 dd small{display:block;font-size:.8rem;font-weight:400;color:var(--soft)}
-figure{margin:0 0 10px;display:grid;grid-template-columns:52px minmax(0,1fr);gap:2px 6px}
-figure{font:11px system-ui,sans-serif;color:var(--soft)}
-figure>b{font-weight:400;text-align:right}
-.scale{display:flex;flex-direction:column;justify-content:space-between;text-align:right;margin:-7px 0}
-.columns{display:flex;align-items:flex-end;height:125px;border-bottom:1px solid var(--line);
-gap:calc(15%/var(--count));background:linear-gradient(var(--line) 1px,transparent 1px) 0 0/100% 50%}
-.columns>i{flex:1;height:var(--share);background:var(--bar)}
-.track{position:relative;background:var(--empty)}
-.track>i{position:absolute;height:100%;min-width:2px;background:var(--loss)}
-.below{grid-column:2;display:flex;justify-content:space-between}
+figure{margin:0 0 10px}
+svg{display:block;width:100%;height:auto}
 ul{list-style:none;margin:0;padding:0}
 .row{padding:3px 0}
 .row{display:grid;grid-template-columns:minmax(0,1fr) auto;column-gap:10px;align-items:baseline}
@@ -122,7 +115,7 @@ def _timeline(figures: Figures) -> str:
     steps, seconds = line["steps"], line["step_seconds"]
     step_ns = round(seconds * SECOND)
     times = [moment(step["time_ns"], step_ns=step_ns) for step in steps]
-    labels = [_short(times[at], times[0], times[-1]) for at in _ends(steps)]
+    span = Span(steps[0]["time_ns"], step_ns, len(steps))
     charts = ""
     for name, title, unit in (("messages", "Messages", ""), ("payload_bytes", "Payload", "B")):
         values = [step[name] for step in steps]
@@ -131,21 +124,14 @@ def _timeline(figures: Figures) -> str:
             f"{title} in each of {len(steps)} steps of {duration(seconds)}, from {times[0]} to "
             f"{times[-1]} UTC. The most is {number(most, unit)}, at {times[values.index(most)]}."
         )
-        drawn = columns(f"{title} in time. {facts}", values, scale=_scale(most, unit), labels=labels)
-        charts += f"<h3>{title} per {duration(seconds)}</h3>{drawn}"
+        drawn = over_time(name, values, span, title=title, unit=unit)
+        charts += f"<h3>{title} per {duration(seconds)}</h3>{figure(f'{title} in time. {facts}', drawn)}"
     cells = (
         (at, exact(step["messages"]), exact(step["payload_bytes"]))
         for at, step in zip(times, steps, strict=True)
     )
     heads = ("From (UTC)", "Messages", "Payload bytes")
     return section("In time", charts + details("The figures", table(heads, cells)))
-
-
-def _short(time: str, first: str, last: str) -> str:
-    """Leave out the day where it is always the same, and otherwise the seconds; the year too."""
-    if first[:10] == last[:10]:
-        return time[11:]
-    return time[5:16] if first[:4] == last[:4] else time[:10]
 
 
 def _publishers(figures: Figures) -> str:
@@ -191,9 +177,7 @@ def _sizes(figures: Figures) -> str:
         f"Messages by the size of their payloads, from {exact(found['least'])} to "
         f"{exact(found['greatest'])} bytes; most, {number(most)}, have {names[values.index(most)]} bytes."
     )
-    drawn = columns(
-        f"Payload sizes. {facts}", values, scale=_scale(most), labels=[f"{names[at]} B" for at in _ends(bins)]
-    )
+    drawn = figure(f"Payload sizes. {facts}", by_size("sizes", values, [one["from"] for one in bins]))
     quantiles = [("Mean", number(found["mean"], "B"), "")]
     quantiles += [
         (f"{float(share):.4g} quantile", number(size, "B"), "") for share, size in found["quantiles"].items()
@@ -207,16 +191,6 @@ def _sizes(figures: Figures) -> str:
     return section(
         "Payload sizes", definitions(quantiles) + drawn + details("The figures", table(heads, cells))
     )
-
-
-def _scale(most: float, unit: str = "") -> list[str]:
-    return [number(most, unit), number(most / 2, unit), "0"]
-
-
-def _ends(columns: list[Figures]) -> list[int]:
-    """Say which columns are labelled: the first and the last, and one between them if there is."""
-    last = len(columns) - 1
-    return sorted({0, last} | ({len(columns) // 2} if last > 1 else set()))
 
 
 def _bin(one: Figures) -> str:

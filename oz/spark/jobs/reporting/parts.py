@@ -11,46 +11,14 @@ def section(title: str, body: str, *, note: str = "", full_width: bool = False) 
     return f"<section{' class=wide' if full_width else ''}><h2>{title}</h2>{said}{body}</section>"
 
 
-def columns(facts: str, values: Sequence[float], *, scale: Sequence[str], labels: Sequence[str]) -> str:
-    """Draw one column for each value.
+def figure(facts: str, drawn: str) -> str:
+    """Put a chart into the page.
 
     Args:
         facts: what the chart shows, in words.
-        values: at least one; none negative.
-        scale: what stands at the left: how to write the greatest of them, half of it, and nothing.
-        labels: what stands below: the first column's, and the middle's and the last's if there are more.
+        drawn: the chart.
     """
-    greatest = max(values) or 1
-    drawn = "".join(f'<i style="--share:{value / greatest:.2%}"></i>' for value in values)
-    places = f'<div class="columns" style="--count:{len(values)}">{drawn}</div>'
-    return _chart(facts, f'<div class="scale">{_spans(scale)}</div>{places}', labels)
-
-
-def tracks(facts: str, rows: Iterable[tuple[str, str]], *, labels: Sequence[str]) -> str:
-    """Draw a track for each name, on which marks stand.
-
-    Args:
-        facts: what the chart shows, in words.
-        rows: each a name, and the marks on its track.
-        labels: what stands below: the first place's, and the last's if there are more.
-    """
-    return _chart(
-        facts, "".join(f'<b>{name}</b><div class="track">{marks}</div>' for name, marks in rows), labels
-    )
-
-
-def mark(place: int, places: int, share: float) -> str:
-    """Draw one mark at a place of a track, the darker the greater its share, from 0 to 1, is."""
-    return f'<i style="left:{place / places:.2%};width:{1 / places:.2%};opacity:{0.3 + 0.7 * share:.2f}"></i>'
-
-
-def _chart(facts: str, drawn: str, labels: Sequence[str]) -> str:
-    below = f'<div class="below">{_spans(labels)}</div>'
-    return f'<figure role="img" aria-label="{facts}">{drawn}{below}</figure>'
-
-
-def _spans(texts: Iterable[str]) -> str:
-    return "".join(f"<span>{text}</span>" for text in texts)
+    return f'<figure role="img" aria-label="{facts}">{drawn}</figure>'
 
 
 def details(summary: str, body: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from typing import Any
 
-from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, mark, section, table, tracks
+from oz.spark.jobs.reporting.charts import Mark, Span, tracks
+from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, figure, section, table
 from oz.spark.jobs.reporting.steps import HOUR
 from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, publisher, subject
 
@@ -144,31 +144,33 @@ def losses(figures: Figures) -> str:
 
 def _chart(found: Figures) -> str:
     rows = found["publishers"][:_ROWS]
-    shown = {row["origin"] for row in rows}
-    cells = [cell for cell in found["by_publisher_and_period"] if cell["origin"] in shown]
+    places = {row["origin"]: place for place, row in enumerate(rows)}
+    cells = [cell for cell in found["by_publisher_and_period"] if cell["origin"] in places]
     if not cells:
         return ""
     most = max(max(_weight(cell), 1) for cell in cells)
-    marks = dict.fromkeys(shown, "")
-    for cell in cells:
-        marks[cell["origin"]] += mark(cell["period"], found["periods"], max(_weight(cell), 1) / most)
-    length_ns = found["hours_per_period"] * HOUR
-    ends = (found["first_period_ns"] + period * length_ns for period in sorted({0, found["periods"] - 1}))
+    marks = [Mark(places[cell["origin"]], cell["period"], max(_weight(cell), 1) / most) for cell in cells]
+    span = Span(found["first_period_ns"], found["hours_per_period"] * HOUR, found["periods"])
     worst = max(found["by_period"], key=_weight)
     facts = (
         f"Losses by publisher and hour. For each of {len(rows)} publishers, whether it lost messages in each "
         f"{_length(found)}. The most, {exact(_weight(worst))}, were lost from {moment(worst['time_ns'])} UTC "
         "on."
     )
-    named = ((_brief(row["origin"]), marks[row["origin"]]) for row in rows)
-    drawn = tracks(facts, named, labels=[moment(end)[:16] for end in ends])
+    drawn = tracks(
+        "losses",
+        [_brief(row["origin"]) for row in rows],
+        marks,
+        span,
+        title=f"The stronger, the more; at most {number(most)} lost",
+    )
     cells_of_table = (
         (f"{publisher(cell['origin'])}<br>{moment(cell['time_ns'])}", *_values(cell))
         for cell in found["by_publisher_and_period"]
     )
     heads = (f"Publisher, {_length(found)} from (UTC)", *_HEADS)
     figures = details("The figures", table(heads, cells_of_table))
-    return f"<h3>By publisher and {_length(found)}</h3>{drawn}{figures}"
+    return f"<h3>By publisher and {_length(found)}</h3>{figure(facts, drawn)}{figures}"
 
 
 def _tables(found: Figures) -> str:
@@ -198,4 +200,4 @@ def _length(found: Figures) -> str:
 
 
 def _brief(origin: str | None) -> str:
-    return "plain" if origin is None else html.escape(origin[:6])
+    return "plain" if origin is None else origin[:6]

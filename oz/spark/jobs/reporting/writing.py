@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import html
-import unicodedata
 from datetime import UTC, datetime, timedelta
 
+from oz.escaping import printable
 from oz.spark.jobs.reporting.steps import SECOND
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ("", "k", "M", "G", "T", "P", "E")
-_UNSEEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _LONGEST = 300
 
 
@@ -67,13 +66,7 @@ def duration(seconds: float | None) -> str:
 def subject(text: str) -> str:
     """Escape a subject for a page: as it is, but for what cannot be seen or would turn the text around."""
     shown = text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
-    return f"<bdi>{html.escape(''.join(map(_visible, shown)))}</bdi>" if shown else "<i>(empty)</i>"
-
-
-def _visible(char: str) -> str:
-    if unicodedata.category(char) not in _UNSEEN:
-        return char
-    return char.encode("unicode_escape").decode()
+    return f"<bdi>{html.escape(printable(shown))}</bdi>" if shown else "<i>(empty)</i>"
 
 
 def publisher(origin: str | None) -> str:
