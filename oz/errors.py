@@ -14,6 +14,7 @@
     ├── WouldBlock (BlockingIOError)     a publisher's high-water mark is reached
     ├── OwnershipError (RuntimeError)    a socket used by two threads at once, or after a fork
     ├── ConfigurationError (ValueError)  a setting, or the file it stands in, that makes no sense
+    ├── PermissionDenied (PermissionError) what a key may not do, or a key that is not trusted
     ├── TransportUnavailable             this installation lacks the transport
     ├── EndpointError (ValueError)       no endpoint, or none for this socket; a zmq.ZMQError too
     ├── NameserverUnavailable            no name server answers
@@ -32,6 +33,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import oz.version  # noqa: F401 - first of all it sees whose package this is
 
@@ -149,6 +151,29 @@ class WouldBlock(OzError, BlockingIOError):
 
 class OwnershipError(OzError, RuntimeError):
     """A socket is used by two threads at once, or in a process that did not make it."""
+
+
+class PermissionDenied(OzError, PermissionError):
+    """Somebody may not do what they asked for, or a peer does not trust their key.
+
+    Attributes:
+        rule: the rule that decided, and where it is written; None where none did.
+        subject: the witness: a subject that was asked for and must not be had; None where none can be named.
+    """
+
+    def __init__(self, message: str, *, rule: str | None = None, subject: str | None = None) -> None:
+        """Say who may not do what, and why."""
+        super().__init__(message)
+        self.rule = rule
+        self.subject = subject
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Keep the rule and the subject when it travels between processes."""
+        return _denied_again, (str(self), self.rule, self.subject)
+
+
+def _denied_again(message: str, rule: str | None, subject: str | None) -> PermissionDenied:
+    return PermissionDenied(message, rule=rule, subject=subject)
 
 
 class TransportUnavailable(OzError):

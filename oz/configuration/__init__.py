@@ -5,7 +5,14 @@
 
 from oz.configuration.directory import private_directory
 from oz.configuration.files import ConfigurationFile
-from oz.configuration.resolution import Configuration, ConfigurationSurvey, resolve, survey
+from oz.configuration.resolution import (
+    Configuration,
+    ConfigurationSurvey,
+    resolve,
+    resolve_limits,
+    security_source,
+    survey,
+)
 from oz.configuration.settings import DEFINITIONS, Definition, Setting
 
 __all__ = [
@@ -17,5 +24,7 @@ __all__ = [
     "Setting",
     "private_directory",
     "resolve",
+    "resolve_limits",
+    "security_source",
     "survey",
 ]

@@ -1,4 +1,4 @@
-"""The TOML file: which one is read, and its table `[node]`."""
+"""The TOML file: which one is read, and its tables `[node]`, `[limits]` and `[security]`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import stat
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from oz.configuration import limits
 from oz.configuration.settings import BY_NAME, meant
 from oz.errors import ConfigurationError
 from oz.system import user
@@ -18,6 +19,7 @@ from oz.system import user
 VARIABLE = "OZ_CONFIG"
 FILE = "oz.toml"
 TABLE = "node"
+SECURITY_TABLE = "security"
 
 MOST_BYTES = 1 << 16
 """How large a file may be; nobody writes so many settings."""
@@ -50,14 +52,20 @@ class FileSettings:
     Attributes:
         candidates: all that were looked at, in order.
         path: the one that was read.
-        table: its table.
-        faults: what is wrong with it, but for values.
+        table: its table of settings.
+        limits: the limits that it gives.
+        security: its table `[security]`; None without one.
+        faults: what is wrong with it, but for the values of settings.
+        limit_faults: what is wrong with limits; it is in `faults` too.
     """
 
-    candidates: tuple[ConfigurationFile, ...]
+    candidates: tuple[ConfigurationFile, ...] = ()
     path: Path | None = None
     table: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, float] = field(default_factory=dict)
+    security: Mapping[str, Any] | None = None
     faults: tuple[ConfigurationError, ...] = ()
+    limit_faults: tuple[ConfigurationError, ...] = ()
 
 
 def look() -> FileSettings:
@@ -66,13 +74,10 @@ def look() -> FileSettings:
     at = next((at for at, (path, _) in enumerate(places) if os.path.isfile(path)), len(places))
     if os.environ.get(VARIABLE):
         at = 0  # also when it is not there, which is an error
-    table: dict[str, Any] = {}
-    faults: list[ConfigurationError] = []
-    if at < len(places):
-        table, faults = _read(*places[at])
-    states = ["not there"] * at + ["wrong" if faults else "read"] + ["not needed"] * len(places)
+    found = _read(*places[at]) if at < len(places) else FileSettings()
+    states = ["not there"] * at + ["wrong" if found.faults else "read"] + ["not needed"] * len(places)
     candidates = tuple(ConfigurationFile(*place, state) for place, state in zip(places, states, strict=False))
-    return FileSettings(candidates, places[at][0] if at < len(places) else None, table, tuple(faults))
+    return replace(found, candidates=candidates)
 
 
 def _places() -> list[tuple[Path, str]]:
@@ -90,28 +95,40 @@ def _places() -> list[tuple[Path, str]]:
     return places
 
 
-def _read(path: Path, place: str) -> tuple[dict[str, Any], list[ConfigurationError]]:
-    """Return the table, without what no setting is called, and what is wrong with the file."""
+def _read(path: Path, place: str) -> FileSettings:
+    """Return the tables, without what no setting and no limit is called, and what is wrong with the file."""
     try:
         with open_file(path) as file:
             if place == "working directory" and _is_planted(path, file):
-                return {}, [_fault(path, f"{_PLANTED}{VARIABLE}={path}")]
-            whole = load_toml(file)
+                return _wrong(path, f"{_PLANTED}{VARIABLE}={path}")
+            text = read_text(file)
+        whole = tomllib.loads(text)
     except OSError as error:
-        return {}, [_fault(path, f"{error.strerror or error}; make it readable, {_ANOTHER}")]
+        return _wrong(path, f"{error.strerror or error}; make it readable, {_ANOTHER}")
     # Numbers of thousands of digits and text that is not UTF-8 are ValueErrors, as bad TOML is.
     except (ValueError, RecursionError) as error:
-        return {}, [_fault(path, f"no TOML: {error}; correct it, {_ANOTHER}")]
+        return _wrong(path, f"no TOML: {error}; correct it, {_ANOTHER}")
     table = whole.pop(TABLE, {})
     if not isinstance(table, dict):
-        return {}, [_fault(path, f"write settings below a line [{TABLE}]", TABLE, table)]
+        return _wrong(path, f"write settings below a line [{TABLE}]", TABLE, table)
+    security = whole.pop(SECURITY_TABLE, None)
+    if security is not None and not isinstance(security, dict):
+        return _wrong(
+            path, f"write key and trusted below a line [{SECURITY_TABLE}]", SECURITY_TABLE, security
+        )
+    given, limit_faults = limits.limits_of(whole.pop(limits.TABLE, {}), path, text)
     # Tables of other names are somebody else's.
     strays = {key: value for key, value in whole.items() if not isinstance(value, dict)}
     faults = [
         _fault(path, f"write it below a line [{TABLE}], or remove it", *stray) for stray in strays.items()
     ]
     faults += [_unknown(path, key, table[key]) for key in table if key not in BY_NAME]
-    return {key: value for key, value in table.items() if key in BY_NAME}, faults
+    known = {key: value for key, value in table.items() if key in BY_NAME}
+    return FileSettings((), path, known, given, security, (*faults, *limit_faults), tuple(limit_faults))
+
+
+def _wrong(path: Path, rule: str, key: str | None = None, value: object = None) -> FileSettings:
+    return FileSettings(path=path, faults=(_fault(path, rule, key, value),))
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -134,20 +151,38 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def load_toml(file: BinaryIO) -> dict[str, Any]:
+def load_toml(file: BinaryIO, most: int = MOST_BYTES) -> dict[str, Any]:
     """Read a file of settings.
+
+    Args:
+        file: the file.
+        most: bytes that it may have.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it is larger than `MOST_BYTES`, has a line with more than `MOST_DOTS` dots, or is no TOML.
+        ValueError: it is larger, has a line with more than `MOST_DOTS` dots, or is no TOML.
         RecursionError: it is nested too deep.
     """
-    data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise ValueError(f"it is larger than {MOST_BYTES} bytes")
+    return tomllib.loads(read_text(file, most))
+
+
+def read_text(file: BinaryIO, most: int = MOST_BYTES) -> str:
+    """Read the text of a file of settings, for who tells lines from it.
+
+    Args:
+        file: the file.
+        most: bytes that it may have.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is larger, has a line with more than `MOST_DOTS` dots, or is no UTF-8.
+    """
+    data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"it is larger than {most} bytes")
     if any(line.count(b".") > MOST_DOTS for line in data.splitlines()):
         raise ValueError(f"a line has more than {MOST_DOTS} dots")
-    return tomllib.loads(data.decode())
+    return data.decode()
 
 
 _PLANTED = "somebody else put it where anybody can write; read it, and if you trust it say so: "

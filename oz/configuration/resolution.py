@@ -12,6 +12,10 @@ from typing import Any, NoReturn
 from oz.configuration import files
 from oz.configuration.settings import BY_NAME, DEFINITIONS, Definition, Setting, meant
 from oz.errors import ConfigurationError
+from oz.security.limits import DEFAULT_LIMITS, Limits
+
+SECURITY_VARIABLE = "OZ_SECURITY"
+"""The environment variable that names a file with a table `[security]`."""
 
 
 class Configuration:
@@ -29,6 +33,7 @@ class Configuration:
         directory: where nodes of one host find each other; `private_directory` makes it.
         threads: the most handlers that run at once.
         lost_after: after how many seconds of silence a peer is lost.
+        limits: those of the file's table `[limits]`, and for the others the default.
         sources: where each came from, by name, as `Setting.source`.
     """
 
@@ -43,11 +48,12 @@ class Configuration:
     directory: Path
     threads: int
     lost_after: float
+    limits: Limits
     sources: Mapping[str, str]
 
-    def __init__(self, settings: tuple[Setting, ...]) -> None:
+    def __init__(self, settings: tuple[Setting, ...], limits: Limits) -> None:
         sources = MappingProxyType({one.name: one.source for one in settings})
-        vars(self).update({one.name: one.value for one in settings}, sources=sources)
+        vars(self).update({one.name: one.value for one in settings}, limits=limits, sources=sources)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError(
@@ -56,7 +62,9 @@ class Configuration:
 
     def __repr__(self) -> str:
         values = vars(self)
-        given = (f"{one}={values[one]!r}" for one, source in self.sources.items() if source != "default")
+        given = [f"{one}={values[one]!r}" for one, source in self.sources.items() if source != "default"]
+        if self.limits != DEFAULT_LIMITS:
+            given.append(f"limits={self.limits!r}")
         return f"Configuration({', '.join(given)})"
 
 
@@ -66,12 +74,14 @@ class ConfigurationSurvey:
 
     Attributes:
         settings: every setting; a wrong one has the value as it was written.
+        limits: those that the file gives.
         candidates: the files that were looked at.
         faults: what is wrong, the worst first.
         unused: environment variables that no setting has, each with the one that was probably meant.
     """
 
     settings: tuple[Setting, ...]
+    limits: tuple[Setting, ...]
     candidates: tuple[files.ConfigurationFile, ...]
     faults: tuple[ConfigurationError, ...]
     unused: Mapping[str, str]
@@ -91,7 +101,39 @@ def resolve(**given: Any) -> Configuration:
     found = survey(**given)
     if found.faults:
         raise found.faults[0]
-    return Configuration(found.settings)
+    return Configuration(found.settings, Limits(**{one.name: one.value for one in found.limits}))
+
+
+def resolve_limits() -> Limits:
+    """Put together what peers may use of a service that is no node: the file's `[limits]`, and defaults.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or one of its limits is wrong.
+    """
+    found = files.look()
+    for fault in found.faults:
+        if fault.setting is None or fault in found.limit_faults:
+            raise fault
+    return Limits(**found.limits)
+
+
+def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
+    """Find out where the security of a command is said, if anywhere.
+
+    Returns:
+        The file that `OZ_SECURITY` names, and None; or else the configuration file and its `[security]`.
+
+    Raises:
+        ConfigurationError: the configuration file cannot be read.
+    """
+    named = os.environ.get(SECURITY_VARIABLE)
+    if named:
+        return Path(os.path.abspath(os.path.expanduser(named))), None
+    found = files.look()
+    for fault in found.faults:
+        if fault.setting is None:
+            raise fault
+    return None if found.path is None or found.security is None else (found.path, found.security)
 
 
 def survey(**given: Any) -> ConfigurationSurvey:
@@ -109,7 +151,15 @@ def survey(**given: Any) -> ConfigurationSurvey:
     found = files.look()
     faults = list(found.faults)
     settings = tuple(_settle(one, _offers(one, given, found), faults) for one in DEFINITIONS)
-    return ConfigurationSurvey(settings, found.candidates, tuple(faults), _unused())
+    limits = tuple(Setting(name, value, f"file {found.path}") for name, value in found.limits.items())
+    if os.environ.get(SECURITY_VARIABLE) or found.security is not None:
+        # Rather no node than one that lets everybody in.
+        source = (
+            f"environment variable {SECURITY_VARIABLE}" if found.security is None else f"file {found.path}"
+        )
+        rule = "nodes take no keys yet; leave it out for them, or use sockets: docs/security.md"
+        faults.append(ConfigurationError("security", None, source, rule))
+    return ConfigurationSurvey(settings, limits, found.candidates, tuple(faults), _unused())
 
 
 _Offer = tuple[Setting, Callable[[Any], Any]]
@@ -146,7 +196,7 @@ def _checked(offer: Setting, check: Callable[[Any], Any], faults: list[Configura
 
 def _unused() -> dict[str, str]:
     """Find variables that look like one that a setting has, as OZ_NAMESERVERS does."""
-    known = {one.variable for one in DEFINITIONS} | {files.VARIABLE}
+    known = {one.variable for one in DEFINITIONS} | {files.VARIABLE, SECURITY_VARIABLE}
     strangers = sorted(name for name in os.environ if name.startswith("OZ_") and name not in known)
     guesses = ((name, meant(name, known)) for name in strangers)
     return {name: guess for name, guess in guesses if guess}

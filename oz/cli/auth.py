@@ -1,0 +1,154 @@
+"""`oz auth`: what a file of permissions grants to whom, by which rule."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import oz
+from oz.cli.exits import FAILED, describe
+from oz.cli.options import parse_all
+from oz.cli.output import json_field, plain_table, say, write_json, write_line
+from oz.configuration.permission_file import PermissionFile, read_permissions, survey_permissions
+from oz.escaping import printable
+from oz.security.permissions import ACTIONS, Action, Permissions, User, Verdict
+
+_HELP = """Show what a file of permissions grants to whom, by which rule.
+
+The file is TOML; docs/permissions.md has all that it may say. These commands only read it.
+
+\b
+  default = "deny"
+  [users.desk]
+  key = "<public key>"
+  roles = ["reader"]
+  [roles.reader]
+  subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }
+"""
+
+_EXPLAIN_HELP = """Say what USER may do with SUBJECT, which may be a pattern, and which rule decides.
+
+A pattern is granted as a whole or not at all: one rule must cover it, and no rule that denies may overlap it.
+What is denied comes with a subject that shows why. Without --action all are shown, with --group that of a
+queue group too. The exit code is 1 when --action is denied, and 0 otherwise.
+
+\b
+Examples:
+  oz auth explain desk 'md.*' --file permissions.toml
+  oz auth explain desk 'md.>' --action group --group workers --file permissions.toml
+"""
+
+_CHECK_HELP = """Read FILE and say all that is wrong with it, with lines, and which rules have no effect.
+
+The exit code is 0 when it can be used, also where there are warnings, and 1 when it cannot.
+"""
+
+_MATRIX_HELP = (
+    """Print a table of users by what they may do: what is allowed, and behind a minus what is denied."""
+)
+
+
+@click.group(help=_HELP, short_help="Show what permissions grant to whom.")
+def auth() -> None:
+    """Hold the commands; the text of the help is `_HELP`."""
+
+
+@auth.command(help=_EXPLAIN_HELP, short_help="Say what a user may do with a subject or pattern, and why.")
+@click.argument("user")
+@click.argument("subject")
+@click.option("--file", "path", required=True, metavar="FILE", help="The file of permissions.")
+@click.option("--action", type=click.Choice(ACTIONS), help="Only this one.")
+@click.option("--group", metavar="NAME", help="The queue group, for the action group.")
+@click.option("--dialect", default=oz.DIALECTS[0], type=click.Choice(oz.DIALECTS), metavar="NAME",
+              help=f"The dialect of SUBJECT, when it names none.  [default: {oz.DIALECTS[0]}]")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object.")
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    user: str,
+    subject: str,
+    path: str,
+    action: Action | None,
+    group: str | None,
+    dialect: str,
+    as_json: bool,
+) -> None:
+    """Explain one question; the text of the help is `_EXPLAIN_HELP`."""
+    if action == "group" and group is None:
+        raise click.UsageError("--action group needs --group NAME")
+    permissions = read_permissions(path)
+    found = _find(permissions, user)
+    [asked] = parse_all([subject], dialect)
+    asks_for_group = group is not None or action == "group"
+    actions = (action,) if action else [one for one in ACTIONS if one != "group" or asks_for_group]
+    verdicts = {one: permissions.decide(found, one, asked, group) for one in actions}
+    if as_json:
+        write_json({one: _data(verdict) for one, verdict in verdicts.items()})
+    else:
+        rows = [(one, _granted(verdict), printable(verdict.reason)) for one, verdict in verdicts.items()]
+        write_line(plain_table(rows))
+    if action is not None and not verdicts[action].granted:
+        ctx.exit(FAILED)
+
+
+@auth.command(help=_CHECK_HELP, short_help="Say what is wrong with a file of permissions.")
+@click.argument("file")
+@click.pass_context
+def check(ctx: click.Context, file: str) -> None:
+    """Check a file; the text of the help is `_CHECK_HELP`."""
+    found = survey_permissions(file)
+    for warning in found.warnings:
+        say(ctx, f"warning: {warning}")
+    for fault in found.faults:
+        say(ctx, describe(fault))
+    if found.permissions is None:
+        ctx.exit(FAILED)
+    write_line(_summary(found, found.permissions))
+
+
+@auth.command(help=_MATRIX_HELP, short_help="Print users by what they may do.")
+@click.argument("file")
+def matrix(file: str) -> None:
+    """Print the table; the text of the help is `_MATRIX_HELP`."""
+    permissions = read_permissions(file)
+    used = [one for one in ACTIONS if any(user.rules_of(one, "allow") or user.rules_of(one, "deny")
+                                          for user in permissions.users.values())]  # fmt: skip
+    rows = [("user", *used)]
+    rows += [
+        (printable(user.name), *(_cell(permissions, user, one) for one in used))
+        for user in permissions.users.values()
+    ]
+    write_line(plain_table(rows))
+
+
+def _find(permissions: Permissions, name: str) -> User:
+    user = permissions.users.get(name) or permissions.user_of(name)
+    if user is None:
+        known = ", ".join(map(printable, permissions.users)) or "none"
+        raise click.UsageError(f"no user is called {printable(name)!r} or has this key; there are {known}")
+    return user
+
+
+def _granted(verdict: Verdict) -> str:
+    return "granted" if verdict.granted else "denied"
+
+
+def _data(verdict: Verdict) -> dict[str, Any]:
+    subject = {"subject": None} if verdict.subject is None else json_field("subject", verdict.subject)
+    rule = None if verdict.rule is None else {"text": verdict.rule.text, "place": verdict.rule.place}
+    return {"granted": verdict.granted, "rule": rule, **subject, "reason": printable(verdict.reason)}
+
+
+def _summary(found: PermissionFile, permissions: Permissions) -> str:
+    rules = sum(len(user.rules) for user in permissions.users.values())
+    users, default = len(permissions.users), permissions.default
+    return f"{printable(found.path)}: users: {users}; rules: {rules}; default: {default}"
+
+
+def _cell(permissions: Permissions, user: User, action: Action) -> str:
+    allowed = [printable(rule.text) for rule in user.rules_of(action, "allow")]
+    denied = [f"-{printable(rule.text)}" for rule in user.rules_of(action, "deny")]
+    if not allowed:
+        allowed = ["(all)"] if permissions.default == "allow" else []
+    return " ".join([*allowed, *denied]) if allowed else "-"

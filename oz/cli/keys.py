@@ -1,0 +1,142 @@
+"""`oz keys`: CURVE keys in certificates, as ZeroMQ has them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from oz.cli.output import plain_table, write_line
+from oz.escaping import printable
+from oz.transport.certificates import (
+    PUBLIC,
+    SECRET,
+    is_key,
+    new_key_pair,
+    public_text,
+    read_public,
+    read_secret,
+    read_trusted,
+    write_certificates,
+    write_public,
+)
+
+_HELP = """Make and show the keys of CURVE, with which ZeroMQ encrypts and tells who is who.
+
+A name has two files: NAME.key, to give away, and NAME.key_secret, which stays where it is and only its owner
+may read. pyzmq and czmq read both.
+
+\b
+  oz keys new desk
+  oz keys export desk --to desk.key      # give this to who is to trust the desk
+  oz keys trust desk.key --in trusted    # and there: one more key in this directory
+"""
+
+_NEW_HELP = """Make a key pair, and write NAME.key and NAME.key_secret. It replaces no file.
+
+The directory is made if need be, and must let nobody else in.
+"""
+
+_SHOW_HELP = """Print the public keys of names or files; without any, of all in the directory.
+
+It shows no secret, says which names have one, and refuses a secret file that others may read.
+"""
+
+_TRUST_HELP = """Put a public key into a directory of those that are trusted.
+
+KEY is a certificate, or the 40 characters of a public key; then --name says whose it is. A key that is there
+under another name is refused.
+"""
+
+_EXPORT_HELP = (
+    """Print the public certificate of NAME, to give to others; with --to write it to a new file."""
+)
+
+
+def _default() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(home if os.path.isabs(home) else os.path.expanduser("~/.config"), "oz", "keys")
+
+
+_DIRECTORY = click.option(
+    "--directory",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="The directory of your keys.  [default: oz/keys in $XDG_CONFIG_HOME or ~/.config]",
+)
+
+
+@click.group(help=_HELP, short_help="Make, show and trust keys.")
+def keys() -> None:
+    """Hold the commands; the text of the help is `_HELP`."""
+
+
+@keys.command(help=_NEW_HELP, short_help="Make a key pair.")
+@click.argument("name")
+@_DIRECTORY
+def new(name: str, directory: Path | None) -> None:
+    """Make a key pair; the text of the help is `_NEW_HELP`."""
+    pair = new_key_pair()
+    public, secret = write_certificates(directory or _default(), name, pair)
+    rows = [("public key", pair.public), ("to give away", str(public)), ("to keep secret", str(secret))]
+    write_line(plain_table([(one, printable(other)) for one, other in rows]))
+
+
+@keys.command(help=_SHOW_HELP, short_help="Print public keys.")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@_DIRECTORY
+def show(names: tuple[str, ...], directory: Path | None) -> None:
+    """Print public keys; the text of the help is `_SHOW_HELP`."""
+    there = directory or _default()
+    found = names or tuple(sorted(read_trusted(there).values()))
+    rows = [("public key", "secret", "name")]
+    for name in found:
+        path = _certificate(name, there)
+        secret = path.with_suffix(SECRET)
+        if secret.exists():
+            read_secret(secret)
+        rows.append((read_public(path), "yes" if secret.exists() else "no", printable(path.stem)))
+    write_line(plain_table(rows))
+
+
+@keys.command(help=_TRUST_HELP, short_help="Put a public key among those that are trusted.")
+@click.argument("key")
+@click.option("--in", "directory", required=True, type=click.Path(path_type=Path), metavar="DIR",
+              help="The directory of trusted keys.")  # fmt: skip
+@click.option("--name", help="Whose key it is; without it the name of the file.")
+def trust(key: str, directory: Path, name: str | None) -> None:
+    """Trust a key; the text of the help is `_TRUST_HELP`."""
+    if is_key(key):
+        if name is None:
+            raise click.UsageError("say whose key it is: --name NAME")
+        public = key
+    else:
+        path = Path(key)
+        public, name = read_public(path), name or path.stem
+    directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+    known = read_trusted(directory).get(public)
+    if known is not None:
+        raise click.UsageError(f"this key is trusted already, as {printable(known)}")
+    write_line(printable(str(write_public(directory, name, public))))
+
+
+@keys.command(help=_EXPORT_HELP, short_help="Print a public certificate.")
+@click.argument("name")
+@click.option("--to", "target", type=click.Path(path_type=Path), metavar="FILE", help="A new file.")
+@_DIRECTORY
+def export(name: str, target: Path | None, directory: Path | None) -> None:
+    """Export a certificate; the text of the help is `_EXPORT_HELP`."""
+    path = _certificate(name, directory or _default())
+    text = public_text(path.stem, read_public(path))
+    if target is None:
+        write_line(text.rstrip("\n"))
+        return
+    with open(target, "x", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _certificate(name: str, directory: Path) -> Path:
+    """Return the public certificate of a name, or of a path."""
+    path = Path(name) if os.sep in name or name.endswith((PUBLIC, SECRET)) else directory / f"{name}{PUBLIC}"
+    return path.with_suffix(PUBLIC) if path.suffix == SECRET else path

@@ -1,0 +1,221 @@
+"""Permissions: who may publish, subscribe to and ask for what. Decisions only; files are read elsewhere.
+
+A pattern stands for many subjects, so it is granted as a whole or not at all: one rule that allows must cover
+it, and no rule that denies may overlap it. A refusal names the rule and a subject that shows why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from oz.errors import PatternTimeout, SubjectError, Undecidable
+from oz.subjects.pattern import Pattern
+from oz.subjects.relations import counterexample
+
+Action = Literal["publish", "subscribe", "request", "reply", "group", "history"]
+"""What somebody may be allowed to do."""
+
+ACTIONS: tuple[Action, ...] = get_args(Action)
+
+_DOES: Mapping[Action, str] = {
+    "publish": "publish",
+    "subscribe": "subscribe",
+    "request": "ask",
+    "reply": "answer",
+    "group": "join a group",
+    "history": "read what was recorded",
+}
+
+Effect = Literal["allow", "deny"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One pattern in a list of what is allowed or denied.
+
+    Attributes:
+        action: what it is about.
+        effect: "allow" or "deny".
+        text: the rule as it was written.
+        pattern: the subjects.
+        place: where it was written, such as `roles.reader.subscribe.deny[0], line 7`.
+        group: the names of the queue groups, of a rule about "group".
+    """
+
+    action: Action
+    effect: Effect
+    text: str
+    pattern: Pattern
+    place: str
+    group: Pattern | None = None
+
+    def __str__(self) -> str:
+        """Show the rule as it was written, and where."""
+        return f"{self.place}: {self.effect} {self.action} {self.text!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """The replies that somebody may send to the inbox of each request that came, without a rule for it.
+
+    Attributes:
+        count: how many replies.
+        seconds: for how long after the request.
+    """
+
+    count: int = 1
+    seconds: float = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The answer to one question.
+
+    Attributes:
+        granted: whether it is allowed.
+        rule: the rule that decided; None where no rule did.
+        subject: where it is refused, a subject that was asked for and must not be had; None where none can
+            be named.
+        reason: the decision in words.
+    """
+
+    granted: bool
+    rule: Rule | None
+    subject: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody with a key.
+
+    Attributes:
+        name: what rules call it.
+        keys: public keys, of 40 characters each; two while one replaces the other.
+        roles: names of the roles.
+        rules: the user's own and those of the roles.
+        responses: what it may reply without a rule; None for nothing.
+    """
+
+    name: str
+    keys: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    rules: tuple[Rule, ...] = ()
+    responses: Responses | None = None
+
+    def rules_of(self, action: Action, effect: Effect) -> list[Rule]:
+        """Return the rules that allow, or deny, an action."""
+        return [rule for rule in self.rules if rule.action == action and rule.effect == effect]
+
+
+@dataclass(frozen=True)
+class Permissions:
+    """All that is allowed to whom; it does not change.
+
+    Attributes:
+        default: what becomes of an action that no rule allows to anybody of this kind: "deny" or "allow".
+        users: by name.
+    """
+
+    default: Effect = "deny"
+    users: Mapping[str, User] = field(default_factory=dict)
+
+    def user_of(self, key: str) -> User | None:
+        """Return the user that has a public key; None when nobody has it."""
+        return next((user for user in self.users.values() if key in user.keys), None)
+
+    def decide(self, user: User | None, action: Action, asked: Pattern, group: str | None = None) -> Verdict:
+        """Decide whether somebody may do something.
+
+        Args:
+            user: who; None for a key that belongs to nobody.
+            action: what.
+            asked: the subjects: a pattern, or one subject as a pattern that matches only that.
+            group: the queue group, of the action "group".
+        """
+        rules = () if user is None else user.rules
+        ours = [rule for rule in rules if rule.action == action]
+        name = "this key" if user is None else user.name
+        for rule in ours:
+            if rule.effect == "deny" and _names(rule, group):
+                verdict = _denied_by(rule, asked, name)
+                if verdict is not None:
+                    return verdict
+        allowing = [rule for rule in ours if rule.effect == "allow"]
+        if allowing:
+            return _allowed_by_one_of([rule for rule in allowing if _names(rule, group)], asked, name, action)
+        granted = self.default == "allow"
+        return Verdict(
+            granted,
+            None,
+            None,
+            f"no rule allows {name} to {_DOES[action]}, and the default is {self.default}",
+        )
+
+    def allows(self, user: User | None, action: Action, subject: bytes) -> bool:
+        """Tell whether somebody may do something on one subject; `decide` says why.
+
+        Args:
+            user: who; None for a key that belongs to nobody.
+            action: what; not "group".
+            subject: as it came over the wire.
+        """
+        ours = () if user is None else user.rules
+        ours = tuple(rule for rule in ours if rule.action == action)
+        if any(rule.effect == "deny" and _matches(rule, subject, otherwise=True) for rule in ours):
+            return False
+        allowing = [rule for rule in ours if rule.effect == "allow"]
+        if not allowing:
+            return self.default == "allow"
+        return any(_matches(rule, subject, otherwise=False) for rule in allowing)
+
+
+def _matches(rule: Rule, subject: bytes, *, otherwise: bool) -> bool:
+    """Tell whether a rule is about a subject; `otherwise` where that cannot be told in time."""
+    try:
+        return rule.pattern.matches(subject)
+    except SubjectError:  # not UTF-8, in a dialect of text
+        return False
+    except PatternTimeout:
+        return otherwise
+
+
+def _names(rule: Rule, group: str | None) -> bool:
+    return rule.group is None or (group is not None and rule.group.matches(group))
+
+
+def _denied_by(rule: Rule, asked: Pattern, name: str) -> Verdict | None:
+    """Refuse what overlaps a rule that denies; None where it does not."""
+    try:
+        subject = asked.witness(rule.pattern)
+    except Undecidable as error:
+        return Verdict(False, rule, None, f"whether {rule} concerns it cannot be told: {error}")
+    if subject is None:
+        return None
+    return Verdict(False, rule, subject, f"{rule}; {asked.text!r} asks for {subject!r} too")
+
+
+def _allowed_by_one_of(rules: Iterable[Rule], asked: Pattern, name: str, action: Action) -> Verdict:
+    """Grant what one rule covers; otherwise say what the nearest does not cover."""
+    nearest: Verdict | None = None
+    for rule in rules:
+        try:
+            beyond = counterexample(rule.pattern, asked)
+        except Undecidable as error:
+            reason = f"whether {rule} covers it cannot be told: {error}"
+            nearest = nearest or Verdict(False, rule, None, reason)
+            continue
+        if beyond is None:
+            return Verdict(True, rule, None, str(rule))
+        if nearest is None or nearest.subject is None or _overlap(rule.pattern, asked):
+            nearest = Verdict(False, rule, beyond, f"{rule} does not cover {beyond!r}")
+    return nearest or Verdict(False, None, None, f"no rule allows {name} to {_DOES[action]} of this name")
+
+
+def _overlap(pattern: Pattern, other: Pattern) -> bool:
+    try:
+        return pattern.overlaps(other)
+    except Undecidable:
+        return False

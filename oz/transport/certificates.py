@@ -1,0 +1,234 @@
+"""CURVE keys and the certificates that hold them, in the files of pyzmq and czmq.
+
+A name has two files: one that ends in `.key`, to give away, and one that ends in `.key_secret`, which only
+its owner may read. pyzmq's own function lets everybody read both.
+Source: ZeroMQ RFC 32 (Z85), czmq's zcert(3).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from pathlib import Path
+from typing import NamedTuple
+
+import zmq
+
+from oz.configuration.directory import private_directory
+from oz.errors import ConfigurationError, TransportUnavailable
+from oz.system import user
+from oz.transport.capabilities import has
+
+PUBLIC, SECRET = ".key", ".key_secret"
+
+KEY_SIZE = 40
+"""Characters of a key in Z85."""
+
+_MOST_BYTES = 65_536
+_FIELD = re.compile(r"""(public-key|secret-key)\s*=\s*["']?([^\s"']*)["']?\s*""")
+_Z85 = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
+_NAME = re.compile(r"[\w.@-]{1,100}")
+
+_TEXT = """#   ZeroMQ CURVE {kind} certificate of {name}
+#   {advice}
+
+metadata
+    name = "{name}"
+curve
+    public-key = "{public}"
+"""
+
+
+class KeyPair(NamedTuple):
+    """A public key, and the secret one that belongs to it, in Z85."""
+
+    public: str
+    secret: str
+
+    def __repr__(self) -> str:
+        """Show no secret."""
+        return f"KeyPair(public={self.public!r})"
+
+
+def new_key_pair() -> KeyPair:
+    """Make a key pair.
+
+    Raises:
+        TransportUnavailable: this libzmq has no CURVE.
+    """
+    if not has("curve"):
+        raise TransportUnavailable(
+            "this libzmq was built without CURVE, so it has no keys; the wheels of pyzmq have it: "
+            "install pyzmq from one"
+        )
+    public, secret = zmq.curve_keypair()
+    return KeyPair(public.decode(), secret.decode())
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a text can be a key: 40 characters of Z85."""
+    return len(text) == KEY_SIZE and set(text) <= _Z85
+
+
+def write_certificates(directory: Path, name: str, pair: KeyPair) -> tuple[Path, Path]:
+    """Write the two files of a key pair; no file that is there is touched.
+
+    Args:
+        directory: where; it is made if need be, and must belong to this user alone.
+        name: of the files: letters, digits and `.-_@`.
+        pair: the keys.
+
+    Returns:
+        The public file, and the secret one.
+
+    Raises:
+        ConfigurationError: the directory lets others in, the name will not do, or one of the files is there.
+    """
+    check_name(name)
+    private_directory(directory.absolute(), source="argument")
+    secret = directory / f"{name}{SECRET}"
+    advice = "Give it to nobody, and leave its permissions as they are."
+    text = _TEXT.format(kind="SECRET", name=name, advice=advice, public=pair.public)
+    _write(secret, f'{text}    secret-key = "{pair.secret}"\n', 0o600)
+    return write_public(directory, name, pair.public), secret
+
+
+def write_public(directory: Path, name: str, public: str) -> Path:
+    """Write a certificate that holds a public key only.
+
+    Args:
+        directory: where; it is there.
+        name: of the file.
+        public: the key.
+
+    Raises:
+        ConfigurationError: the name will not do, or the file is there.
+    """
+    check_name(name)
+    path = directory / f"{name}{PUBLIC}"
+    _write(path, public_text(name, public), 0o644)
+    return path
+
+
+def public_text(name: str, public: str) -> str:
+    """Return the text of a certificate that holds a public key only."""
+    return _TEXT.format(kind="public", name=name, advice="It may be given to anybody.", public=public)
+
+
+def read_public(path: Path) -> str:
+    """Read the public key of a certificate, which may be a secret one.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ConfigurationError: it cannot be read, or holds no public key.
+    """
+    return _read(path)[0]
+
+
+def read_secret(path: Path) -> KeyPair:
+    """Read a secret certificate.
+
+    Args:
+        path: of the file.
+
+    Raises:
+        ConfigurationError: it cannot be read, holds no secret key, belongs to somebody else, may be read by
+            others, or is a symbolic link.
+    """
+    public, secret = _read(path, is_secret=True)
+    if secret is None:
+        raise _wrong(path, f"it holds no secret key; {path.stem}{SECRET} beside it may")
+    return KeyPair(public, secret)
+
+
+def read_trusted(directory: Path) -> dict[str, str]:
+    """Read all public certificates of a directory.
+
+    Args:
+        directory: where they are, in files that end in `.key`.
+
+    Returns:
+        The name of each file, without its ending, by the key it holds.
+
+    Raises:
+        ConfigurationError: the directory or a file cannot be read, anybody may write there, or two files hold
+            one key.
+    """
+    try:
+        if os.stat(directory).st_mode & stat.S_IWOTH:
+            raise _wrong(directory, f"anybody may put keys there: chmod o-w {directory}")
+        paths = sorted(path for path in directory.iterdir() if path.suffix == PUBLIC)
+    except OSError as error:
+        raise _wrong(directory, f"{error.strerror or error}; give a directory of certificates") from None
+    found: dict[str, str] = {}
+    for path in paths:
+        key = read_public(path)
+        if key in found:
+            raise _wrong(path, f"{found[key]}{PUBLIC} holds the same key; remove one of them")
+        found[key] = path.stem
+    return found
+
+
+def check_name(name: str) -> None:
+    """Refuse what is no name of a certificate.
+
+    Raises:
+        ConfigurationError: it has other characters than letters, digits and `.-_@`, or begins with a dot.
+    """
+    if not _NAME.fullmatch(name) or name.startswith("."):
+        raise ConfigurationError(
+            "name", name, "argument", "use letters, digits and .-_@, 100 at most, and begin with no dot"
+        )
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    try:
+        # Nobody can read it for a moment, and no link leads elsewhere.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except OSError as error:
+        advice = "it is there; choose another name, or remove it yourself" if path.exists() else str(error)
+        raise _wrong(path, advice) from None
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _read(path: Path, *, is_secret: bool = False) -> tuple[str, str | None]:
+    """Read the keys of a certificate; with `is_secret` only its owner may be able to."""
+    no_links = getattr(os, "O_NOFOLLOW", 0) if is_secret else 0
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | no_links)
+    except OSError as error:
+        raise _wrong(
+            path, f"{error.strerror or error}; give a certificate, as oz keys new makes it"
+        ) from None
+    with open(descriptor, encoding="utf-8", errors="replace") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise _wrong(path, "it is no regular file; give a certificate, as oz keys new makes it")
+        if is_secret:
+            _check_private(path, found)
+        text = file.read(_MOST_BYTES)
+    keys = {}
+    for line in text.splitlines():
+        if field := _FIELD.fullmatch(line.strip()):
+            if not is_key(field[2]):
+                raise _wrong(path, f"its {field[1]} is no key of {KEY_SIZE} characters in Z85")
+            keys[field[1]] = field[2]
+    if "public-key" not in keys:
+        raise _wrong(path, "it holds no public key; give a certificate, as oz keys new makes it")
+    return keys["public-key"], keys.get("secret-key")
+
+
+def _check_private(path: Path, found: os.stat_result) -> None:
+    if found.st_uid not in (user(), 0):
+        raise _wrong(path, f"it belongs to user {found.st_uid}, who may change it, and not to {user()}")
+    if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        raise _wrong(path, f"its mode is {mode:04o}, and only its owner may read it: chmod 600 {path}")
+
+
+def _wrong(path: Path, rule: str) -> ConfigurationError:
+    return ConfigurationError(None, None, f"file {path}", rule)

@@ -1,0 +1,225 @@
+"""The credentials of sockets: their key, those that they trust, and the permissions of these.
+
+Files are read when they are made, and again when they have changed: whole, or not at all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar
+
+import zmq
+
+from oz.configuration.permission_file import read_permissions
+from oz.errors import ConfigurationError, OzError, PermissionDenied, TransportUnavailable
+from oz.logs import peer_logger
+from oz.protocol.publisher.access import Rights
+from oz.security.permissions import Permissions
+from oz.transport.authenticator import authenticate
+from oz.transport.capabilities import has
+from oz.transport.certificates import PUBLIC, read_secret, read_trusted
+from oz.transport.probing import Probed, probe
+
+_log = peer_logger("oz.security")
+
+_LOOK_EVERY, _LOOK_SOON = 0.5, 0.05
+"""Seconds between two looks at whether a file has changed, and between two that somebody unknown causes."""
+
+_numbers = itertools.count()
+
+T = TypeVar("T")
+
+
+class Credentials:
+    """The key of sockets, the keys that they trust, and the permissions of these.
+
+    Attributes:
+        public_key: the own public key, 40 characters of Z85.
+        directory: of the certificates that are trusted.
+        domain: what ZeroMQ calls those whom it admits.
+        refused: how many connections were refused for their keys.
+    """
+
+    def __init__(
+        self,
+        key: Path,
+        trusted: Path,
+        permissions: Path | None,
+        servers: Mapping[str, str],
+    ) -> None:
+        """Read the files; see `oz.Security`.
+
+        Raises:
+            ConfigurationError, TransportUnavailable: as `oz.Security`.
+        """
+        if not has("curve"):
+            raise TransportUnavailable(
+                "this libzmq was built without CURVE, so nothing can be secured; the wheels of pyzmq have it"
+            )
+        self.domain = f"oz-{next(_numbers)}"
+        self.refused = 0
+        self._key_file, self.directory = key, trusted
+        self._pair = read_secret(key)
+        self.public_key = self._pair.public
+        self._trusted = _Reloaded(trusted, read_trusted)
+        self._permissions = None if permissions is None else _Reloaded(permissions, read_permissions)
+        names = set(self.trusted.values())
+        self._servers = dict(servers)
+        self._rights = Rights(self._trusted.value, self.permissions)
+        for endpoint, name in self._servers.items():
+            if name not in names:
+                rule = f"no certificate of {self.directory} is called so; add {name}{PUBLIC}"
+                raise ConfigurationError(f"servers[{endpoint!r}]", name, "argument", rule)
+
+    # who is trusted --------------------------------------------------------------------------------------
+
+    @property
+    def trusted(self) -> Mapping[str, str]:
+        """The names of the certificates that are trusted, by public key."""
+        return MappingProxyType(self._trusted.value)
+
+    @property
+    def permissions(self) -> Permissions | None:
+        """The permissions of the file as it is now; None where everything is allowed."""
+        return None if self._permissions is None else self._permissions.value
+
+    def admits(self, key: str, address: str) -> bool:
+        """Tell whether a peer may connect; see `Admission`."""
+        if key in self.trusted or key in self._trusted.look(_LOOK_SOON):
+            return True
+        self.refused += 1
+        text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
+        _log.warning(text, address, key, self.directory, self.public_key)
+        return False
+
+    # the sockets -----------------------------------------------------------------------------------------
+
+    def serve(self, socket: zmq.Socket[Any]) -> None:
+        """Demand CURVE and a trusted key at what a socket binds from now on.
+
+        Raises:
+            ConfigurationError: another authenticator answers for its context.
+        """
+        authenticate(socket.context, self)
+        self._set_pair(socket)
+        socket.set(zmq.CURVE_SERVER, 1)
+        socket.set(zmq.ZAP_DOMAIN, self.domain.encode())
+        socket.set(zmq.ZAP_ENFORCE_DOMAIN, 1)
+
+    def call(self, socket: zmq.Socket[Any], endpoint: str) -> str:
+        """Prepare a socket to connect to an endpoint, whose key is found out; return that.
+
+        Raises:
+            PermissionDenied: who listens there has none of the trusted keys, or does not trust this one.
+            ConfigurationError: several keys are trusted, and nobody is there yet to tell whose it is.
+        """
+        key = self._server_key(endpoint, int(socket.get(zmq.TYPE)))
+        self.prepare(socket, key)
+        return key
+
+    def prepare(self, socket: zmq.Socket[Any], key: str) -> None:
+        """Prepare a socket to connect to the holder of a key, and to nobody else."""
+        self._set_pair(socket)
+        socket.set(zmq.CURVE_SERVER, 0)
+        socket.set(zmq.CURVE_SERVERKEY, key.encode())
+
+    def candidates(self, endpoint: str) -> list[str]:
+        """Return the keys that the listener at an endpoint may have, the likeliest first."""
+        named = self._servers.get(endpoint)
+        if named is not None:
+            return [key for key, name in self.trusted.items() if name == named]
+        # Its own last: it is trusted where all have one directory, and few have one key for all.
+        return sorted(self.trusted, key=lambda key: key == self.public_key)
+
+    def rights(self) -> Rights:
+        """Return who is trusted and what is allowed, the same object as long as that is the same."""
+        now = Rights(self._trusted.value, self.permissions)
+        if now[0] is not self._rights[0] or now[1] is not self._rights[1]:
+            self._rights = now
+        return self._rights
+
+    def _set_pair(self, socket: zmq.Socket[Any]) -> None:
+        socket.set(zmq.CURVE_PUBLICKEY, self._pair.public.encode())
+        socket.set(zmq.CURVE_SECRETKEY, self._pair.secret.encode())
+
+    def _server_key(self, endpoint: str, kind: int) -> str:
+        """Find out the key of the listener at an endpoint."""
+        trusted, candidates = self.trusted, self.candidates(endpoint)
+        if not candidates:
+            raise PermissionDenied(f"{endpoint}: no key is trusted; put certificates into {self.directory}")
+        found, key = probe(endpoint, kind, self._pair, candidates)
+        if found is Probed.ADMITTED and key is not None:
+            return key
+        theirs = ", ".join(f"{trusted[one]} {one}" for one in candidates[:3])
+        if found is Probed.REFUSED:
+            raise PermissionDenied(
+                f"{endpoint} does not trust the key of this side, {self.public_key}; it has {key}. "
+                f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
+            )
+        if found is Probed.STRANGER:
+            raise PermissionDenied(
+                f"{endpoint} has no key that this side trusts: none of {theirs}"
+                f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
+                f"{self.public_key}, and trusts what is in {self.directory}"
+            )
+        if len(candidates) == 1 or set(candidates[1:]) == {self.public_key}:
+            return candidates[0]
+        raise ConfigurationError(
+            "servers",
+            None,
+            "argument",
+            f"nobody is at {endpoint} yet, and {len(candidates)} keys are trusted; say whose it is: "
+            f"servers={{{endpoint!r}: {trusted[candidates[0]]!r}}}",
+        )
+
+
+class _Reloaded(Generic[T]):
+    """The content of a file, or a directory of files; read again when it has changed."""
+
+    def __init__(self, path: Path, read: Callable[[Path], T]) -> None:
+        self._path, self._read = path, read
+        self._lock = threading.Lock()
+        self._seen = _state(path)
+        self._value = read(path)
+        self._looked_at = time.monotonic()
+
+    @property
+    def value(self) -> T:
+        """Its content now; the one before, while that makes no sense."""
+        return self.look(_LOOK_EVERY)
+
+    def look(self, every: float) -> T:
+        """Return what it says, and look whether that has changed if the last look is so many seconds ago."""
+        if time.monotonic() - self._looked_at >= every:
+            with self._lock:
+                self._looked_at = time.monotonic()
+                seen = _state(self._path)
+                if seen != self._seen:
+                    self._seen = seen
+                    self._reload()
+        return self._value
+
+    def _reload(self) -> None:
+        try:
+            self._value = self._read(self._path)
+        except OzError as error:
+            _log.error("%s has changed, and what it said before holds: %s", self._path, error)
+        else:
+            _log.info("%s has changed, and was read again", self._path)
+
+
+def _state(path: Path) -> object:
+    """Return what changes when a file does, or one of a directory."""
+    try:
+        if path.is_dir():
+            return [_state(one) for one in sorted(path.iterdir())]
+        found = os.stat(path)
+    except OSError:
+        return None
+    return str(path), found.st_mtime_ns, found.st_size, found.st_ino

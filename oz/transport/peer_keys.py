@@ -1,0 +1,150 @@
+"""The keys of those at the other end of a socket's connections.
+
+Whoever connected here is named by ZeroMQ. Where this side has connected, the other has the key that the
+endpoint was called by: ZeroMQ tells the connection, and the system where that leads to.
+docs/decisions/063-whose-key-a-connection-has.md
+"""
+
+from __future__ import annotations
+
+import os
+import socket as system
+from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
+from typing import Any
+
+import zmq
+
+from oz.protocol.publisher.accounts import Peer
+from oz.protocol.subscriber.absences import Link
+from oz.protocol.subscriber.publish_access import PublishAccess
+from oz.transport.attachments import Attachments
+from oz.transport.backend import PYZMQ
+from oz.transport.subscriber.links import read_with_link
+
+_SOURCE, _USER = int(zmq.SRCFD), "User-Id"
+_NOBLOCK = int(zmq.NOBLOCK)
+_LONGEST = 1e6
+
+
+class PeerKeys:
+    """The keys of the peers of one socket."""
+
+    __slots__ = ("_attachments", "_known")
+
+    def __init__(self, attachments: Attachments) -> None:
+        """Begin for a socket that has keys.
+
+        Args:
+            attachments: its endpoints.
+        """
+        self._attachments = attachments
+        # Of connections that have closed since they are asked for too.
+        self._known: dict[int, tuple[int | None, str]] = {}
+
+    def receive(self, socket: Any, flags: int) -> tuple[bytes, Peer | None]:
+        """Receive one frame, and the connection that it came over, with the key of its peer."""
+        frame = PYZMQ.recv(socket, flags, copy=False)
+        key = self.key_of(frame)
+        if key is None:
+            return frame.bytes, None
+        descriptor = int(frame.get(_SOURCE))
+        return frame.bytes, Peer(descriptor, PYZMQ.inode(descriptor), key)
+
+    def key_of(self, frame: zmq.Frame) -> str | None:
+        """Return the key that sent a frame; None inside the process, empty where it is not known."""
+        try:
+            descriptor = int(frame.get(_SOURCE))
+        except zmq.ZMQError:
+            return None
+        called = self._attachments.called
+        if not called:
+            return _admitted_key(frame)
+        if len(set(called.values())) == 1 and not self._attachments.has_bound:
+            return next(iter(called.values()))
+        inode, known = PYZMQ.inode(descriptor), self._known.get(descriptor)
+        if known is None or inode not in (None, known[0]):
+            known = self._known[descriptor] = (inode, self._look_up(descriptor, frame))
+        return known[1]
+
+    def _look_up(self, descriptor: int, frame: zmq.Frame) -> str:
+        """Find out the key by where a connection comes from, or leads to; empty where that cannot be told.
+
+        `User-Id` is believed only of connections that came to an endpoint of this socket: a server may name
+        whatever it likes so, and only for clients the authenticator has the last word.
+        """
+        ends = _ends(descriptor)
+        if ends is None:
+            return ""
+        here, there = ends
+        bound = self._attachments.endpoints[self._attachments.connections :]
+        if any(here[-1] == port for endpoint in bound for *_, port in _addresses(endpoint)):
+            return _admitted_key(frame)
+        called = self._attachments.called
+        found = {key for endpoint, key in called.items() if there in _addresses(endpoint)}
+        return found.pop() if len(found) == 1 else ""
+
+
+def _admitted_key(frame: zmq.Frame) -> str:
+    """Return the key that the authenticator has told."""
+    try:
+        return str(frame.get(_USER))
+    except zmq.ZMQError:
+        return ""
+
+
+class KeyedReader:
+    """Reads the messages of a subscriber, and tells by what key each came.
+
+    Attributes:
+        seconds_left: how long a read may wait, where nothing else bounds that.
+    """
+
+    __slots__ = ("_access", "_keys", "seconds_left")
+
+    def __init__(self, keys: PeerKeys, access: PublishAccess) -> None:
+        """Read for one subscriber.
+
+        Args:
+            keys: of its publishers.
+            access: is told the key of each message.
+        """
+        self._keys = keys
+        self._access = access
+        self.seconds_left: Callable[[], float] | None = None
+
+    def __call__(self, socket: Any, flags: int) -> list[bytes]:
+        """Return the frames of the next message; see `FrameReader`."""
+        if self.seconds_left is not None and not flags & _NOBLOCK:
+            milliseconds = ceil(1000 * min(self.seconds_left(), _LONGEST))
+            if not zmq.Socket.poll(socket, milliseconds):
+                raise zmq.Again(zmq.EAGAIN)
+        return self.read_with_link(socket, flags)[0]
+
+    def read_with_link(self, socket: Any, flags: int) -> tuple[list[bytes], Link]:
+        """Return the frames of the next message, and the connection that they came by."""
+        return read_with_link(PYZMQ, socket, flags, self._note)
+
+    def _note(self, frame: zmq.Frame) -> None:
+        self._access.key = self._keys.key_of(frame)
+
+
+def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
+    """Return the address of this end of a connection, and that of the other; None once it is closed."""
+    with suppress(OSError), system.socket(fileno=os.dup(descriptor)) as connection:
+        both = (connection.getsockname(), connection.getpeername())
+        here, there = (one[:2] if isinstance(one, tuple) else (one,) for one in both)
+        return here, there
+    return None
+
+
+def _addresses(endpoint: str) -> list[tuple[Any, ...]]:
+    """Return the addresses of an endpoint."""
+    scheme, _, address = endpoint.partition("://")
+    if scheme == "ipc":
+        return [(address,)]
+    host, _, port = address.rpartition(";")[2].rpartition(":")
+    with suppress(OSError, UnicodeError):
+        return [one[4][:2] for one in system.getaddrinfo(host.strip("[]"), port, type=system.SOCK_STREAM)]
+    return []

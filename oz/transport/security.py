@@ -1,0 +1,148 @@
+"""The security of sockets as their users give it: `oz.Security`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+
+from oz.configuration import security_source
+from oz.configuration.files import SECURITY_TABLE, load_toml, open_file
+from oz.errors import ConfigurationError, TransportUnavailable
+from oz.transport.backend import PYZMQ
+from oz.transport.credentials import Credentials
+
+_KEYS = ("key", "trusted", "permissions", "servers")
+
+
+class Security:
+    """The key of a socket, the keys that it trusts, and the permissions of those who have them.
+
+    One may serve any number of sockets. A listener with it demands CURVE and a trusted key; a socket that
+    connects proves that it has `key`, and connects only to a trusted one.
+    """
+
+    def __init__(
+        self,
+        key: str | os.PathLike[str],
+        *,
+        trusted: str | os.PathLike[str],
+        permissions: str | os.PathLike[str] | None = None,
+        servers: Mapping[str, str] | None = None,
+    ) -> None:
+        """Read the files.
+
+        Args:
+            key: a secret certificate, as `oz keys new` makes it; only its owner may be able to read it.
+            trusted: a directory of public certificates. Files may come and go meanwhile.
+            permissions: a file of permissions, which is read again when it has changed; without it a
+                trusted key may do everything.
+            servers: the certificate of the listener at an endpoint, by endpoint: its name in `trusted`.
+                Without it oz tries those that are trusted when it connects.
+
+        Raises:
+            ConfigurationError: a file cannot be read, makes no sense, or others may read or write it.
+            TransportUnavailable: this libzmq has no CURVE.
+        """
+        file = None if permissions is None else Path(permissions)
+        self._credentials = Credentials(Path(key), Path(trusted), file, servers or {})
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike[str]) -> Security:
+        """Read the table `[security]` of a TOML file: `key`, `trusted`, `permissions` and `servers`.
+
+        Args:
+            path: of the file. Paths in it are relative to its directory.
+
+        Raises:
+            ConfigurationError: it cannot be read, or something in it makes no sense.
+            TransportUnavailable: this libzmq has no CURVE.
+        """
+        source = Path(path)
+        try:
+            with open_file(source) as file:
+                whole = load_toml(BytesIO(file.read()))
+        except (OSError, ValueError, RecursionError) as error:
+            raise _wrong(source, f"it cannot be read: {error}") from None
+        return _from_table(cls, whole.get(SECURITY_TABLE), source)
+
+    def __repr__(self) -> str:
+        """Show the public key only."""
+        return f"Security({self.public_key!r}, trusted={str(self._credentials.directory)!r})"
+
+    @property
+    def public_key(self) -> str:
+        """The own public key, 40 characters of Z85."""
+        return self._credentials.public_key
+
+    @property
+    def trusted(self) -> Mapping[str, str]:
+        """The names of the certificates that are trusted, by public key, as the directory is now."""
+        return self._credentials.trusted
+
+    @property
+    def refused(self) -> int:
+        """The number of connections that were refused for their keys."""
+        return self._credentials.refused
+
+
+def resolve_security() -> Security | None:
+    """Make the security that `OZ_SECURITY` or the configuration file says; None where neither says any.
+
+    Raises:
+        ConfigurationError: it makes no sense.
+        TransportUnavailable: this libzmq has no CURVE.
+    """
+    found = security_source()
+    if found is None:
+        return None
+    path, table = found
+    return Security.from_file(path) if table is None else _from_table(Security, table, path)
+
+
+def credentials_of(security: object, group: object | None = None) -> Credentials | None:
+    """Return what a socket needs of its security.
+
+    Args:
+        security: as a socket is given it.
+        group: what multicast needs, if it is multicast.
+
+    Raises:
+        TypeError: it is neither None nor a `Security`.
+        ValueError: multicast has no CURVE.
+        TransportUnavailable: connections cannot be told apart here.
+    """
+    if security is None:
+        return None
+    if not isinstance(security, Security):
+        raise TypeError(f"security is an oz.Security, not {security!r}")
+    if group is not None:
+        raise ValueError("multicast has no CURVE, so everybody can read it; leave security= out, or use tcp")
+    if not PYZMQ.tells_peers:
+        raise TransportUnavailable("permissions need to know connections apart, as on Linux and macOS")
+    return security._credentials
+
+
+def _from_table(kind: type[Security], table: object, source: Path) -> Security:
+    if not isinstance(table, dict):
+        raise _wrong(source, f"write key and trusted below a line [{SECURITY_TABLE}]")
+    for name, value in table.items():
+        if name not in _KEYS:
+            raise _wrong(source, f"nothing of security is called so; there are {', '.join(_KEYS)}", name)
+        if name != "servers" and not (isinstance(value, str) and value):
+            raise _wrong(source, "give a path", name, value)
+    for name in ("key", "trusted"):
+        if name not in table:
+            raise _wrong(source, f"it is missing below [{SECURITY_TABLE}]", name)
+    servers = table.get("servers", {})
+    if not isinstance(servers, dict) or not all(isinstance(one, str) for one in servers.values()):
+        raise _wrong(source, 'write "tcp://hub:5556" = "NAME" for each endpoint', "servers", servers)
+    paths = {
+        name: source.parent / os.path.expanduser(value) for name, value in table.items() if name != "servers"
+    }
+    return kind(paths.pop("key"), **paths, servers=servers)
+
+
+def _wrong(source: Path, rule: str, name: str | None = None, value: object = None) -> ConfigurationError:
+    return ConfigurationError(name, value, f"file {source}", rule)

@@ -1,0 +1,104 @@
+import json
+from textwrap import dedent
+
+import pytest
+
+KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+
+TEXT = f"""
+    [users.desk]
+    key = "{KEY}"
+    roles = ["reader"]
+
+    [roles.reader]
+    subscribe = {{ allow = ["md.>"], deny = ["md.secret.>"] }}
+    group = {{ allow = ["md.> work-*"] }}
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "permissions.toml"
+    path.write_text(dedent(TEXT).lstrip("\n"))
+    return str(path)
+
+
+def test_a_refusal_names_the_rule_its_line_and_a_subject(oz, file):
+    result = oz("auth", "explain", "desk", "redis:md.*", "--action", "subscribe", "--file", file)
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "subscribe  denied  roles.reader.subscribe.deny[0], line 6: deny subscribe 'md.secret.>'; "
+        "'md.*' asks for 'md.secret.a' too\n"
+    )
+
+
+def test_a_grant_names_the_rule_and_a_key_stands_for_its_user(oz, file):
+    result = oz("auth", "explain", KEY, "md.eu.>", "--action", "subscribe", "--file", file)
+    assert result.exit_code == 0
+    assert result.stdout.split()[:2] == ["subscribe", "granted"]
+
+
+def test_without_an_action_all_are_shown(oz, file):
+    result = oz("auth", "explain", "desk", "md.x", "--file", file)
+    assert result.exit_code == 0
+    assert [line.split()[:2] for line in result.stdout.splitlines()] == [
+        ["publish", "denied"],
+        ["subscribe", "granted"],
+        ["request", "denied"],
+        ["reply", "denied"],
+        ["history", "denied"],
+    ]
+
+
+@pytest.mark.parametrize(("group", "granted"), [("work-1", True), ("others", False)])
+def test_a_group_has_a_name(oz, file, group, granted):
+    result = oz(
+        "auth", "explain", "desk", "md.x", "--group", group, "--action", "group", "--json", "--file", file
+    )
+    assert result.exit_code == int(not granted)
+    assert json.loads(result.stdout)["group"]["granted"] is granted
+
+
+def test_json_has_the_rule_and_the_subject(oz, file):
+    data = json.loads(
+        oz("auth", "explain", "desk", "md.>", "--json", "--action", "subscribe", "--file", file).stdout
+    )
+    assert data["subscribe"]["rule"] == {
+        "text": "md.secret.>",
+        "place": "roles.reader.subscribe.deny[0], line 6",
+    }
+    assert data["subscribe"]["subject"] == "md.secret.a"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nobody", "md.x"), ("desk", "md..x"), ("desk", "md.x", "--action", "group")]
+)
+def test_an_unknown_user_a_bad_pattern_or_a_group_without_a_name_exits_2(oz, file, arguments):
+    assert oz("auth", "explain", *arguments, "--file", file).exit_code == 2
+
+
+def test_check_counts_what_is_there(oz, file):
+    result = oz("auth", "check", file)
+    assert result.exit_code == 0
+    assert result.stdout == f"{file}: users: 1; rules: 3; default: deny\n"
+
+
+def test_check_says_all_that_is_wrong(oz, tmp_path):
+    path = tmp_path / "bad.toml"
+    path.write_text('default = "no"\n[users.a]\nkey = "x"\n')
+    result = oz("auth", "check", str(path))
+    assert result.exit_code == 1
+    assert [line.split(": ")[1] for line in result.stderr.splitlines()] == [
+        f"file {path}, line 1",
+        f"file {path}, line 3",
+        f"file {path}, line 2",
+    ]
+
+
+def test_matrix_prints_users_by_what_they_may_do(oz, file):
+    result = oz("auth", "matrix", file)
+    assert result.exit_code == 0
+    assert [line.split() for line in result.stdout.splitlines()] == [
+        ["user", "subscribe", "group"],
+        ["desk", "md.>", "-md.secret.>", "md.>", "work-*"],
+    ]

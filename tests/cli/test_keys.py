@@ -1,0 +1,68 @@
+import pytest
+
+from oz.transport.certificates import read_public, read_trusted
+
+KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+
+
+@pytest.fixture
+def keys(tmp_path):
+    return tmp_path / "keys"
+
+
+def test_a_new_key_is_shown_and_can_be_trusted_elsewhere(oz, keys, tmp_path):
+    made = oz("keys", "new", "desk", "--directory", str(keys))
+    assert made.exit_code == 0
+    public = read_public(keys / "desk.key")
+    assert f"public key      {public}" in made.stdout
+
+    shown = oz("keys", "show", "--directory", str(keys))
+    assert [line.split() for line in shown.stdout.splitlines()[1:]] == [[public, "yes", "desk"]]
+
+    given = tmp_path / "given.key"
+    assert oz("keys", "export", "desk", "--directory", str(keys), "--to", str(given)).exit_code == 0
+    trusted = tmp_path / "trusted"
+    assert oz("keys", "trust", str(given), "--name", "desk", "--in", str(trusted)).exit_code == 0
+    assert oz("keys", "trust", KEY, "--name", "engine", "--in", str(trusted)).exit_code == 0
+    assert read_trusted(trusted) == {public: "desk", KEY: "engine"}
+
+
+def test_keys_are_in_the_users_configuration(oz, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert oz("keys", "new", "desk").exit_code == 0
+    assert (tmp_path / "oz" / "keys" / "desk.key_secret").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_command_prints_a_secret(oz, keys):
+    made = oz("keys", "new", "desk", "--directory", str(keys))
+    secret = (keys / "desk.key_secret").read_text().split('secret-key = "')[1][:40]
+    shown = oz("keys", "show", str(keys / "desk.key_secret"))
+    exported = oz("keys", "export", str(keys / "desk.key_secret"))
+    for result in (made, shown, exported):
+        assert result.exit_code == 0
+        assert secret not in result.stdout + result.stderr
+
+
+def test_what_is_there_is_not_replaced(oz, keys, tmp_path):
+    assert oz("keys", "new", "desk", "--directory", str(keys)).exit_code == 0
+    assert oz("keys", "new", "desk", "--directory", str(keys)).exit_code == 1
+    target = tmp_path / "desk.key"
+    target.write_text("mine")
+    assert oz("keys", "export", "desk", "--directory", str(keys), "--to", str(target)).exit_code == 1
+    assert target.read_text() == "mine"
+
+
+def test_a_key_is_trusted_once_and_needs_a_name(oz, tmp_path):
+    trusted = str(tmp_path / "trusted")
+    assert oz("keys", "trust", KEY, "--in", trusted).exit_code == 2
+    assert oz("keys", "trust", KEY, "--in", trusted, "--name", "desk").exit_code == 0
+    assert oz("keys", "trust", KEY, "--in", trusted, "--name", "other").exit_code == 2
+    assert oz("keys", "trust", "nothing.key", "--in", trusted).exit_code == 1
+
+
+def test_show_refuses_a_secret_that_others_may_read(oz, keys):
+    oz("keys", "new", "desk", "--directory", str(keys))
+    (keys / "desk.key_secret").chmod(0o644)
+    result = oz("keys", "show", "desk", "--directory", str(keys))
+    assert result.exit_code == 1
+    assert "chmod 600" in result.stderr

@@ -1,0 +1,93 @@
+"""Commands with keys: by an option, a variable or the configuration file."""
+
+import pytest
+import zmq
+
+import oz as library
+from support.keyring import Keyring
+from support.waiting import DEADLINE, until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+
+@pytest.fixture
+def ring(tmp_path):
+    made = Keyring(tmp_path, "feed", "desk")
+    made.permit(
+        feed='publish = { allow = ["md.>"] }',
+        desk='subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }\npublish = { allow = ["other.>"] }',
+    )
+    made.make("thief")
+    for name in ("feed", "desk", "thief"):
+        made.configure(name)
+    return made
+
+
+@pytest.fixture
+def pub(ring):
+    with library.Publisher("tcp://127.0.0.1:*", security=ring.security("feed", permissions=True)) as made:
+        yield made
+
+
+def test_a_message_goes_from_command_to_command(ring, oz_start, oz_run):
+    keys = ("--security", ring.file("desk"))
+    subscriber = oz_start("sub", "md.eu", "--bind", "tcp://127.0.0.1:*", "--count", "1", *keys)
+    endpoint = subscriber.ready_line().split("bound to ")[1]
+    keys = ("--security", ring.file("feed"))
+    assert oz_run("pub", "md.eu", "1", "--connect", endpoint, "--wait", "40", *keys).code == 0
+    assert subscriber.end().stdout == b"md.eu 1\n"
+
+
+@pytest.mark.parametrize("kind", ["variable", "file"])
+def test_the_environment_says_the_keys(ring, pub, oz_start, monkeypatch, kind):
+    if kind == "variable":
+        monkeypatch.setenv("OZ_SECURITY", ring.file("desk"))
+    else:
+        monkeypatch.setenv("OZ_CONFIG", ring.file("desk"))
+    subscriber = oz_start("sub", "md.eu", "--connect", pub.endpoint, "--count", "1")
+    subscriber.ready_line()
+    pub.wait_for_subscribers(timeout=DEADLINE)
+    pub.publish("md.eu", b"1")
+    assert subscriber.end().stdout == b"md.eu 1\n"
+
+
+def test_a_denied_pattern_ends_the_command_with_the_reason(ring, pub, oz_run):
+    options = ("--connect", pub.endpoint, "--filtering", "publisher", "--security", ring.file("desk"))
+    ended = oz_run("sub", "md.*", "md.secret.x", *options)
+    assert ended.code == 1
+    assert "deny subscribe 'md.secret.>'" in ended.stderr
+
+
+def test_a_key_that_is_not_trusted_ends_the_command_with_both_keys(ring, pub, oz_run):
+    ended = oz_run("sub", "md.eu", "--connect", pub.endpoint, "--security", ring.file("thief"))
+    assert ended.code == 1
+    assert ring.public("thief") in ended.stderr
+    assert ring.public("feed") in ended.stderr
+
+
+@pytest.mark.parametrize("command", [("sub", "md.>"), ("pub", "md.eu", "1")])
+def test_a_node_would_let_everybody_in_and_is_refused(ring, oz, command, monkeypatch):
+    refused = oz(*command, "--bus", "--security", ring.file("desk"))
+    assert refused.exit_code == 2
+    assert "nodes take no keys yet" in refused.stderr
+    monkeypatch.setenv("OZ_CONFIG", ring.file("desk"))
+    with pytest.raises(library.ConfigurationError, match="nodes take no keys yet"):
+        library.Node()
+
+
+def test_a_recorder_takes_what_a_key_may_publish(ring, oz_start, tmp_path):
+    pytest.importorskip("pyarrow")
+    from oz.journal import Journal
+
+    directory = str(tmp_path / "recorded")
+    options = ("--bind", "tcp://127.0.0.1:*", "--security", ring.file("desk"))
+    running = oz_start("record", "*.*", "--journal", directory, *options)
+    endpoint = running.ready_line().split("bound to ")[1].split(",")[0]
+    with library.Publisher(connect=endpoint, security=ring.security("feed")) as pub:
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        for subject in ("orders.1", "md.1", "md.2"):
+            pub.publish(subject, b"")
+    until(lambda: Journal(directory).end_offset >= 2)
+    running.interrupt()
+    assert running.end().code == 0
+    assert [one.subject for one in Journal(directory).read()] == ["md.1", "md.2"]

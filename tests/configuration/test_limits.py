@@ -1,0 +1,70 @@
+import math
+
+import pytest
+
+import oz
+from oz.configuration import resolve, resolve_limits, survey
+from oz.transport.node.opening import node_settings
+
+
+def test_limits_are_the_usual_ones_without_a_file():
+    assert resolve().limits == resolve_limits() == oz.Limits()
+
+
+def test_a_file_gives_some_of_them(write_file):
+    path = write_file("[limits]\npatterns = 7\nqueued = inf\nhandshake = 0.5\n")
+    assert resolve().limits == resolve_limits() == oz.Limits(patterns=7, queued=math.inf, handshake=0.5)
+    assert [(one.name, one.source) for one in survey().limits] == [
+        ("patterns", f"file {path}"),
+        ("queued", f"file {path}"),
+        ("handshake", f"file {path}"),
+    ]
+    assert "limits=oz.Limits(" in repr(resolve())
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("paterns = 5", "line 4: paterns = 5: no limit is called so; did you mean patterns?"),
+        ('"zzz" = 5', "line 4: zzz = 5: no limit is called so; docs/limits.md lists them"),
+        ("patterns = 0", "line 4: patterns = 0: patterns is a number above 0"),
+        ("patterns = nan", "line 4: patterns = nan: patterns is a number above 0"),
+        ("patterns = true", "line 4: patterns = True: patterns is a number above 0"),
+        ('patterns = "many"', "line 4: patterns = 'many': patterns is a number above 0"),
+        ("patterns.most = 5", "oz.toml: patterns = {'most': 5}: patterns is a number above 0"),
+    ],
+)
+def test_a_wrong_limit_is_refused_with_its_line(line, said, write_file):
+    write_file(f'[node]\nbus = "b" # [limits]\n[ limits ] # of peers\n{line}\n')
+    for find in (resolve, resolve_limits):
+        with pytest.raises(oz.ConfigurationError) as refused:
+            find()
+        assert said in str(refused.value)
+
+
+def test_limits_are_a_table(write_file):
+    write_file("limits = 5\n")
+    with pytest.raises(oz.ConfigurationError, match=r"limits = 5: write limits below a line \[limits\]"):
+        resolve_limits()
+
+
+def test_settings_that_are_wrong_are_no_fault_of_the_limits(write_file):
+    write_file('[node]\nthreads = "many"\nthread = 1\n[limits]\npatterns = 7\n')
+    assert resolve_limits().patterns == 7
+    with pytest.raises(oz.ConfigurationError):
+        resolve()
+
+
+def test_a_file_that_does_not_parse_is_told_to_services_too(write_file):
+    write_file("[limits\n")
+    with pytest.raises(oz.ConfigurationError, match="no TOML"):
+        resolve_limits()
+
+
+def test_a_node_takes_those_of_the_file_unless_it_is_given_some(write_file):
+    write_file("[limits]\npatterns = 7\n")
+    assert node_settings().publishing.limits.patterns == 7
+    given = oz.Limits(streams=3)
+    assert node_settings(limits=given).publishing.limits == given
+    with pytest.raises(TypeError, match=r"limits is oz\.Limits"):
+        node_settings(limits={"patterns": 7})

@@ -1,0 +1,155 @@
+"""The file of permissions: what is wrong with it has a line, and what has no effect is said."""
+
+import os
+from textwrap import dedent
+
+import pytest
+
+import oz
+from oz.configuration.permission_file import MOST_BYTES, read_permissions, survey_permissions
+from oz.security.permissions import Responses
+
+KEY, OTHER = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "Yne@$w-vo<fVvi]a<NY6T1ed:M$fCG*[IaLV{hID"
+
+GOOD = f"""
+    default = "deny"
+
+    [users.desk]
+    key = "{KEY}"
+    roles = ["reader"]
+    publish = {{ allow = ["desk.>"] }}
+
+    [users."night shift"]
+    keys = ["{OTHER}"]
+    roles = ["reader"]
+
+    [roles.reader]
+    subscribe.allow = ["md.>", "mqtt:sensor/+/temp"]
+    subscribe.deny = [
+        "md.secret.>",
+    ]
+    group = {{ allow = ["md.> workers-*"] }}
+    reply = {{ allow_responses = {{ count = 2, seconds = 1.5 }} }}
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(text):
+        path = tmp_path / "permissions.toml"
+        path.write_text(dedent(text).lstrip("\n"), "utf-8")
+        return path
+
+    return write
+
+
+def test_users_have_their_own_rules_and_those_of_their_roles(written):
+    found = read_permissions(written(GOOD))
+    desk = found.users["desk"]
+    assert (found.default, desk.keys, desk.roles) == ("deny", (KEY,), ("reader",))
+    assert [(one.action, one.effect, one.text) for one in desk.rules] == [
+        ("publish", "allow", "desk.>"),
+        ("subscribe", "allow", "md.>"),
+        ("subscribe", "allow", "mqtt:sensor/+/temp"),
+        ("subscribe", "deny", "md.secret.>"),
+        ("group", "allow", "md.> workers-*"),
+    ]
+    assert desk.responses == Responses(2, 1.5)
+    assert found.users["night shift"].keys == (OTHER,)
+
+
+def test_a_rule_says_where_it_was_written(written):
+    rules = read_permissions(written(GOOD)).users["desk"].rules
+    assert [one.place for one in rules] == [
+        "users.desk.publish.allow[0], line 6",
+        "roles.reader.subscribe.allow[0], line 13",
+        "roles.reader.subscribe.allow[1], line 13",
+        "roles.reader.subscribe.deny[0], line 15",
+        "roles.reader.group.allow[0], line 17",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ('"deny"\n', '"refuse"\n', 1, "it is one of allow, deny"),
+        ('default = "deny"', 'dialect = "natz"', 1, "it is one of nats"),
+        ("[users.desk]", "[user.desk]", 3, "did you mean users?"),
+        (KEY, "short", 4, "a public key has 40 characters of Z85"),
+        (f'key = "{KEY}"', "", 3, "give the user a key"),
+        (KEY, OTHER, 8, "the user desk has this key too"),
+        ('roles = ["reader"]', 'roles = ["raeder"]', 5, "did you mean reader?"),
+        ('roles = ["reader"]', 'roles = "reader"', 5, "write a list of texts"),
+        ('"desk.>"', '"desk..x"', 6, "position 5"),
+        ('{ allow = ["desk.>"] }', '["desk.>"]', 6, "write publish = {"),
+        ("allow = [\"desk", "alow = [\"desk", 6, "did you mean allow?"),
+        ('"md.secret.>"', '"md.>.secret"', 15, "position"),
+        ("count = 2", "count = 0", 18, "numbers above 0"),
+        ("count = 2", "count = true", 18, "numbers above 0"),
+        ("seconds = 1.5", "second = 1.5", 18, "did you mean seconds?"),
+        ("group = {", "groop = {", 17, "did you mean group?"),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_named_with_its_line(written, old, new, line, said):
+    path = written(dedent(GOOD).lstrip("\n").replace(old, new, 1))
+    with pytest.raises(oz.ConfigurationError) as raised:
+        read_permissions(path)
+    assert raised.value.source == f"file {path}, line {line}"
+    assert said in str(raised.value)
+
+
+def test_all_faults_are_found_at_once(written):
+    found = survey_permissions(written('default = 1\n[users.a]\nkey = 1\nroles = ["x"]\n'))
+    assert found.permissions is None
+    assert [one.source.rpartition(" ")[2] for one in found.faults] == ["1", "3", "2", "4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = [", "no TOML"),
+        ("a = 1\na = 2", "no TOML"),
+        ("\xff", "no TOML"),
+        ("x" * (MOST_BYTES + 1), "larger than"),
+        ("users = 1", "write tables: [users.NAME]"),
+        ("[users]\ndesk = 1", "write it as a table: [users.desk]"),
+    ],
+)
+def test_what_is_no_file_of_permissions_is_refused(tmp_path, text, said):
+    path = tmp_path / "permissions.toml"
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(oz.ConfigurationError) as raised:
+        read_permissions(path)
+    assert str(path) in str(raised.value)
+    assert said in str(raised.value)
+
+
+def test_a_file_that_anybody_may_write_is_refused(written):
+    path = written(GOOD)
+    path.chmod(0o666)
+    with pytest.raises(oz.ConfigurationError, match="anybody may write it: chmod o-w"):
+        read_permissions(path)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(oz.ConfigurationError, match="pipe"):
+        read_permissions(tmp_path / "pipe")
+
+
+def test_what_has_no_effect_is_said(written):
+    text = dedent(GOOD).replace('["desk.>"] }', '["desk.a"], deny = ["desk.>"] }') + "\n[roles.idle]\n"
+    found = survey_permissions(written(text))
+    assert found.permissions is not None
+    assert found.warnings == (
+        "users.desk.publish.allow[0], line 6: allow publish 'desk.a' has no effect: "
+        "users.desk.publish.deny[0], line 6: deny publish 'desk.>'",
+        "roles.idle, line 20: nobody has this role",
+    )
+
+
+def test_the_dialect_of_the_file_is_that_of_patterns_that_name_none(written):
+    found = read_permissions(written('dialect = "redis"\n' + dedent(GOOD).replace("desk.>", "desk.?")))
+    [rule] = found.users["desk"].rules_of("publish", "allow")
+    assert rule.pattern.matches("desk.x")
+    assert rule.pattern.dialect == "redis"

@@ -1,0 +1,111 @@
+"""Attacks of somebody with a trusted key and few rights, over a plain XSUB that sends what it likes."""
+
+import pytest
+import zmq
+
+import oz
+from oz.wire.keys import OWN
+from support.keyring import Keyring
+from support.waiting import DEADLINE, until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+MARKER = b"for others only"
+
+
+@pytest.fixture
+def ring(tmp_path):
+    made = Keyring(tmp_path, "feed", "desk", "other")
+    made.permit(
+        desk='subscribe = { allow = ["md.>"], deny = ["md.secret.>", "md.secret"] }',
+        other='subscribe = { allow = [">"] }',
+    )
+    return made
+
+
+@pytest.fixture
+def publisher(ring):
+    made = []
+
+    def make(**options):
+        security = ring.security("feed", permissions=True)
+        made.append(oz.Publisher("tcp://127.0.0.1:*", security=security, **options))
+        return made[0]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def attacker(ring):
+    with zmq.Context() as context, ring.equip(context.socket(zmq.XSUB), "desk", "feed") as socket:
+        socket.linger = 0
+        yield socket
+
+
+def sniffed(pub, attacker, subject):
+    """Publish until something that is allowed has come; return all that came."""
+    frames = []
+    attacker.send(b"\x01md.eu")
+
+    def has_come():
+        pub.publish(subject, MARKER)
+        pub.publish("md.eu", b"")
+        while attacker.poll(0):
+            frames.extend(attacker.recv_multipart())
+        return any(frame.startswith(b"md.eu") for frame in frames)
+
+    until(has_come)
+    return frames
+
+
+@pytest.mark.parametrize(
+    "key",
+    [b"D", b"DABCDE", b"S", b"", b"P", b"P\x01\x00\x09abc", b"P\x01\x00\x00"],
+)
+def test_a_malformed_key_hears_no_stream_and_holds_up_nothing(ring, publisher, attacker, key):
+    pub = publisher()
+    with oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("other")) as sub:
+        sub.subscribe("md.secret.>")
+        sub.wait_ready(DEADLINE)
+        attacker.connect(pub.endpoint)
+        attacker.send(b"\x01" + OWN + key)
+        assert MARKER not in b"".join(sniffed(pub, attacker, "md.secret.x"))
+        assert sub.receive(timeout=DEADLINE).payload == MARKER
+
+
+@pytest.mark.parametrize(("delimiter", "prefix"), [(b"|", b"md.secret|"), (b"||", b"md.secret|")])
+def test_a_prefix_beyond_the_delimiter_is_one_of_the_subject(publisher, attacker, delimiter, prefix):
+    pub = publisher(delimiter=delimiter)
+    attacker.connect(pub.endpoint)
+    attacker.send(b"\x01" + prefix)
+    assert MARKER not in b"".join(sniffed(pub, attacker, "md.secret"))
+    assert pub.stats.denied == 1
+
+
+def test_what_is_no_subscription_has_nobody_s_granted_to_its_sender(ring, publisher, attacker):
+    pub = publisher()
+    attacker.connect(pub.endpoint)
+    with zmq.Context() as context, ring.equip(context.socket(zmq.XSUB), "other", "feed") as other:
+        other.linger = 0
+        other.connect(pub.endpoint)
+        for one in (attacker, other):
+            one.send(b"\x01md.us")
+        pub.wait_for_subscribers(2, timeout=DEADLINE)
+        # As libzmq takes them in when they come while it is asked for something else.
+        with pub._engine.guard:
+            socket = pub._engine.socket
+            for one, frame in ((attacker, b"\x02"), (other, b"\x01md.secret.x"), (attacker, b"\x01md.eu")):
+                one.send(frame)
+                socket.poll(200)
+        until(lambda: pub.stats.cut)
+        assert MARKER not in b"".join(sniffed(pub, attacker, "md.secret.x"))
+
+
+def test_who_asks_for_more_and_more_that_it_may_not_have_is_cut_off(publisher, attacker):
+    pub = publisher(limits=oz.Limits(refused_bytes=1_000))
+    attacker.connect(pub.endpoint)
+    for number in range(100):
+        attacker.send(b"\x01orders.%020d" % number)
+    until(lambda: pub.stats.cut)

@@ -1,0 +1,150 @@
+"""What permissions grant: one rule covers all that is asked for, and none that denies meets any of it."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oz
+from oz.security.permissions import Permissions, Rule, User
+from oz.subjects.relations import takes
+from support.sizes import size
+
+WORDS = ["a", "b", "secret"]
+
+
+def rule(effect, text, action="subscribe", group=None):
+    named = None if group is None else oz.compile(group, "redis")
+    return Rule(action, effect, text, oz.parse(text), f"{effect} {text}", named)
+
+
+def permissions(*rules, default="deny"):
+    return Permissions(default, {"desk": User("desk", ("k" * 40,), (), rules)})
+
+
+def decide(found, asked, action="subscribe", group=None):
+    return found.decide(found.users["desk"], action, oz.parse(asked), group)
+
+
+@pytest.mark.parametrize(
+    ("asked", "granted", "subject"),
+    [
+        ("md.eu.>", True, None),
+        ("md.x", True, None),
+        ("md.*", False, "md.secret"),
+        ("md.>", False, "md.secret"),
+        ("md.secret.a", False, "md.secret.a"),
+        ("redis:md.*", False, "md.secret"),
+        ("zmq:md.s", False, "md.secret"),
+        ("regex:md[.](?=x).*", False, None),
+        ("orders.new", False, "orders.new"),
+        ("zmq:", False, "md.secret"),
+    ],
+)
+def test_a_pattern_is_granted_as_a_whole_or_refused_with_a_subject(asked, granted, subject):
+    found = permissions(rule("allow", "md.>"), rule("deny", "md.secret"), rule("deny", "md.secret.>"))
+    verdict = decide(found, asked)
+    assert (verdict.granted, verdict.subject) == (granted, subject)
+    assert verdict.granted or verdict.rule is not None
+
+
+def test_what_cannot_be_told_is_refused_in_words():
+    verdict = decide(permissions(rule("allow", "regex:md[.](?=x).*")), "md.x.y")
+    assert not verdict.granted or verdict.rule.text == "regex:md[.](?=x).*"
+    verdict = decide(permissions(rule("allow", "regex:md[.](?=x).*")), "md.*")
+    assert not verdict.granted
+    assert "cannot be told" in verdict.reason
+
+
+def test_two_rules_that_cover_it_only_together_do_not_grant_it():
+    found = permissions(rule("allow", "md.a.*"), rule("allow", "md.b.*"))
+    assert decide(found, "md.a.*").granted
+    assert not decide(found, "regex:md[.][ab][.]x").granted
+
+
+@pytest.mark.parametrize("default", ["allow", "deny"])
+def test_the_default_decides_what_no_rule_allows_to_anybody(default):
+    found = permissions(rule("deny", "md.secret"), rule("allow", "x", "publish"), default=default)
+    assert decide(found, "md.x").granted is (default == "allow")
+    assert not decide(found, "md.*").granted
+    assert not decide(found, "y", "publish").granted  # a list of what is allowed allows no more
+    assert decide(found, "x", "publish").granted
+
+
+def test_nobody_has_what_the_default_gives():
+    for default in ("allow", "deny"):
+        verdict = Permissions(default).decide(None, "subscribe", oz.compile("md.x"))
+        assert verdict.granted is (default == "allow")
+        assert "this key" in verdict.reason
+
+
+def test_a_rule_of_groups_is_about_their_names_too():
+    found = permissions(rule("allow", "md.>", "group", "work-*"), rule("deny", "md.eu.>", "group", "work-1"))
+    assert decide(found, "md.us.x", "group", "work-1").granted
+    assert decide(found, "md.eu.x", "group", "work-2").granted
+    assert not decide(found, "md.eu.x", "group", "work-1").granted
+    assert not decide(found, "md.us.x", "group", "other").granted
+    assert not decide(found, "md.us.x").granted  # groups alone grant no subscription
+
+
+def test_a_user_is_found_by_any_key():
+    found = Permissions("deny", {"desk": User("desk", ("k" * 40, "l" * 40))})
+    assert found.user_of("l" * 40) is found.users["desk"]
+    assert found.user_of("m" * 40) is None
+
+
+TOKEN = st.sampled_from([*WORDS, "*"])
+NATS = st.builds(lambda tokens, rest: ".".join([*tokens, *rest]), st.lists(TOKEN, min_size=1, max_size=3),
+                 st.sampled_from([[], [">"]]))  # fmt: skip
+GLOB = st.lists(st.sampled_from(["a", "b", ".", "*", "?", "[ab]", "secret"]), min_size=1, max_size=5).map(
+    lambda parts: "redis:" + "".join(parts)
+)
+MQTT = st.builds(lambda tokens, rest: "mqtt:" + "/".join([*tokens, *rest]),
+                 st.lists(st.sampled_from([*WORDS, "+"]), min_size=1, max_size=3),
+                 st.sampled_from([[], ["#"]]))  # fmt: skip
+AMQP = st.lists(st.sampled_from([*WORDS, "*", "#"]), min_size=1, max_size=3).map(
+    lambda parts: "amqp:" + ".".join(parts)
+)
+RV = st.lists(TOKEN, min_size=1, max_size=3).map(lambda parts: "rv:" + ".".join(parts))
+REGEX = st.lists(
+    st.sampled_from(["a", "b", "[.]", "secret", "(?:a|b)", "a*", ".", ".*"]), min_size=1, max_size=4
+).map(lambda parts: "regex:" + "".join(parts))
+PREFIX = st.text("ab.", max_size=3).map("zmq:".__add__)
+PATTERN = st.one_of(NATS, GLOB, MQTT, AMQP, RV, REGEX, PREFIX)
+PIECES = [*WORDS, ".", "/", "ab"]
+
+
+def subjects(seed, count):
+    draw = random.Random(seed)
+    return {"".join(draw.choices(PIECES, k=draw.randint(1, 6))) for _ in range(count)}
+
+
+@pytest.mark.sized
+@settings(max_examples=size(200, 10_000), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(["allow", "deny"]), PATTERN), min_size=1, max_size=4),
+    PATTERN,
+    st.integers(0, 2**32),
+    st.sampled_from(["allow", "deny"]),
+)
+def test_no_granted_subscription_matches_what_is_denied(rules, asked, seed, default):
+    try:
+        found = permissions(*(rule(effect, text) for effect, text in rules), default=default)
+        pattern = oz.parse(asked)
+    except oz.PatternError:
+        return
+    verdict = decide(found, asked)
+    denied = [one.pattern for one in found.users["desk"].rules if one.effect == "deny"]
+    allowed = [one.pattern for one in found.users["desk"].rules if one.effect == "allow"]
+    for subject in subjects(seed, size(20, 150)):
+        if not pattern.matches(subject):
+            continue
+        if verdict.granted:
+            assert not any(one.matches(subject) for one in denied)
+            assert any(one.matches(subject) for one in allowed) or (not allowed and default == "allow")
+    if verdict.subject is not None and not verdict.granted:
+        # The witness is one: it is asked for, and must not be had.
+        witness = verdict.subject.encode(errors="surrogateescape")
+        assert takes(pattern, witness)
+        assert takes(verdict.rule.pattern, witness) is (verdict.rule.effect == "deny")
