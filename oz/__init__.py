@@ -41,6 +41,7 @@ from oz.errors import (
     OzError,
     PatternError,
     PatternTimeout,
+    PermissionDenied,
     ProtocolError,
     ReplyError,
     SinkError,
@@ -58,6 +59,7 @@ from oz.protocol.node.advisories import Advisory
 from oz.protocol.node.subscription import NodeStats
 from oz.protocol.stats import PublisherStats, SubscriberStats
 from oz.protocol.subscriber.columns import MessageBatch, PlainBatch
+from oz.security.limits import Limits
 from oz.subjects.dialects import DIALECTS
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern, parse, validate_subject
@@ -68,6 +70,7 @@ from oz.sync.publisher import Publisher
 from oz.sync.subscriber import Subscriber
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription, Subscription
 from oz.transport.endpoints import EndpointError
+from oz.transport.security import Security
 from oz.version import VERSION, warn_of_other
 from oz.wire.announcement import Announcement
 
@@ -91,6 +94,7 @@ __all__ = [
     "JournalFull",
     "JournalMissing",
     "LakeError",
+    "Limits",
     "Message",
     "MessageBatch",
     "Multicast",
@@ -107,6 +111,7 @@ __all__ = [
     "PatternError",
     "PatternIndex",
     "PatternTimeout",
+    "PermissionDenied",
     "PlainBatch",
     "Poller",
     "ProtocolError",
@@ -114,6 +119,7 @@ __all__ = [
     "PublisherStats",
     "ReceivedSubscription",
     "ReplyError",
+    "Security",
     "Setting",
     "SinkError",
     "SparkMissing",

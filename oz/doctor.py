@@ -18,7 +18,8 @@ from typing import Literal
 import zmq
 
 from oz.java import OLDEST_JAVA, PACKAGE, java_places, version_of
-from oz.transport.capabilities import apt_line, has, pgm_line, pip_line
+from oz.transport.capabilities import apt_line, crypto_library, has, pgm_line, pip_line
+from oz.transport.descriptor_watch import headroom
 from oz.version import VERSION
 
 State = Literal["yes", "low", "no", "broken"]
@@ -149,7 +150,8 @@ def _features() -> list[Check]:
 
 def _feature(name: str, note: str, add: str) -> Check:
     state: State = "yes" if has(name) else "no"
-    return Check(name, "ZeroMQ", state, "", note, "" if state == "yes" else add)
+    value = crypto_library() if name == "curve" else ""
+    return Check(name, "ZeroMQ", state, value, note, "" if state == "yes" else add)
 
 
 def _draft_line() -> str:
@@ -174,8 +176,12 @@ def java() -> Check:
     return Check("java", "Extras", "no", "", note, apt_line(f"openjdk-{OLDEST_JAVA}-jre-headless"))
 
 
-FEW_FILES = 4_096
-"""Each TCP connection of a ZeroMQ socket takes a file; the usual limit of a shell is 1,024."""
+FEW_FILES = 1_024
+"""Each TCP connection of a ZeroMQ socket takes a file; this is the usual limit of a shell."""
+
+OWN_FILES = 24
+"""Those that a program with one node has without connections, with some to spare. On Linux a publisher takes
+11, a subscriber with a context of its own 6, and a node 12 on one host or 16 with an endpoint of TCP."""
 
 MANY_FILES = 65_536
 
@@ -197,7 +203,11 @@ def _open_files() -> Check:
         return Check("open-files", "Limits", "no", "", f"{sys.platform} does not tell")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     value = "unlimited" if soft == resource.RLIM_INFINITY else f"{soft:,}"
-    note = "one for each connection and each socket"
+    if soft != resource.RLIM_INFINITY:
+        room = max(0, soft - OWN_FILES - headroom(soft))
+        note = f"room for {room:,} connections at a publisher or node, beside {headroom(soft)} that stay free"
+    else:
+        note = "room for any number of connections"
     if soft == resource.RLIM_INFINITY or soft >= FEW_FILES:
         return Check("open-files", "Limits", "yes", value, note)
     within = hard == resource.RLIM_INFINITY or hard > soft

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
 import socket
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from oz.errors import JournalError
@@ -20,6 +23,11 @@ except ImportError:
     HAS_FCNTL = False
 else:
     HAS_FCNTL = True
+
+try:
+    import resource
+except ImportError:
+    resource = None  # type: ignore[assignment]
 
 try:
     import termios
@@ -84,6 +92,34 @@ def after_fork(work: Callable[[], object]) -> None:
         os.register_at_fork(after_in_child=work)
 
 
+def most_descriptors() -> int | None:
+    """Return how many file descriptors this process may have; None where there is no limit."""
+    if resource is None:
+        return None
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+SERVICE_DESCRIPTORS = 65_536
+"""File descriptors that a service asks the system for."""
+
+
+def raise_descriptors(wanted: int = SERVICE_DESCRIPTORS) -> None:
+    """Allow this process more file descriptors, if the system does: for commands; a library must not.
+
+    Args:
+        wanted: how many; a limit that is higher stays.
+    """
+    if resource is None:
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    with suppress(OSError, ValueError):  # macOS has a bound of its own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def user() -> int:
     """Return the number of the user, which the system compares with owners of files; 0 without users."""
     return os.geteuid() if hasattr(os, "geteuid") else 0
@@ -133,3 +169,25 @@ def sigint_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def refuse_planted(path: str | os.PathLike[str]) -> None:
+    """See that no link which a stranger has planted chooses which file is written.
+
+    Such a link is in a directory that all may write to, as `/tmp` is, and belongs neither to this user nor to
+    the directory's owner. Linux does not follow it if it is set up so (`fs.protected_symlinks`).
+
+    Args:
+        path: where a file is to be written.
+
+    Raises:
+        PermissionError: there is such a link on the way.
+    """
+    whole = Path(path).absolute()
+    for one in (whole, *whole.parents):
+        if not one.is_symlink():
+            continue
+        above, owner = os.stat(one.parent), os.lstat(one).st_uid
+        if above.st_mode & stat.S_IWOTH and owner not in (user(), above.st_uid):
+            why = f"it is a link of user {owner} in a directory that all may write to; choose another place"
+            raise PermissionError(errno.EACCES, why, str(one))

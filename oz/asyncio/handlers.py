@@ -7,7 +7,6 @@ async ones; a plain one holds up the loop while it runs, and between two of them
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
@@ -18,13 +17,14 @@ from typing import Any, cast
 from oz.asyncio.closing import is_cancelled
 from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
+from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
 from oz.transport.node.mailbox import Mailbox
 
-_log = logging.getLogger("oz.handlers")
+_log = peer_logger("oz.handlers")
 
 MOST_TASKS = 65_536
 """The largest pool."""

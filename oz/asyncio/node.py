@@ -11,6 +11,7 @@ from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.asyncio.waiting import Handler
 from oz.message import Extras, Message
 from oz.protocol.node.subscription import NodeStats
+from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
 from oz.transport.node.opening import NodeSettings, OnPeer, node_settings
 from oz.transport.node.subscriptions import Wanted
@@ -45,6 +46,7 @@ class Node:
         full_timeout: float | None = None,
         high_water_mark: int | None = None,
         last_value: bool = False,
+        limits: Limits | None = None,
         error_replies: bool = True,
         on_peer: OnPeer | None = None,
     ) -> None:
@@ -59,8 +61,8 @@ class Node:
             name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, advertise=advertise,
             dialect=dialect, codec=codec, echo=echo, directory=directory, join_timeout=join_timeout,
             lost_after=lost_after, threads=threads, on_full=on_full, full_timeout=full_timeout,
-            high_water_mark=high_water_mark, last_value=last_value, error_replies=error_replies,
-            on_peer=on_peer,
+            high_water_mark=high_water_mark, last_value=last_value, limits=limits,
+            error_replies=error_replies, on_peer=on_peer,
         )  # fmt: skip
         self.configuration = settings.configuration
         self.bus = settings.configuration.bus

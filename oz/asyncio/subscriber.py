@@ -22,8 +22,9 @@ from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
 from oz.transport.subscriber.engine import is_kept, is_wanted
+from oz.transport.subscriber.front import GOODBYE_SECONDS, SubscriberFront
 from oz.transport.subscriber.receiver import RoutedReceivePath
-from oz.transport.subscriber.socket import GOODBYE_SECONDS, SubscriberFront, SubscriberSocket
+from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
 MANY = 1_000
@@ -64,8 +65,8 @@ class LoopSubscriber(SubscriberFront[Handler, Subscription]):
             try:
                 message = self._receive_path.take(self, _NOBLOCK, turn.ends)
             except zmq.Again:
-                if self._engine.is_drained:
-                    self._engine.check_drained()
+                if self._engine.must_check:
+                    self._engine.check()
                 if timeout is not None and deadline is None:
                     deadline = self._engine.monotonic() + timeout
                 await self._wait(deadline, timeout)
@@ -150,8 +151,8 @@ class LoopSubscriber(SubscriberFront[Handler, Subscription]):
             if taken:
                 self._waiter.wake_others()
                 return taken
-            if self._engine.is_drained:
-                self._engine.check_drained()
+            if self._engine.must_check:
+                self._engine.check()
             await self._wait(deadline, timeout)
         left = None if deadline is None else max(0.0, deadline - self._engine.monotonic())
         return [*await self.receive_many(limit, left)]

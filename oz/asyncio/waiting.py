@@ -293,6 +293,8 @@ class LoopWaiter:
             # Its context has ended: those who wait find out for themselves.
             self.wake()
         else:
+            if self._engine.must_check:
+                self.wake()
             self.begin()
 
     # handlers --------------------------------------------------------------------------------------------

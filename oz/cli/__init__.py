@@ -25,6 +25,8 @@ _COMMANDS = (
     "explain",
     "match",
     "translate",
+    "keys",
+    "auth",
     "record",
     "replay",
     "journal",

@@ -8,17 +8,19 @@ from typing import Any
 import click
 
 from oz.cli.exits import FAILED, describe
-from oz.cli.output import plain_table, printable, say, write_json, write_line
+from oz.cli.output import plain_table, say, write_json, write_line
 from oz.configuration import ConfigurationSurvey, Setting, survey
+from oz.escaping import printable
 
 _HELP = """Show what a node that is started here goes by.
 
 Arguments come first, then environment variables: OZ_BUS for the setting bus. Then comes the table [node] of
-one TOML file, then defaults. The file is the one that OZ_CONFIG names, or else oz.toml in this directory, or
-else oz/config.toml in $XDG_CONFIG_HOME or ~/.config.
+one TOML file, with [limits] beside it, then defaults. The file is the one that OZ_CONFIG names, or else
+oz.toml in this directory, or else oz/config.toml in $XDG_CONFIG_HOME or ~/.config.
 """
 
-_SHOW_HELP = """Show every setting, its value, and where that came from; and which files were looked at.
+_SHOW_HELP = """Show every setting, its value, and where that came from. Limits that the file
+gives and the files that were looked at are shown too.
 
 It changes nothing. What is wrong is shown as it was written, and said on stderr; then it exits 1, and
 otherwise 0.
@@ -62,6 +64,7 @@ def _show(found: ConfigurationSurvey) -> None:
     for one in found.settings:
         note = " (wrong)" if (one.name, one.source) in wrong else ""
         rows.append((one.name, _shown(_text(one)), _shown(one.source) + note))
+    rows += [(f"limits.{one.name}", f"{one.value:g}", _shown(one.source)) for one in found.limits]
     write_line(plain_table(rows))
     write_line("")
     files = [(one.state, _shown(one.path), one.place) for one in found.candidates]
@@ -88,12 +91,21 @@ def _data(found: ConfigurationSurvey) -> dict[str, Any]:
             }
             for one in found.settings
         ],
+        "limits": [
+            {"name": one.name, "value": _limit(one.value), "source": _shown(one.source)}
+            for one in found.limits
+        ],
         "files": [
             {"path": _shown(one.path), "named_by": one.place, "state": one.state} for one in found.candidates
         ],
         "faults": [_shown(describe(fault)) for fault in found.faults],
         "unused": {_shown(name): guess for name, guess in found.unused.items()},
     }
+
+
+def _limit(value: float) -> float | None:
+    """Return a limit in a form that JSON has: null is none."""
+    return value if math.isfinite(value) else None
 
 
 def _json_value(value: object) -> Any:

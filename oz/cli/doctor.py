@@ -10,8 +10,9 @@ from itertools import groupby
 import click
 
 from oz.cli.exits import FAILED
-from oz.cli.output import printable, say, styled, write_json, write_line
+from oz.cli.output import say, styled, write_json, write_line
 from oz.doctor import Check, Examination, examine
+from oz.escaping import printable
 
 _HELP = """Show what this installation can do, and the exact line that adds what is missing.
 

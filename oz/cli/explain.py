@@ -13,7 +13,8 @@ import click
 
 import oz
 from oz.cli.options import Number, dialect_option, parse_all
-from oz.cli.output import console, is_terminal, json_field, plain_table, printable, write_json, write_line
+from oz.cli.output import console, is_terminal, json_field, plain_table, write_json, write_line
+from oz.escaping import printable
 from oz.subjects.advice import advice
 from oz.transport import endpoints
 

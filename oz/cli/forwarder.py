@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
@@ -13,7 +14,12 @@ import click
 from oz.cli.options import Number, endpoints_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
-from oz.configuration.files import load_toml, open_file
+from oz.configuration import resolve_limits
+from oz.configuration.files import open_file, read_text
+from oz.configuration.limits import TABLE as LIMITS
+from oz.configuration.limits import limits_of
+from oz.security.limits import Limits
+from oz.system import raise_descriptors
 
 if TYPE_CHECKING:
     from oz.services.forwarder import Forwarder
@@ -84,14 +90,15 @@ def parse_leg(text: str) -> dict[str, Any]:
 
 
 def read_legs(path: Path) -> list[dict[str, Any]]:
-    """Read the legs from a file: tables `[[forwarder.leg]]`.
+    """Read the legs from a file: tables `[[forwarder.leg]]`, and `[limits]` for all of them.
 
     Raises:
         click.BadParameter: it cannot be read, or means nothing; says what.
     """
     try:
         with open_file(path) as file:
-            whole = load_toml(file)
+            text = read_text(file)
+        whole = tomllib.loads(text)
     except OSError as error:
         raise click.BadParameter(f"{path}: {error.strerror or error}") from None
     except (ValueError, RecursionError) as error:
@@ -103,7 +110,10 @@ def read_legs(path: Path) -> list[dict[str, Any]]:
     for leg in legs:
         for key in leg:
             _check_key(key, str(path))
-    return legs
+    limits, faults = limits_of(whole.get(LIMITS, {}), path, text)
+    if faults:
+        raise click.BadParameter(str(faults[0]))
+    return [{**leg, "limits": Limits(**limits)} for leg in legs] if limits else legs
 
 
 def _check_key(key: str, where: str) -> None:
@@ -134,7 +144,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
     "read",
     type=click.Path(path_type=Path),
     callback=_read,
-    help="A TOML file with a table [[forwarder.leg]] for each bus.",
+    help="A TOML file with a table [[forwarder.leg]] for each bus, and [limits] for all if need be.",
 )
 @click.option("--name", help="The name of its nodes.  [default: forwarder and its process id]")
 @click.option(
@@ -170,11 +180,12 @@ def forwarder(
     from oz.services.forwarder import Forwarder
     from oz.services.proxy import Proxy
 
+    raise_descriptors()
     made: Forwarder | Proxy
     with log_in_lines(ctx):
         try:
             if is_plain:
-                made = Proxy(frontend=frontend, backend=backend, connect=connect)
+                made = Proxy(frontend=frontend, backend=backend, connect=connect, limits=resolve_limits())
             else:
                 made = Forwarder([*read, *legs], name=name)
         except ValueError as error:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.options import Number, Whole
+from oz.cli.options import Number, Whole, security_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
+from oz.configuration import resolve_limits
+from oz.system import raise_descriptors
 
 if TYPE_CHECKING:
     from oz.services.gateway import Gateway
@@ -97,6 +99,7 @@ _DEFAULTS = oz.Multicast()
     "--no-echo", is_flag=True, help="Do not give local subscribers what local applications publish."
 )
 @click.option("--no-origins", is_flag=True, help="Do not add headers that say who published a message first.")
+@security_option
 @click.pass_context
 def gateway(
     ctx: click.Context,
@@ -107,12 +110,15 @@ def gateway(
     publishers: tuple[str, ...],
     no_echo: bool,
     no_origins: bool,
+    security: oz.Security | None,
     **multicast: Any,
 ) -> None:
     """Pass on; the text of the help is `_HELP`."""
     # Both start threads and processes, which the other commands have no use for.
     from oz.services.gateway import Gateway
 
+    raise_descriptors()
+    limits = resolve_limits()
     try:
         made = Gateway(
             receive=receive,
@@ -122,6 +128,8 @@ def gateway(
             multicast=oz.Multicast(**multicast),
             echo=not no_echo,
             keep_origins=not no_origins,
+            limits=limits,
+            security=security,
         )
     except ValueError as error:
         raise click.UsageError(str(error)) from None

@@ -15,6 +15,7 @@ import oz
 from oz.cli.exits import FAILED, INTERRUPTED, describe, exit_code, forget, settle, stand_in
 from oz.cli.output import say, warnings_in_lines
 from oz.cli.signals import interruptible
+from oz.escaping import printable
 
 
 class LazyGroup(click.Group):
@@ -73,7 +74,7 @@ class TidyGroup(LazyGroup):
             return INTERRUPTED
         except OSError as error:
             with suppress(OSError):
-                click.echo(f"oz: {describe(error)}", err=True)
+                click.echo(printable(f"oz: {describe(error)}"), err=True)
             return FAILED
         return code if isinstance(code, int) else 0
 

@@ -11,9 +11,10 @@ import click
 from click.core import ParameterSource
 
 import oz
-from oz.cli.output import log_in_lines, printable, say
+from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_sigterm
 from oz.configuration import Configuration, resolve
+from oz.escaping import printable
 
 READY_SECONDS = 5.0
 """How long peers may take to answer before a command says that it is ready nevertheless."""

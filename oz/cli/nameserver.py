@@ -9,6 +9,8 @@ import click
 from oz.cli.options import endpoints_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
+from oz.configuration import resolve_limits
+from oz.system import raise_descriptors
 
 DEFAULT_NAMESERVER = "tcp://127.0.0.1:5756"
 
@@ -40,8 +42,10 @@ def nameserver(ctx: click.Context, /, bind: list[str], name: str | None, verbose
     """Run it; the text of the help is `_HELP`."""
     from oz.services.nameserver import NameServer
 
+    raise_descriptors()
+    limits = resolve_limits()
     try:
-        made = NameServer(bind or [DEFAULT_NAMESERVER], name=name)
+        made = NameServer(bind or [DEFAULT_NAMESERVER], name=name, limits=limits)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     level = logging.INFO if verbose else logging.WARNING

@@ -11,9 +11,10 @@ import click
 import oz
 from oz.cli.exits import FAILED, unsent
 from oz.cli.joining import joined, say_ready
-from oz.cli.output import printable, say
+from oz.cli.output import say
 from oz.cli.payloads import PayloadForm
 from oz.cli.waiting import Waiting
+from oz.escaping import printable
 
 _DAYS = 86_400.0  # seconds; as good as for ever, and what ZeroMQ can count in milliseconds
 

@@ -11,10 +11,11 @@ from typing import Any, Protocol, TypeVar
 import click
 
 import oz
-from oz.cli.output import printable
 from oz.configuration.settings import meant
+from oz.escaping import printable
 from oz.subjects.advice import foreign_wildcard, said_of_foreign
 from oz.transport import endpoints
+from oz.transport.security import resolve_security
 from oz.wire.keys import MAX_GROUP, OVERFLOWS, POLICIES
 
 DEFAULT_ENDPOINT = "tcp://127.0.0.1:5750"
@@ -91,6 +92,31 @@ def _which_way(_ctx: click.Context, option: click.Parameter, given: tuple[str, .
         raise click.BadParameter(
             f"say whether to bind or to connect: --bind {given[0]} or --connect {given[0]}", param=option
         )
+
+
+def security_option(command: _F) -> _F:
+    """Offer `--security`; gives the command a `Security`, or None."""
+    return click.option(
+        "--security",
+        metavar="FILE",
+        callback=_read_security,
+        help="A TOML file with a table [security]: a key, and those that are trusted.  "
+        "[default: OZ_SECURITY, or the configuration file]",
+    )(command)
+
+
+def refuse_keys_on_bus(security: oz.Security | None) -> None:
+    """Refuse `--bus` with keys: a node would let everybody in.
+
+    Raises:
+        click.UsageError: there are keys.
+    """
+    if security is not None:
+        raise click.UsageError("nodes take no keys yet: --security, or OZ_SECURITY, does not go with --bus")
+
+
+def _read_security(_ctx: click.Context, _option: click.Parameter, path: str | None) -> oz.Security | None:
+    return resolve_security() if path is None else oz.Security.from_file(path)
 
 
 def refused_to_option(command: _F) -> _F:

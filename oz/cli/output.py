@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import base64
-import json
 import logging
 import os
-import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,11 +14,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
+from oz.escaping import json_text, printable, raw_text
 
 if TYPE_CHECKING:  # rich takes longer to import than most commands to run
     from rich.console import Console
-
-_CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def is_terminal() -> bool:
@@ -56,34 +53,16 @@ def write_line(line: str | bytes) -> None:
 
 def write_json(value: Any) -> None:
     """Write a value to stdout as indented JSON."""
-    write_line(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def printable(value: str | bytes) -> str:
-    r"""Return text that is one line and does nothing to a terminal.
-
-    Control characters become escapes such as `\n`, and so do bytes that are not UTF-8, such as `\xff`, also
-    in text to which they came by `surrogateescape`.
-    """
-    text = (_raw(value) if isinstance(value, str) else value).decode(errors="backslashreplace")
-    return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    write_line(json_text(value, indent=2))
 
 
 def json_field(name: str, value: str | bytes) -> dict[str, str]:
     """Return `{name: text}`, or `{name_base64: …}` for what is not UTF-8, also text by `surrogateescape`."""
-    raw = _raw(value) if isinstance(value, str) else value
+    raw = raw_text(value) if isinstance(value, str) else value
     try:
         return {name: raw.decode()}
     except UnicodeDecodeError:
         return {f"{name}_base64": base64.b64encode(raw).decode()}
-
-
-def _raw(text: str) -> bytes:
-    try:
-        return text.encode(errors="surrogateescape")
-    except UnicodeEncodeError:
-        # Surrogates that stand for no byte; JSON can bring them.
-        return text.encode(errors="backslashreplace")
 
 
 def plain_table(rows: Iterable[Sequence[str]]) -> str:
@@ -95,11 +74,14 @@ def plain_table(rows: Iterable[Sequence[str]]) -> str:
 
 
 def say(ctx: click.Context, line: str) -> None:
-    """Print one line on stderr, after the name of the command; where that is full nobody can be told."""
+    """Print one line on stderr, after the name of the command; where that is full nobody can be told.
+
+    It may hold what a stranger says.
+    """
     # Only the group knows here which command runs; the command itself knows its own whole path.
     name = f"{ctx.command_path} {ctx.invoked_subcommand or ''}".strip()
     with suppress(OSError):
-        click.echo(f"{name}: {line}", err=True)
+        click.echo(printable(f"{name}: {line}"), err=True)
 
 
 class _Lines(logging.Handler):

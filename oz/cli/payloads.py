@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from oz.cli.output import json_field, printable
+from oz.cli.output import json_field
+from oz.escaping import json_text, printable
 from oz.wire.codec import MsgpackCodec
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -130,7 +131,7 @@ class PayloadForm:
                 return value
             if isinstance(value, str):
                 return value.encode(errors="surrogateescape")
-        return json.dumps(plain(value), ensure_ascii=False).encode(errors="backslashreplace")
+        return json_text(plain(value)).encode(errors="backslashreplace")
 
 
 class BadPayload(click.UsageError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from collections.abc import Mapping
@@ -15,8 +14,9 @@ import oz
 from oz.cli.exits import NOBODY
 from oz.cli.joining import configured, joined, joining_options, say_ready
 from oz.cli.options import Number
-from oz.cli.output import plain_table, printable, say, write_json, write_line
+from oz.cli.output import plain_table, say, write_json, write_line
 from oz.cli.waiting import listening
+from oz.escaping import json_text, printable
 from oz.wire.announcement import Announcement
 
 _HELP = """Show the nodes of the bus: what each is called, its host and process, its age, and where
@@ -105,7 +105,7 @@ def _watch(ctx: click.Context, joining: Mapping[str, Any], *, as_json: bool) -> 
             while news:
                 peer, what = news.popleft()
                 if as_json:
-                    write_line(json.dumps({"event": what} | _data(peer), ensure_ascii=False))
+                    write_line(json_text({"event": what} | _data(peer)))
                 else:
                     write_line(f"{what:<4}  {'  '.join(_row(peer))}")
 

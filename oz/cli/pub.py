@@ -24,10 +24,13 @@ from oz.cli.options import (
     dialect_option,
     endpoint_options,
     ready_line,
+    refuse_keys_on_bus,
+    security_option,
     socket_refused,
 )
-from oz.cli.output import printable, say
+from oz.cli.output import say
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
+from oz.escaping import printable
 from oz.transport.multicast.endpoint import is_multicast
 
 _FROM_STDIN = "-"
@@ -95,6 +98,7 @@ class Outgoing(NamedTuple):
 )
 @bus_options
 @payload_option(" With --bus.")
+@security_option
 @click.pass_context
 def pub(
     ctx: click.Context,
@@ -111,11 +115,13 @@ def pub(
     key: str | None,
     last_value: bool,
     form: str,
+    security: oz.Security | None,
     **joining: Any,
 ) -> None:
     """Publish; the text of the help is `_HELP`."""
     is_bus = is_on_bus(joining)
     if is_bus:
+        refuse_keys_on_bus(security)
         dialect = dialect_on_bus(ctx, dialect)
         _check_bus(connect)
         PayloadForm(form).read(_as_bytes(payload or "null"))
@@ -137,7 +143,7 @@ def pub(
             close_timeout=_CLOSE_TIMEOUT,
         )
         if is_bus
-        else _publisher(ctx, bind, connect, dialect, last_value=last_value)
+        else _publisher(ctx, bind, connect, dialect, last_value=last_value, security=security)
     ) as publisher:
         recipients = _Recipients(publisher, wait, is_known=not any(map(is_multicast, (*bind, *connect))))
         if subject != _FROM_STDIN and not recipients.wait_for(_as_bytes(subject)):
@@ -176,12 +182,20 @@ def _check_bus(connect: list[str]) -> None:
 
 @contextmanager
 def _publisher(
-    ctx: click.Context, bind: list[str], connect: list[str], dialect: str, *, last_value: bool
+    ctx: click.Context,
+    bind: list[str],
+    connect: list[str],
+    dialect: str,
+    *,
+    last_value: bool,
+    security: oz.Security | None,
 ) -> Iterator[oz.Publisher]:
     if not (bind or connect):
         bind = [DEFAULT_ENDPOINT]
     with socket_refused():
-        publisher = oz.Publisher(bind, connect, dialect=dialect, on_full="block", last_value=last_value)
+        publisher = oz.Publisher(
+            bind, connect, dialect=dialect, on_full="block", last_value=last_value, security=security
+        )
     try:
         say(ctx, ready_line(publisher, bind, connect))
         yield publisher

@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import oz
-from oz.cli.options import DEFAULT_ENDPOINT, Number, dialect_option, endpoint_options, parse_all, ready_line
+from oz.cli.options import (
+    DEFAULT_ENDPOINT,
+    Number,
+    dialect_option,
+    endpoint_options,
+    parse_all,
+    ready_line,
+    security_option,
+)
 from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
+from oz.configuration import resolve_limits
+from oz.system import raise_descriptors
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
     from oz.services.recorder import Recorder
@@ -113,6 +123,7 @@ _SECONDS = Number(above=True)
     help="Remove the oldest files when all are larger than this.",
 )
 @click.option("--retain-seconds", type=_SECONDS, metavar="SECONDS", help="Remove files with nothing newer.")
+@security_option
 @click.pass_context
 def record(
     ctx: click.Context,
@@ -124,11 +135,13 @@ def record(
     connect: list[str],
     filtering: str,
     dedupe: bool,
+    security: oz.Security | None,
     **writer: Any,
 ) -> None:
     """Record; the text of the help is `_HELP`."""
     from oz.services.recorder import Recorder
 
+    raise_descriptors()
     if dedupe and filtering != "publisher":
         raise click.UsageError("--dedupe needs --filtering publisher: only then do messages have ids")
     compiled = parse_all(patterns, dialect)
@@ -144,7 +157,7 @@ def record(
             connect=connect,
             bind=bind,
             filtering="publisher" if filtering == "publisher" else "prefix",
-            subscriber={"dedupe": True} if dedupe else None,
+            subscriber={"dedupe": dedupe, "limits": resolve_limits(), "security": security},
             **writer,
         ) as recorder,
     ):

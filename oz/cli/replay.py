@@ -25,9 +25,11 @@ from oz.cli.options import (
     parse_all,
     ready_line,
     refused_to_option,
+    security_option,
     socket_refused,
 )
 from oz.cli.output import console, say
+from oz.configuration import resolve_limits
 from oz.transport.multicast.endpoint import is_multicast
 
 if TYPE_CHECKING:  # needs pyarrow, an extra
@@ -86,6 +88,7 @@ def _speed(_ctx: click.Context, _option: click.Parameter, text: str) -> float | 
 )
 @click.option("--wait", type=Number(), default=2.0, metavar="SECONDS",
               help="Time to wait for a subscriber.  [default: 2]")  # fmt: skip
+@security_option
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -98,6 +101,7 @@ def replay(
     start: int | datetime | None,
     end: int | datetime | None,
     wait: float,
+    security: oz.Security | None,
 ) -> None:
     """Replay; the text of the help is `_HELP`."""
     from oz.journal import Journal
@@ -111,7 +115,9 @@ def replay(
     # Whatever was recorded was a subject: the plain dialect allows all of them.
     # It is the replay that waits for room, so that a signal or a key can end it.
     with socket_refused():
-        publisher = oz.Publisher(bind, connect, dialect="zmq", on_full="error")
+        publisher = oz.Publisher(
+            bind, connect, dialect="zmq", on_full="error", limits=resolve_limits(), security=security
+        )
     with _closed_when_sent(ctx, publisher, control):
         say(ctx, f"{ready_line(publisher, bind, connect)}, replaying {directory}")
         if not any(map(is_multicast, (*bind, *connect))):

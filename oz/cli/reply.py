@@ -20,9 +20,10 @@ import click
 import oz
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
-from oz.cli.output import printable, say
+from oz.cli.output import say
 from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
 from oz.cli.waiting import await_signal
+from oz.escaping import printable
 from oz.system import POLLIN, make_poll
 
 MOST_OUTPUT = 64 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,8 +15,9 @@ import oz
 from oz.cli.exits import NOBODY, TIMED_OUT, describe
 from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
-from oz.cli.output import printable, say, write_line
+from oz.cli.output import say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
+from oz.escaping import json_text, printable
 
 _FROM_STDIN = "-"
 
@@ -133,4 +133,4 @@ def _as_json(began: float, answer: oz.Message) -> None:
     fields = field("payload", answer.payload) | {"seconds": round(time.monotonic() - began, 6)}
     if answer.headers:
         fields["headers"] = headers_as_json(answer.headers)
-    write_line(json.dumps(fields, ensure_ascii=False))
+    write_line(json_text(fields))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -29,12 +28,15 @@ from oz.cli.options import (
     endpoint_options,
     parse_all,
     ready_line,
+    refuse_keys_on_bus,
     routed_options,
+    security_option,
     socket_refused,
 )
-from oz.cli.output import json_field, log_in_lines, printable, say, write_line
+from oz.cli.output import json_field, log_in_lines, say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, payload_option
 from oz.cli.waiting import Waiting, listening
+from oz.escaping import json_text, printable
 
 READY_SECONDS = 1.0
 """How long publishers may take to answer before that is said."""
@@ -88,6 +90,7 @@ Examples:
 )
 @bus_options
 @payload_option(" With --bus.")
+@security_option
 @click.pass_context
 def sub(
     ctx: click.Context,
@@ -101,11 +104,13 @@ def sub(
     as_json: bool,
     with_headers: bool,
     form: str,
+    security: oz.Security | None,
     **given: Any,
 ) -> None:
     """Print messages; the text of the help is `_HELP`."""
     is_bus = is_on_bus(given)
     if is_bus:
+        refuse_keys_on_bus(security)
         dialect = dialect_on_bus(ctx, dialect)
     elif form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
@@ -118,7 +123,7 @@ def sub(
             ctx, compiled, given | {"bind": bind, "connect": connect}, PayloadForm(form), dialect, asked or {}
         )
         if is_bus
-        else _on_sockets(ctx, compiled, (bind, connect), dialect, asked, timeout)
+        else _on_sockets(ctx, compiled, (bind, connect), dialect, asked, timeout, security)
     )
     with listening() as waiting, opened as ready, ready.heard_by(waiting):
         try:
@@ -154,6 +159,7 @@ def _on_sockets(
     dialect: str,
     asked: dict[str, Any] | None,
     timeout: float,
+    security: oz.Security | None,
 ) -> Iterator[_Ready]:
     bind, connect = ends
     if not (bind or connect):
@@ -163,7 +169,7 @@ def _on_sockets(
         {"filtering": "publisher", "on_gap": partial(_say_gap, ctx)} if is_routed else {}
     )
     with socket_refused():
-        made = oz.Subscriber(connect, bind, dialect=dialect, **options)
+        made = oz.Subscriber(connect, bind, dialect=dialect, security=security, **options)
     with log_in_lines(ctx, "warning: "), made as subscriber:
         subscriber.subscribe(patterns, **(asked or {}))
         ready = _Ready(ctx, subscriber, ready_line(subscriber, bind, connect), is_known=not is_routed)
@@ -252,7 +258,7 @@ def _receive(ready: _Ready, waiting: Waiting, timeout: float) -> oz.Message | Sh
 def _as_text(message: oz.Message | Shown, *, with_headers: bool) -> str:
     parts = [printable(message.subject), *map(printable, message.frames[1:])]
     if with_headers:
-        parts.insert(1, printable(json.dumps(headers_as_json(message.headers), ensure_ascii=False)))
+        parts.insert(1, json_text(headers_as_json(message.headers)))
     return " ".join(parts)
 
 
@@ -262,4 +268,4 @@ def _as_json(message: oz.Message | Shown, *, with_headers: bool) -> str:
         fields["more"] = [json_field("payload", frame) for frame in message.frames[2:]]
     if with_headers:
         fields["headers"] = headers_as_json(message.headers)
-    return json.dumps(fields, ensure_ascii=False)
+    return json_text(fields)

@@ -9,7 +9,8 @@ import click
 import oz
 from oz.cli.exits import FAILED
 from oz.cli.options import parse_all
-from oz.cli.output import json_field, printable, write_json, write_line
+from oz.cli.output import json_field, write_json, write_line
+from oz.escaping import printable
 
 if TYPE_CHECKING:  # what compares patterns is loaded by this command alone
     from oz.subjects.translate import Translation

@@ -20,15 +20,25 @@ def load() -> list[tuple[str, dict[str, object]]]:
     carrier, tail number, airports and `time_hour` (ISO 8601), an integer for the others, and None where the
     data set has no value.
     """
-    names, *rows = csv.reader(lzma.decompress(DATA.read_bytes()).decode("ascii").splitlines())
-    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    subjects = [
-        f"flight.{origin}.{dest}.{carrier}"
-        for origin, dest, carrier in zip(columns["origin"], columns["dest"], columns["carrier"], strict=True)
-    ]
+    columns = _columns()
     values = zip(*(_typed(name, cells) for name, cells in columns.items()), strict=True)
-    payloads = (dict(zip(names, row, strict=True)) for row in values)
-    return list(zip(subjects, payloads, strict=True))
+    payloads = (dict(zip(columns, row, strict=True)) for row in values)
+    return list(zip(_subjects_of(columns), payloads, strict=True))
+
+
+def subjects() -> list[str]:
+    """Return the subject of each flight, in the order of the data set."""
+    return _subjects_of(_columns())
+
+
+def _columns() -> dict[str, tuple[str, ...]]:
+    names, *rows = csv.reader(lzma.decompress(DATA.read_bytes()).decode("ascii").splitlines())
+    return dict(zip(names, zip(*rows, strict=True), strict=True))
+
+
+def _subjects_of(columns: dict[str, tuple[str, ...]]) -> list[str]:
+    parts = zip(columns["origin"], columns["dest"], columns["carrier"], strict=True)
+    return [f"flight.{origin}.{dest}.{carrier}" for origin, dest, carrier in parts]
 
 
 def _typed(name: str, cells: tuple[str, ...]) -> list[object]:

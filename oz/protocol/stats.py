@@ -18,9 +18,17 @@ class PublisherStats:
     missed: int = 0
     """Messages that one subscriber missed for that reason, counted for each: it learns of them by a gap."""
     timed_out: int = 0
-    """Subjects on which a subscriber's pattern ran out of time, so that it did not get them."""
+    """Subjects on which a subscriber's pattern ran out of time, or was passed over for lack of it."""
+    suspended: int = 0
+    """Patterns of subscribers that took too long and are not served until they are declared again."""
     malformed: int = 0
     """Keys from subscribers that mean nothing here."""
+    refused: int = 0
+    """Keys from subscribers whose connection asks for more than the limits of the publisher allow."""
+    denied: int = 0
+    """Subscriptions refused because whoever asked may not have them; docs/permissions.md."""
+    cut: int = 0
+    """Connections ended here: they went on to ask for what they are refused, or took nothing."""
 
     @property
     def published(self) -> int:
@@ -42,8 +50,12 @@ class SubscriberStats:
     """Messages skipped because subject or payload could not be decoded."""
     lost: int = 0
     """Messages known to be lost; a plain ZeroMQ publisher gives no way to know."""
+    contradictions: int = 0
+    """Frames that contradict what their publisher said before: perhaps somebody else uses its name."""
     dropped: int = 0
     """Messages that a subscription dropped because of its `overflow`."""
+    denied: int = 0
+    """Messages and records dropped because whoever sent them may not publish them; docs/permissions.md."""
     recovered: int = 0
     """Lost messages that were had again."""
     repeated: int = 0
@@ -76,6 +88,8 @@ class ForwarderStats:
     """That were lost on their way here, which the other buses were told."""
     interests: int = 0
     """Patterns that are asked for on behalf of other buses now."""
+    withheld: int = 0
+    """Patterns that are not, as their connection asks for too many."""
     takeovers: int = 0
     """Times that it went on for another forwarder."""
 
@@ -89,4 +103,5 @@ class ForwarderStats:
         self.refused += other.refused
         self.lost += other.lost
         self.interests += other.interests
+        self.withheld += other.withheld
         self.takeovers += other.takeovers

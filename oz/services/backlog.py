@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -11,11 +10,12 @@ from dataclasses import dataclass
 
 from oz.errors import JournalFull
 from oz.journal import Writer
+from oz.logs import peer_logger
 from oz.protocol.backoff import growing
 from oz.protocol.subscriber.columns import Arrived
 from oz.services.columns import LaidOut, Loss, columns_of_loss, count_of
 
-_log = logging.getLogger("oz.recorder")
+_log = peer_logger("oz.recorder")
 
 OVERHEAD = 100
 """Bytes that a message takes besides its payload, about."""

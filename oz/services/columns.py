@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, groupby, repeat
@@ -16,12 +15,13 @@ import pyarrow.compute as pc
 from oz.journal import Kind
 from oz.journal.columns import arranged
 from oz.journal.schema import BATCH_BYTES, BATCH_ROWS
+from oz.logs import peer_logger
 from oz.message import Extras, LoneMessage, Message, RoutedMessage
 from oz.protocol.subscriber.columns import Arrived, MessageBatch, PlainBatch
 from oz.subjects.pattern import Pattern
 from oz.wire.extras import STORED, restore_extras, stored_extras
 
-_log = logging.getLogger("oz.recorder")
+_log = peer_logger("oz.recorder")
 
 MORE = "oz-more"
 """The header that holds the frames behind the payload, where a message has any."""
@@ -195,7 +195,7 @@ def unpack_headers(packed: bytes | None) -> Headers:
     """Read headers as a recorder packs them; none when something else than a recorder wrote them."""
     try:
         fields = msgpack.unpackb(packed, raw=False, strict_map_key=False) if packed else {}
-    except ValueError:
+    except (ValueError, TypeError):  # a map or an array cannot be a key
         fields = {}
     if not isinstance(fields, dict):
         fields = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import tempfile
 import time
@@ -15,9 +14,11 @@ from typing import Any, Self
 import zmq
 
 from oz.errors import OzError
+from oz.logs import peer_logger
 from oz.message import Gap, Message
 from oz.protocol.bridge.bridge import Relaying
 from oz.protocol.multicast.options import Multicast
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.services.link import (
     ADVISORY,
     GAP,
@@ -40,9 +41,10 @@ from oz.sync.publisher_engine import ThreadedPublisher
 from oz.transport.capabilities import require_pgm
 from oz.transport.endpoints import as_list
 from oz.transport.publisher.options import PublisherOptions
+from oz.transport.security import Security
 from oz.transport.subscriber.subscribing import EVERYTHING
 
-_log = logging.getLogger("oz.gateway")
+_log = peer_logger("oz.gateway")
 
 ADVISORIES = "_OZ.gateway."
 """What subjects of advisories begin with; behind it `gap`, `down`, `up` or the kind of an `oz.Advisory`."""
@@ -93,6 +95,8 @@ class Gateway:
         multicast: Multicast | None = None,
         echo: bool = True,
         keep_origins: bool = True,
+        limits: Limits = DEFAULT_LIMITS,
+        security: Security | None = None,
     ) -> None:
         """Bind to the local endpoints; `run` starts the processes.
 
@@ -105,6 +109,9 @@ class Gateway:
             echo: whether local subscribers also get what local publishers publish. PGM does not bring it
                 back to the host that sent it.
             keep_origins: whether messages carry, as headers, who published them first and under which number.
+            limits: how much a local application may use; docs/limits.md.
+            security: demands keys of local applications, and holds them to permissions. What is multicast is
+                not encrypted, and anybody may send it.
 
         Raises:
             TransportUnavailable: this libzmq has no PGM; says the line that adds it.
@@ -129,7 +136,7 @@ class Gateway:
         self._receiver = self._sender = None
         self.subscriber: ServiceSubscriber | None = None
         self._bell = Bell()
-        self.publisher = ThreadedPublisher(PublisherOptions(dialect="zmq"))
+        self.publisher = ThreadedPublisher(PublisherOptions(dialect="zmq", limits=limits, security=security))
         self._bound: list[str] = []
         self._taken: list[str] = []
         try:
@@ -140,7 +147,9 @@ class Gateway:
                 self._receiver = self._worker("receiver", lambda: self._receiving(as_list(receive)))
             if send:
                 self._sender = self._worker("sender", lambda: self._sending([send]))
-                self.subscriber = ServiceSubscriber(filtering="publisher", on_gap=self._note_loss)
+                self.subscriber = ServiceSubscriber(
+                    filtering="publisher", on_gap=self._note_loss, limits=limits, security=security
+                )
                 self.subscriber.subscribe([EVERYTHING])
                 self._taken += map(self.subscriber.bind, as_list(publishers))
         except BaseException:

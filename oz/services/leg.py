@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from oz.errors import ClosedError
+from oz.logs import peer_logger
 from oz.message import Gap, Message
 from oz.protocol.bridge import spanning_tree
-from oz.protocol.bridge.bridge import VIA_SIZE, ImportFilter, Interest, Ledger
+from oz.protocol.bridge.bridge import MOST_INTERESTS, VIA_SIZE, ImportFilter, Interest, Ledger, quick
 from oz.protocol.bridge.forwarding import SETTLE, Forwarding
 from oz.protocol.bridge.leg import BridgeLeg, ForwardedInterest, LossReports, Silences
 from oz.protocol.bridge.spanning_tree import Offer
@@ -23,9 +24,11 @@ from oz.transport.node.notices import Watcher
 from oz.transport.node.opening import SocketKinds
 from oz.transport.node.subscriptions import Steps
 
+_log = peer_logger("oz.forwarder")
+
 T = TypeVar("T")
 
-_SLICE = 0.05  # seconds of a node's thread at a time
+_SLICE = 0.02  # seconds of a node's thread at a time: messages wait meanwhile
 
 PassOn = Callable[[BridgeLeg, str, Message], None]
 
@@ -118,6 +121,7 @@ class Leg:
         self._passed: Message | None = None
         self._offer: Any = None
         self._cut: set[OutStream] = set()
+        self._has_withheld = False
         self._shell = shell
         self.engine = engine = shell.engine
         self.backend: Backend = shell.kinds.backend
@@ -146,6 +150,12 @@ class Leg:
         cut = {stream for stream in streams if stream.vanished_at is not None}
         back = [stream for stream in streams if stream in self._cut and stream not in cut]
         self._cut = cut
+        if self.ledger.withheld and not self._has_withheld:
+            _log.warning(
+                "a connection to bus %r asks for more than %d patterns: the rest is not asked for elsewhere",
+                self.bus, MOST_INTERESTS,
+            )  # fmt: skip
+        self._has_withheld = bool(self.ledger.withheld)
         if back:
             # While they were cut off nothing was asked for on their behalf.
             publisher.own_up(back)
@@ -196,6 +206,7 @@ class Leg:
             handler=partial(self._take, group),
             group=group or None,
             policy=policy,  # type: ignore[arg-type]
+            found_by=quick(pattern),
         )
 
     def _take(self, group: str, message: Message) -> None:

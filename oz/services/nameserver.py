@@ -2,42 +2,49 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from math import inf
 from typing import Any, Self
 
 import zmq
 
 from oz.errors import NameserverUnavailable, ProtocolError
+from oz.logs import peer_logger
 from oz.protocol.node.discovery_client import BEACON, EXPIRY
 from oz.protocol.node.registry import News, Registry, RegistryStats, Sends
+from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
-from oz.transport.socket import LINK_KEEPALIVE, keep_tcp_alive
+from oz.transport.descriptor_watch import WATCH
+from oz.transport.socket import LINK_KEEPALIVE, keep_tcp_alive, limit_peers
 from oz.wire.announcement import Announcement
 from oz.wire.discovery import MAX_REPLY, MAX_REQUEST, Ask, Roster, pack, unpack_reply
 
-_log = logging.getLogger("oz.nameserver")
+_log = peer_logger("oz.nameserver")
 
-HIGH_WATER_MARK = 10_000
-"""Frames that wait for one node; what finds no room is dropped, and the roster sent again later."""
+_FRAME = 4_096
+"""Bytes that a frame counts for in what may wait for one node."""
+
+_MOST_WAITING = 256
+"""Frames of one node that wait for the name server."""
+
+_ROOM_EVERY = 0.05
+"""Seconds between two looks whether there is room for more of a roster."""
 
 _MANY = 100  # frames in one turn
 
 _OPTIONS = (
     (zmq.LINGER, 0),
-    (zmq.SNDHWM, HIGH_WATER_MARK),
-    (zmq.RCVHWM, HIGH_WATER_MARK),
-    (zmq.MAXMSGSIZE, MAX_REQUEST),
+    (zmq.RCVHWM, _MOST_WAITING),
     # Without it what finds no room would be dropped in silence.
     (zmq.ROUTER_MANDATORY, 1),
     *LINK_KEEPALIVE,
-    (zmq.HANDSHAKE_IVL, 5_000),
     # All nodes come at once when it was started again.
     (zmq.BACKLOG, 1_024),
 )
@@ -61,6 +68,7 @@ class NameServer:
         context: zmq.Context[Any] | None = None,
         beacon: float = BEACON,
         expiry: float = EXPIRY,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Bind; `run` begins to answer.
 
@@ -71,14 +79,17 @@ class NameServer:
             beacon: seconds between two announcements of a node.
             expiry: seconds of silence after which a node counts as lost, and this name server for nodes;
                 more than `beacon`.
+            limits: how much of it a node may use; docs/limits.md.
 
         Raises:
+            TypeError: the limits are none.
             ValueError: the text is no endpoint, or the name or a duration is out of bounds.
             TransportUnavailable: this libzmq lacks the transport.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
+        check_limits(limits)
         self.name = socket.gethostname() if name is None else name
-        self._registry = Registry(os.urandom(16), self.name, beacon=beacon, expiry=expiry)
+        self._registry = Registry(os.urandom(16), self.name, beacon=beacon, expiry=expiry, limits=limits)
         places = endpoints.as_list(bind)
         for one in places:
             endpoints.check(one, own_context=context is None)
@@ -94,12 +105,14 @@ class NameServer:
         self.endpoints: list[str] = []
         """Where it is, with the ports that a `*` became."""
         try:
-            for option, value in _OPTIONS:
+            for option, value in (*_OPTIONS, (zmq.SNDHWM, _frames(limits.queued))):
                 self._socket.setsockopt(option, value)
+            limit_peers(self._socket, limits, most=MAX_REQUEST)
             for one in places:
                 self._socket.setsockopt(zmq.IPV6, endpoints.needs_ipv6(one))
                 self._socket.bind(one)
                 self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
+                WATCH.add(self._socket, self.endpoints[-1])
             self._poller = zmq.Poller()
             self._poller.register(self._socket, zmq.POLLIN)
             self._poller.register(self._bell, zmq.POLLIN)
@@ -154,6 +167,8 @@ class NameServer:
 
     def _turn(self, until: float) -> None:
         due = self._registry.next_deadline()
+        if self._registry.paging:
+            until = min(until, time.monotonic() + _ROOM_EVERY)
         wait(self._poller, until if due is None else min(until, due))
         self._bell.hear()
         for _ in range(_MANY):
@@ -164,10 +179,12 @@ class NameServer:
             # What is no message at all is counted as any other that means nothing.
             frame = frames[0] if len(frames) == 1 else b""
             self._send(self._registry.receive(peer, frame, time.monotonic()))
+            self._send_pages()
         now = time.monotonic()
         due = self._registry.next_deadline()
         if due is not None and now >= due:
             self._send(self._registry.tick(now))
+        self._send_pages()
         self._say()
 
     def _receive(self) -> tuple[bytes, list[bytes]]:
@@ -183,7 +200,9 @@ class NameServer:
     def _send(self, sends: Sends) -> None:
         """Send without waiting. Behind something that found no room, nothing more goes to that node."""
         full: set[bytes] = set()
-        for peer, frame in sends:
+        waiting = deque(sends)
+        while waiting:
+            peer, frame = waiting.popleft()
             if peer in full:
                 continue
             try:
@@ -191,9 +210,29 @@ class NameServer:
                 self._socket.send(frame, zmq.NOBLOCK)
             except zmq.ContextTerminated:
                 raise
-            except zmq.ZMQError:  # no room, or the connection has ended
+            except zmq.ZMQError as error:
                 full.add(peer)
-                self._registry.missed(peer)
+                if error.errno == zmq.EHOSTUNREACH:
+                    waiting.extend(self._registry.unreachable(peer, time.monotonic()))
+                else:
+                    self._registry.missed(peer)
+
+    def _send_pages(self) -> None:
+        """Send of the rosters that did not find room what does now."""
+        registry = self._registry
+        for peer in registry.paging:
+            while (frame := registry.page(peer)) is not None:
+                try:
+                    self._socket.send(peer, zmq.NOBLOCK | zmq.SNDMORE)
+                    self._socket.send(frame, zmq.NOBLOCK)
+                except zmq.Again:
+                    break
+                except zmq.ContextTerminated:
+                    raise
+                except zmq.ZMQError:
+                    self._send(registry.unreachable(peer, time.monotonic()))
+                    break
+                registry.paged(peer)
 
     def _say(self) -> None:
         for news in self._registry.take_news():
@@ -230,6 +269,12 @@ class NameServer:
         self.close()
 
 
+def _frames(queued: float) -> int:
+    """Return how many frames may wait for one node; what finds no room is dropped."""
+    # 0 is no limit for libzmq.
+    return 0 if queued == inf else min(2**31 - 1, max(1, int(queued) // _FRAME))
+
+
 def _line(news: News) -> str:
     one = news.announcement
     where = ", ".join([*one.endpoints, *([one.local_endpoint] if one.local_endpoint else [])]) or "nowhere"
@@ -263,7 +308,7 @@ def ask(
     try:
         keep_tcp_alive(dealer)
         dealer.set(zmq.LINGER, 0)
-        dealer.set(zmq.MAXMSGSIZE, MAX_REPLY)
+        limit_peers(dealer, most=MAX_REPLY)
         dealer.set(zmq.IPV6, endpoints.needs_ipv6(nameserver))
         dealer.connect(nameserver)
         dealer.send(pack(Ask(bus)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import struct
 import threading
 from collections.abc import Callable, Iterable
@@ -12,13 +11,16 @@ from typing import Any, Self
 
 import zmq
 
+from oz.logs import peer_logger
+from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
+from oz.transport.descriptor_watch import WATCH
 from oz.transport.option_checks import check_count
 from oz.transport.publisher.options import MAX_SUBSCRIPTION
-from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive
+from oz.transport.socket import HIGH_WATER_MARK, keep_link_alive, limit_peers
 
-_log = logging.getLogger("oz.forwarder")
+_log = peer_logger("oz.forwarder")
 
 _LINGER = 1_000  # milliseconds for what is still to be sent at the end
 _COUNTERS = struct.Struct("=Q")
@@ -53,6 +55,7 @@ class Proxy:
         backend: str | Iterable[str] = (),
         connect: str | Iterable[str] = (),
         high_water_mark: int = HIGH_WATER_MARK,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Bind and connect; `run` begins to pass messages on.
 
@@ -62,12 +65,15 @@ class Proxy:
             connect: publishers that bind, or the backends of other forwarders; or a list.
             high_water_mark: messages, or batches of them, that may wait here for each subscriber; what goes
                 beyond that is dropped for it. 0 is no limit.
+            limits: `message_size` and `handshake` hold; docs/limits.md.
 
         Raises:
+            TypeError: the limits are none.
             ValueError: no endpoint on one of the sides, or a text that is none.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
             zmq.ZMQError: an endpoint cannot be bound or connected to, or file descriptors are used up.
         """
+        check_limits(limits)
         ins, outs, dialled = (endpoints.as_list(one) for one in (frontend, backend, connect))
         if not outs or not (ins or dialled):
             raise ValueError(
@@ -88,10 +94,8 @@ class Proxy:
         self._bell = Bell()
         self._context: zmq.Context[Any] = zmq.Context()
         try:
-            self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark)
-            self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark)
-            # libzmq walks subscriptions by recursion: a huge one would crash it.
-            self._back.setsockopt(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
+            self._front = self._open(zmq.XSUB, zmq.SNDHWM, zmq.RCVHWM, high_water_mark, limits)
+            self._back = self._open(zmq.XPUB, zmq.RCVHWM, zmq.SNDHWM, high_water_mark, limits)
             self.frontends = _bind(self._front, ins)
             """Where publishers connect to, with the ports that a `*` became."""
             self.backends = _bind(self._back, outs)
@@ -110,10 +114,12 @@ class Proxy:
             self._context.destroy(0)
             raise
 
-    def _open(self, kind: int, unbounded: int, bounded: int, mark: int) -> Any:
+    def _open(self, kind: int, unbounded: int, bounded: int, mark: int, limits: Limits) -> Any:
         """Make one of the sockets: what subscribers ask for must all pass, however much at once."""
         socket = self._context.socket(kind)
         keep_link_alive(socket)
+        # libzmq walks subscriptions by recursion: a huge one would crash it.
+        limit_peers(socket, limits, most=MAX_SUBSCRIPTION if kind == zmq.XPUB else None)
         socket.setsockopt(zmq.LINGER, _LINGER)
         socket.setsockopt(unbounded, 0)
         socket.setsockopt(bounded, mark)
@@ -199,4 +205,5 @@ def _bind(socket: Any, places: list[str]) -> list[str]:
         socket.set(zmq.IPV6, endpoints.needs_ipv6(one))
         socket.bind(one)
         bound.append(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+        WATCH.add(socket, bound[-1])
     return bound

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
@@ -16,6 +15,7 @@ import zmq
 from oz.errors import JournalError, JournalFull
 from oz.journal import Journal, Writer
 from oz.journal.ranges import messages_there
+from oz.logs import peer_logger
 from oz.message import Gap, MessageId
 from oz.protocol.subscriber.columns import Arrived
 from oz.protocol.subscriber.dedupe import SINGLES
@@ -26,7 +26,7 @@ from oz.services.waiting import Bell, look_again, wait
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, parse
 
-_log = logging.getLogger("oz.recorder")
+_log = peer_logger("oz.recorder")
 
 _MANY = 1024
 _CLOSE_TIMEOUT = 1.0  # seconds for what is on its way when it stops
@@ -75,7 +75,7 @@ class Recorder:
                 drops what comes, and counts it.
             commit_seconds: after one commit wait for so long before the next, or until an Arrow batch is
                 full: 8,192 messages or 4 MiB. A message after a silence of that length is written at once.
-            subscriber: further options of `oz.Subscriber`, such as `high_water_mark`; with `dedupe` a repeat
+            subscriber: further options of `oz.Subscriber`, such as `limits`; with `dedupe` a repeat
                 of one of the last 262,144 records is dropped too, whoever recorded it.
             writer: options of `oz.journal.Writer`, such as `sync` and `segment_bytes`.
 

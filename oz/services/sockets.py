@@ -14,6 +14,7 @@ from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import Arrived
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import Pattern
 from oz.sync.waiting import BlockingWaiter
 from oz.transport import descriptors
@@ -22,12 +23,12 @@ from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import StrictGuard
 from oz.transport.multicast.receiver import OnAdvisory
 from oz.transport.option_checks import Filtering, delivery_options
+from oz.transport.security import Security, credentials_of
 from oz.transport.socket import end_context
 from oz.transport.subscriber.draining import drain, wait_ready
-from oz.transport.subscriber.engine import PATIENCE
+from oz.transport.subscriber.front import GOODBYE_SECONDS
 from oz.transport.subscriber.options import check_options
-from oz.transport.subscriber.receiver import RoutedReceivePath
-from oz.transport.subscriber.socket import GOODBYE_SECONDS
+from oz.transport.subscriber.receiver import PATIENCE, RoutedReceivePath
 from oz.wire.codec import Codec
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -61,6 +62,8 @@ class ServiceSubscriber:
         multicast: Multicast | None = None,
         plain: bool = False,
         on_advisory: OnAdvisory | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        security: Security | None = None,
     ) -> None:
         """Bind and connect; see `oz.Subscriber`, which has these options too.
 
@@ -78,9 +81,12 @@ class ServiceSubscriber:
             multicast: how to listen to multicast.
             plain: messages that are multicast are ordinary ones of ZeroMQ.
             on_advisory: called with each `oz.Advisory`.
+            limits: how much publishers may send; docs/limits.md.
+            security: its key, and those that it trusts; docs/security.md.
 
         Raises:
-            ValueError, TypeError, EndpointError, TransportUnavailable, zmq.ZMQError: as `oz.Subscriber`.
+            ValueError, TypeError, EndpointError, TransportUnavailable, PermissionDenied, ConfigurationError,
+                zmq.ZMQError: as `oz.Subscriber`.
         """
         options = check_options(
             (connect, bind),
@@ -93,14 +99,19 @@ class ServiceSubscriber:
             multicast=multicast,
             plain=plain,
             on_advisory=on_advisory,
+            limits=limits,
         )
         descriptors.need(descriptors.CONTEXT, "a service")
         is_own = context is None
         guard = StrictGuard()
         self._is_shared = shared
-        self._attachments = Attachments(guard, options.group, own_context=is_own)
+        credentials = credentials_of(security, options.group)
+        self._attachments = Attachments(guard, options.group, own_context=is_own, credentials=credentials)
         self.socket: zmq.Socket[Any] = zmq.Socket(zmq.Context() if context is None else context, zmq.SUB)
-        self.engine = options.make_engine(self.socket, guard)
+        self.engine = options.make_engine(self.socket, guard, self._attachments)
+        self.engine.raise_denials()
+        if credentials is not None:
+            self.engine.look_after_calls(self._attachments)
         try:
             # `Context.destroy` is to know of it, as of what `Context.socket` makes.
             self.socket.context._add_socket(self.socket)
@@ -108,6 +119,7 @@ class ServiceSubscriber:
             for endpoint in as_list(bind):
                 self.bind(endpoint)
             for endpoint in as_list(connect):
+                self.engine.declarer.begin_calls()
                 self._attachments.connect(self.socket, endpoint)
                 self.engine.declarer.joined()
         except BaseException:
@@ -167,6 +179,7 @@ class ServiceSubscriber:
 
         Raises:
             ClosedError: it is closed.
+            PermissionDenied: a publisher denies what it asks for, or does not trust its key.
         """
         engine, socket = self.engine, self.socket
         ready, waiting, take = engine.ready, engine.waiting, engine.receive_path.take
@@ -183,7 +196,8 @@ class ServiceSubscriber:
                 if message.route.is_only_listed or engine.dispatch(message):
                     taken.append(message)
         except zmq.Again:
-            pass
+            if not taken:
+                self._tend()
         except zmq.ZMQError:
             if not taken:
                 engine.check_open()
@@ -198,15 +212,25 @@ class ServiceSubscriber:
 
         Raises:
             ClosedError: it is closed.
+            PermissionDenied: as `take`.
         """
         path = self.engine.receive_path
         if self.engine.ready or not (isinstance(path, RoutedReceivePath) or path.comes_in_columns):
             return [*self.take(limit)]
         try:
-            return path.take_what_is_there(self.socket, limit, time.monotonic() + PATIENCE)
+            taken = path.take_what_is_there(self.socket, limit, time.monotonic() + PATIENCE)
+            if not taken:
+                self._tend()
+            return taken
         except zmq.ZMQError:
             self.engine.check_open()
             raise
+
+    def _tend(self) -> None:
+        """Do what is due while nothing comes, and refuse to wait for what is denied."""
+        self.engine.look()
+        if self.engine.must_check and not self.engine.is_drained:
+            self.engine.check()
 
     def wait_ready(self, timeout: float | None) -> None:
         """Wait until every publisher has answered; see `oz.Subscriber.wait_ready`."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import signal
 import subprocess
 import sys
@@ -17,12 +16,13 @@ from typing import IO, Any
 import zmq
 
 from oz.errors import OzError
+from oz.logs import peer_logger
 from oz.protocol.backoff import Backoff
 from oz.services.link import CLOSE, READY, pack, unpack
 from oz.services.multicast_process import FAILED
 from oz.system import is_reader_gone
 
-_log = logging.getLogger("oz.gateway")
+_log = peer_logger("oz.gateway")
 
 HANGS_AFTER = 10.0
 """Seconds without a sign of life after which a process is killed."""

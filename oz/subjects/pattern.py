@@ -11,8 +11,9 @@ import regex
 from oz.errors import PatternError, PatternTimeout, SubjectError
 from oz.subjects import dialects, relations
 from oz.subjects.dialects.base import Compiled, Dialect, Form, Splitting, Token
-from oz.subjects.dialects.regular import Regular, flags_of
+from oz.subjects.dialects.regular import MAX_WEIGHT, Regular, flags_of
 from oz.subjects.expressions import Expression, Text
+from oz.subjects.words import takes
 
 
 class CompiledRegex(Protocol):
@@ -45,6 +46,13 @@ DEFAULT_DIALECT = "nats"
 
 TIME_LIMIT = 0.05
 """Seconds of processor time that a pattern which may backtrack can spend on one subject."""
+
+
+LONG_WORDS = 256
+"""Characters of a pattern of words beyond which it is compared word by word."""
+
+LIGHT = 1_024
+"""Bytes that any pattern may take: how many there may be is bounded by itself."""
 
 
 class Pattern:
@@ -125,6 +133,12 @@ class Pattern:
         return self._compiled.words
 
     @property
+    def _words(self) -> tuple[Token, ...]:
+        words = self.tokens if self.tokens is not None else self.words
+        assert words is not None
+        return words
+
+    @property
     def splitting(self) -> Splitting | None:
         """The tokens of its dialect's subjects; None where patterns have no words."""
         return self._dialect.splitting
@@ -169,13 +183,14 @@ class Pattern:
         if self._compiled.literal is not None:
             # Not by the regex: of a long literal the engine first makes search tables, in cubic time.
             return (own if isinstance(own, bytes) else own.encode()) == self._compiled.literal
-        if not self._compiled.timed:
-            return self.regex.fullmatch(own) is not None
-        try:
-            return self.regex.fullmatch(own, timeout=TIME_LIMIT) is not None
-        except (TimeoutError, MemoryError):
-            # A pattern that calls itself runs out of memory instead.
-            raise PatternTimeout(self.text, subject, TIME_LIMIT) from None
+        if len(self.text) > LONG_WORDS and self.splitting is not None:
+            # A regex of thousands of words takes a tenth of a second to make.
+            return takes(self._words, self.splitting, own if isinstance(own, bytes) else own.encode())
+        if self.is_prefix:
+            return (own if isinstance(own, bytes) else own.encode()).startswith(self.prefixes[0])
+        if self._compiled.timed:
+            return decides(self, own, TIME_LIMIT)
+        return self.regex.fullmatch(own) is not None
 
     def expression(self) -> Expression:
         """Say what it means, for what relates patterns.
@@ -239,6 +254,32 @@ class Pattern:
         return _remake, (self.text, self.dialect, variant is not None)
 
 
+def decides(pattern: Pattern, subject: str | bytes, seconds: float) -> bool:
+    """Tell whether a pattern's regex takes a subject, which is in the dialect's own type.
+
+    Args:
+        pattern: the pattern.
+        subject: the subject.
+        seconds: processor time that it may take, if it can backtrack at length.
+
+    Raises:
+        PatternTimeout: it took longer.
+    """
+    if not pattern._compiled.timed:
+        # To ask the engine for a limit costs more than such a pattern takes.
+        return pattern.regex.fullmatch(subject) is not None
+    try:
+        return pattern.regex.fullmatch(subject, timeout=seconds) is not None
+    except (TimeoutError, MemoryError):
+        # A pattern that calls itself runs out of memory instead.
+        raise PatternTimeout(pattern.text, subject, seconds) from None
+
+
+def may_take_long(pattern: Pattern) -> bool:
+    """Tell whether a pattern's regex can backtrack at length."""
+    return pattern._compiled.timed
+
+
 class Regex(Protocol):
     """A pattern compiled by `re` or `regex`."""
 
@@ -298,24 +339,38 @@ def _remake(text: str | bytes, dialect: str, lenient: bool) -> Pattern:
     return compile(text, dialect, lenient=lenient)
 
 
-def regex_with_flags(text: str | bytes, flags: int) -> Pattern:
+def regex_with_flags(text: str | bytes, flags: int, *, max_weight: int = MAX_WEIGHT) -> Pattern:
     """Compile a pattern of the regex dialect with flags of the `regex` package.
 
+    Args:
+        text: the pattern.
+        flags: such as `regex.I`.
+        max_weight: the most elements, each repeat written out as often as it must occur.
+
     Raises:
-        PatternError: the dialect does not allow it.
+        PatternError: the dialect does not allow it, or it has more elements.
     """
     own = dialects.find(Regular.name).decode(text, PatternError)
-    return _from_regex(own, flags, {})
+    return _from_regex(own, flags, {}, max_weight)
 
 
-def _from_regex(text: str | bytes, flags: int, named_lists: dict[str, Any]) -> Pattern:
+def weight_of(pattern: Pattern) -> int:
+    """Estimate the bytes of memory that a pattern takes beyond the first `LIGHT`."""
+    elements = pattern._compiled.elements
+    bytes_taken = 1_536 + 350 * elements if elements else 600 + 8 * len(pattern.text)
+    return max(0, bytes_taken - LIGHT)
+
+
+def _from_regex(
+    text: str | bytes, flags: int, named_lists: dict[str, Any], max_weight: int = MAX_WEIGHT
+) -> Pattern:
     rules = dialects.find(Regular.name)
     assert isinstance(rules, Regular)
     if isinstance(text, bytes):
         raise PatternError(rules.name, text, 0, "this regex matches bytes; compile it from a str")
     # The engine adds flags of its own to those it was given; without them two equal patterns compare equal.
     asked = flags & ~(regex.UNICODE | regex.V0)
-    compiled = rules.compile_flags(text, asked, named_lists)
+    compiled = rules.compile_flags(text, asked, named_lists, max_weight=max_weight)
     variant = (asked, tuple(sorted((name, frozenset(words)) for name, words in named_lists.items())))
     return Pattern(text, rules, compiled, variant=variant if asked or named_lists else None)
 

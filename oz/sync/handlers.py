@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -10,6 +9,7 @@ from queue import SimpleQueue
 from time import monotonic
 
 from oz.errors import ClosedError, Timeout
+from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node.handler_queue import TURN, Partition, Workers, refused
 from oz.sync.waiting import ThreadNews
@@ -17,7 +17,7 @@ from oz.transport.guard import Guard
 from oz.transport.node.handlers import Drained, HandlerRunner, handled_partition
 from oz.transport.node.mailbox import Mailbox
 
-_log = logging.getLogger("oz.handlers")
+_log = peer_logger("oz.handlers")
 
 MOST_THREADS = 1024
 """The largest pool."""

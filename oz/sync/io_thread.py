@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import select
 import socket
 import threading
@@ -13,8 +12,9 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from oz.errors import ClosedError
+from oz.logs import peer_logger
 
-_log = logging.getLogger("oz.node")
+_log = peer_logger("oz.node")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 """Seconds before the next turn after one that failed, doubled while they go on failing."""

@@ -8,6 +8,7 @@ from typing import Any, Self, overload
 
 from oz.message import Extras, Message
 from oz.protocol.node.subscription import NodeStats
+from oz.security.limits import Limits
 from oz.subjects.pattern import Patterns
 from oz.sync.node_engine import ThreadedNode
 from oz.sync.subscriptions import NodeSubscription, ReceivedSubscription
@@ -46,6 +47,7 @@ class Node:
         full_timeout: float | None = None,
         high_water_mark: int | None = None,
         last_value: bool = False,
+        limits: Limits | None = None,
         error_replies: bool = True,
         on_peer: OnPeer | None = None,
     ) -> None:
@@ -76,6 +78,7 @@ class Node:
                 100,000.
             last_value: keep the newest message of each subject that it publishes, up to 65,536 of them, for
                 subscriptions that ask for it; not requests, nor what begins with `_`.
+            limits: how much of this node a peer may use; default the file's table `[limits]`, docs/limits.md.
             error_replies: whether those who ask are told when a handler of this node raises, with the name of
                 the exception's class and its text, which may hold what a stranger is not to know.
             on_peer: called with a peer and `"up"`, `"left"` or `"lost"`, one after the other, on the pool.
@@ -90,8 +93,8 @@ class Node:
             name=name, bus=bus, nameserver=nameserver, bind=bind, peers=peers, advertise=advertise,
             dialect=dialect, codec=codec, echo=echo, directory=directory, join_timeout=join_timeout,
             lost_after=lost_after, threads=threads, on_full=on_full, full_timeout=full_timeout,
-            high_water_mark=high_water_mark, last_value=last_value, error_replies=error_replies,
-            on_peer=on_peer,
+            high_water_mark=high_water_mark, last_value=last_value, limits=limits,
+            error_replies=error_replies, on_peer=on_peer,
         )  # fmt: skip
         self.configuration = settings.configuration
         self.bus = settings.configuration.bus

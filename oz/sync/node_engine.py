@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 import weakref
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 import zmq
 
 from oz.errors import ClosedError, NameserverUnavailable, Timeout
+from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node.requests import Request, RequestClient, RequestSteps
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -31,7 +31,7 @@ from oz.transport.subscriber.subscribing import refuse_async
 
 T = TypeVar("T")
 
-_log = logging.getLogger("oz.node")
+_log = peer_logger("oz.node")
 
 _TURN_SECONDS = 0.05
 """Seconds for what has come in one turn; then the rest has its own."""

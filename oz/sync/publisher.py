@@ -83,6 +83,7 @@ class Publisher(PublisherSocket):
             SubjectError: the dialect does not allow the subject, or a `_LOCAL.` one would leave this host.
             WouldBlock: a subscriber is at its high-water mark, unless `on_full` is `"drop"`.
             ProtocolError: the subject begins with the two bytes that open oz's own keys.
+            ValueError: a frame is larger than `Limits.message_size`, and somebody wants it.
             ClosedError: the publisher is closed.
             OwnershipError: the publisher was made before a fork.
         """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 import time
 import weakref
@@ -16,6 +15,7 @@ from typing import Any
 import zmq
 
 from oz.errors import ProtocolError, Timeout
+from oz.logs import peer_logger
 from oz.sync.ticker import Ticker
 from oz.sync.waiting import ThreadNews
 from oz.system import POLLIN, make_poll
@@ -26,7 +26,7 @@ from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.sender import Refused
 from oz.transport.subscriber.receiver import FrameReader, frame_reader
 
-_log = logging.getLogger("oz.publisher")
+_log = peer_logger("oz.publisher")
 
 _EVENTS, _POLLIN, _NOBLOCK = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK)
 

@@ -18,8 +18,7 @@ from oz.sync.waiting import BlockingWaiter, Handler
 from oz.transport.frames import as_frame_objects, copy_into
 from oz.transport.option_checks import check_count
 from oz.transport.subscriber.draining import drain, wait_ready
-from oz.transport.subscriber.engine import PATIENCE
-from oz.transport.subscriber.receiver import LONGEST, RoutedReceivePath
+from oz.transport.subscriber.receiver import LONGEST, PATIENCE, RoutedReceivePath
 from oz.transport.subscriber.socket import SubscriberSocket
 
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -55,8 +54,8 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         ready = self._ready
         if ready:
             return ready.popleft()
-        if self._engine.is_drained:
-            self._engine.check_drained()
+        if self._engine.must_check:
+            self._engine.check()
         if timeout is None:
             try:
                 message = self._receive_path.take(self, 0)
@@ -122,15 +121,14 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         deadline = inf if timeout is None else time.monotonic() + timeout
         while self._receive_path.comes_in_columns and not self._ready:
             try:
-                until = max(deadline, time.monotonic() + PATIENCE)
-                taken = self._receive_path.take_what_is_there(self, limit, until)
+                taken = self._receive_path.take_what_is_there(self, limit, time.monotonic() + PATIENCE)
             except zmq.ZMQError:
                 self._check_open()
                 raise
             if taken:
                 return taken
-            if self._engine.is_drained:
-                self._engine.check_drained()
+            if self._engine.must_check:
+                self._engine.check()
             left = deadline - time.monotonic()
             if left <= 0:
                 raise Timeout(f"no message in {timeout:g} s")
@@ -152,13 +150,15 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
                 if unpacked.route.is_only_listed or self._engine.dispatch(unpacked):
                     yield unpacked
                 continue
-            if self._engine.is_drained and not self._engine.has_some:
-                return
+            if self._engine.must_check:
+                if self._engine.is_drained and not self._engine.has_some:
+                    return
+                self._engine.check()
             try:
                 message = take(self, 0)
             except zmq.Again:
                 # RCVTIMEO is for the calls of pyzmq.
-                continue
+                self._engine.tend()
             except zmq.ZMQError:
                 if not self.closed:
                     raise
@@ -234,7 +234,7 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
                 return self._next(0)
             except zmq.Again:
                 # RCVTIMEO is for the calls of pyzmq.
-                continue
+                self._engine.tend()
 
     def _next_until(self, deadline: float, timeout: float) -> Message:
         while (left := deadline - time.monotonic()) > 0:
@@ -242,16 +242,22 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
                 self._waiter.wait(left)
                 return self._next(_NOBLOCK, deadline)
             except zmq.Again:
-                continue
+                self._engine.tend()
         raise Timeout(f"no message in {timeout:g} s")
 
     def _next(self, flags: int, until: float | None = None) -> Message:
-        """Take messages until one is for the caller; see `SubscriberEngine.next`."""
+        """Take messages until one is for the caller; see `SubscriberEngine.next`.
+
+        With `until=-inf` it looks for `PATIENCE` from when something has come that is for nobody: as a rule
+        the clock need not be read.
+        """
         waiting = self._waiting
         try:
             message = waiting.popleft() if waiting else self._receive_path.take(self, flags, until)
             if message is not None and message.route.is_only_listed:
                 return message
+            if until == -inf:
+                until = time.monotonic() + PATIENCE
             return self._engine.next(flags, until, message)
         except zmq.Again:
             raise
@@ -283,11 +289,14 @@ class Subscriber(SubscriberSocket[Handler, Subscription]):
         return frames if copy else as_frame_objects(frames)
 
     def _wanted_frames(self, flags: int) -> list[bytes]:
-        limit = -1 if flags & _NOBLOCK else self._receive_path.limit
+        limit = self._receive_path.limit
         try:
-            if self._engine.is_drained:
-                self._engine.check_drained()
-            message = self._next(flags) if limit < 0 else self.receive(limit / 1000)
+            if self._engine.must_check:
+                self._engine.check()
+            if flags & _NOBLOCK:
+                message = self._next(_NOBLOCK, -inf)
+            else:
+                message = self._next(flags) if limit < 0 else self.receive(limit / 1000)
         except Timeout:
             raise zmq.Again from None
         except ClosedError:

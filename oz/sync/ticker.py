@@ -10,7 +10,6 @@ once after the last of these.
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections import deque
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import zmq
 
+from oz.logs import peer_logger
 from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
 from oz.transport.publisher.attending import SOON
@@ -28,7 +28,7 @@ from oz.transport.publisher.attending import SOON
 if TYPE_CHECKING:
     from oz.sync.publisher_engine import ThreadedPublisher
 
-_log = logging.getLogger("oz.publisher")
+_log = peer_logger("oz.publisher")
 
 _SHORTEST_DELAY = 0.0001
 

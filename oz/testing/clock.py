@@ -19,6 +19,12 @@ class Timer:
         """Keep what is to be done."""
         self.action: Callable[[], None] | None = action
 
+    def __call__(self) -> None:
+        """Let it happen, if it was not called off."""
+        action, self.action = self.action, None
+        if action is not None:
+            action()
+
     def cancel(self) -> None:
         """Call it off."""
         self.action = None
@@ -36,21 +42,25 @@ class VirtualClock:
     def __init__(self) -> None:
         """Begin at time 0, with nothing to happen."""
         self.now = 0.0
-        self._events: list[tuple[float, int, Timer]] = []
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
     def call_at(self, when: float, action: Callable[[], None]) -> Timer:
         """Call something at a time, or now if that is past."""
         timer = Timer(action)
-        heappush(self._events, (when if when > self.now else self.now, next(self._order), timer))
+        self.add(when, timer)
         return timer
+
+    def add(self, when: float, action: Callable[[], None]) -> None:
+        """Do the same with what is not called off: nearly all, and it costs less."""
+        heappush(self._events, (when if when > self.now else self.now, next(self._order), action))
 
     def next_event(self) -> float | None:
         """Return when something happens next, or None."""
         events = self._events
         while events:
-            when, _, timer = events[0]
-            if timer.action is not None:
+            when, _, action = events[0]
+            if type(action) is not Timer or action.action is not None:
                 return when
             heappop(events)
         return None
@@ -63,19 +73,21 @@ class VirtualClock:
         return True
 
     def _happen(self) -> None:
-        when, _, timer = heappop(self._events)
+        when, _, action = heappop(self._events)
         # An action may let time pass itself, and come back later than what it was called for.
         if when > self.now:
             self.now = when
-        action, timer.action = timer.action, None
-        if action is not None:
-            action()
+        action()
 
     def run_until(self, when: float) -> None:
         """Let everything happen up to a time, which is the time then."""
-        events, happen = self._events, self._happen
+        events = self._events
         while events and events[0][0] <= when:
-            happen()
+            # As `_happen` does, without a call for each.
+            at, _, action = heappop(events)
+            if at > self.now:
+                self.now = at
+            action()
         self.now = max(self.now, when)
 
     def wait(self, condition: Callable[[], bool], deadline: float | None = None) -> bool:

@@ -1,4 +1,4 @@
-"""Connections: what libzmq's I/O thread does between the pipes of two sockets.
+"""Sessions: what libzmq's I/O thread does between the pipe of a socket and a connection.
 
 A `PipeSession` is one side. It connects, and again after a fault, moves messages between its pipe and the
 `Wire`, and decides what a broken connection means for the pipe.
@@ -6,13 +6,13 @@ A `PipeSession` is one side. It connects, and again after a fault, moves message
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
 from oz.testing.clock import Timer
 from oz.testing.network import Listener, Network
 from oz.testing.pipes import End, Message, join
+from oz.testing.wires import Connection, IoThread, Wire
 
 
 class SessionOwner(Protocol):
@@ -29,6 +29,10 @@ class SessionOwner(Protocol):
     @property
     def identity(self) -> bytes:
         """Return the name of the socket for a ROUTER, or nothing."""
+
+    @property
+    def io(self) -> IoThread:
+        """Return the thread that its sessions run in."""
 
     def new_end(self) -> End:
         """Make the socket's end of a pipe, with its high-water marks."""
@@ -107,21 +111,12 @@ class PipeSession:
         self._linger: Timer | None = None
         self._end: End | None = None
         self._connection: Connection | None = None
-        self._is_pumping = False
-        self._commands: deque[Callable[[], None]] = deque()
+        self._out: Wire | None = None
+        self._in: Wire | None = None
+        self.post = owner.io.post
+        """Take notice of something in a moment, after all that was posted before."""
 
     # for the pipe ----------------------------------------------------------------------------------------
-
-    def post(self, command: Callable[[], None]) -> None:
-        """Take notice of something in a moment, after all that was posted before."""
-        self._commands.append(command)
-        if len(self._commands) == 1:
-            self._network.call_soon(self._process_commands)
-
-    def _process_commands(self) -> None:
-        commands, self._commands = self._commands, deque()
-        for command in commands:
-            command()
 
     def readable(self, end: End) -> None:
         """Send what the socket has written."""
@@ -130,8 +125,8 @@ class PipeSession:
 
     def writable(self, end: End) -> None:
         """Go on receiving."""
-        if end is self._end and self._connection is not None:
-            self._connection.wire_to(self).deliver()
+        if end is self._end and self._connection is not None and self._in is not None:
+            self._in.deliver()
 
     def hiccuped(self, end: End) -> None:
         """Do nothing: only a session begins a queue anew."""
@@ -148,7 +143,7 @@ class PipeSession:
         """Begin to connect."""
         if not self._is_immediate:
             self._make_pipe(at_once=True)
-        self._retry = self._network.call_soon(self._connect)
+        self._network.call_soon(self._connect)
 
     def _connect(self) -> None:
         if self.has_ended or self._target is None:
@@ -185,6 +180,7 @@ class PipeSession:
     def use(self, connection: Connection, identity: bytes) -> None:
         """Have a connection from now on, to a socket that calls itself so."""
         self._connection = connection
+        self._out, self._in = connection.wire_from(self), connection.wire_to(self)
         if self._end is None:
             self._make_pipe(at_once=False, identity=identity)
         else:
@@ -206,15 +202,13 @@ class PipeSession:
 
     def pump(self) -> None:
         """Send as much as the wire takes."""
-        if self._connection is None or self._end is None or self._is_pumping:
-            return
-        self._is_pumping = True
-        wire = self._connection.wire_from(self)
         end = self._end
-        while wire.has_room() and (message := end.read()) is not None:
-            wire.put(message)
-        self._is_pumping = False
-        end.forget_if_read()
+        if self._connection is None or end is None or self._out is None:
+            return
+        if end.incoming:
+            self._out.fill(end)
+        if end.is_ending:
+            end.forget_if_read()
 
     def take(self, message: Message) -> bool:
         """Hand a message to the socket; tell whether there was room."""
@@ -288,131 +282,3 @@ class PipeSession:
         if self._port is not None:
             self._port.sessions.remove(self)
         self.owner.session_ended(self)
-
-
-class Wire:
-    """One direction of a connection: messages arrive in the order in which they were put."""
-
-    def __init__(
-        self, connection: Connection, source: PipeSession, target: PipeSession, network: Network
-    ) -> None:
-        """Begin with nothing on the way."""
-        self._connection = connection
-        self._source, self._target = source, target
-        self._network = network
-        self._queue: deque[tuple[float, Message | None]] = deque()
-        self._capacity = network.choose_capacity()
-        self._last = network.now
-        self.is_dead = False
-
-    def has_room(self) -> bool:
-        """Tell whether one more message can be on the way."""
-        return len(self._queue) < self._capacity
-
-    def put(self, message: Message | None) -> None:
-        """Send a message on its way, or the end of all messages."""
-        self._last = self._network.delay(self._connection.hosts, self._last)
-        self._queue.append((self._last, message))
-        if not self.is_dead:
-            self._network.call_at(self._last, self.deliver)
-
-    def deliver(self) -> None:
-        """Hand over what has arrived, as far as there is room for it."""
-        has_moved, now = False, self._network.now
-        while self._queue and not self.is_dead and not self._network.is_stalled(self._connection.hosts):
-            arrived, message = self._queue[0]
-            if arrived > now:
-                break
-            if message is None:
-                self._connection.reset()
-                return
-            if not self._target.take(message):
-                break
-            self._queue.popleft()
-            has_moved = True
-        if has_moved:
-            self._source.pump()
-
-
-class Connection:
-    """A connection between two sessions: a wire in each direction.
-
-    Attributes:
-        hosts: where the two are.
-        number: what it is known by.
-    """
-
-    def __init__(self, network: Network, one: PipeSession, other: PipeSession) -> None:
-        """Begin, before either side knows that there is a connection."""
-        self.hosts = frozenset((one.owner.host, other.owner.host))
-        self._network = network
-        self._sessions = [one, other]
-        self._wires = {
-            one: Wire(self, one, other, network),
-            other: Wire(self, other, one, network),
-        }
-        self._is_open = True
-        self.number = network.add_link(self)
-
-    def wire_from(self, session: PipeSession) -> Wire:
-        """Return the wire that a side sends by."""
-        return self._wires[session]
-
-    def wire_to(self, session: PipeSession) -> Wire:
-        """Return the wire that a side receives by."""
-        one, other = self._wires
-        return self._wires[other if session is one else one]
-
-    def shake_hands(self) -> None:
-        """Let both sides know of the connection."""
-        if not self._is_open or len(self._sessions) < 2:
-            # It broke for one side before it was there: the other finds out when it is healed.
-            return
-        one, other = self._sessions
-        if one.has_ended or other.has_ended:
-            self.reset()
-            return
-        for session, peer in ((other, one), (one, other)):
-            session.use(self, peer.owner.identity)
-
-    def finish(self, session: PipeSession) -> None:
-        """Close one side: the other sees it when all has arrived that is on its way."""
-        if session in self._sessions:
-            self._sessions.remove(session)
-            self.wire_to(session).is_dead = True
-            if self._sessions:
-                self.wire_from(session).put(None)
-            else:
-                self._forget()
-
-    def reset(self, but: PipeSession | None = None) -> None:
-        """Break: both ends see that, but for one that is gone, and what is on its way is lost."""
-        if not self._is_open:
-            return
-        self._forget()
-        broken, self._sessions = self._sessions, []
-        for session in broken:
-            if session is not but:
-                self._network.call_soon(session.lost)
-
-    def half_open(self, host: str) -> None:
-        """Break for the side at one host; the other sees nothing of that."""
-        for wire in self._wires.values():
-            wire.is_dead = True
-        for session in [session for session in self._sessions if session.owner.host == host]:
-            self._sessions.remove(session)
-            self._network.call_soon(session.lost)
-
-    def resume(self) -> None:
-        """Go on with what waits; what is half open breaks for the other side too."""
-        if all(wire.is_dead for wire in self._wires.values()):
-            self.reset()
-            return
-        for wire in self._wires.values():
-            self._network.call_soon(wire.deliver)
-
-    def _forget(self) -> None:
-        self._is_open = False
-        self._network.remove_link(self)
-        for wire in self._wires.values():
-            wire.is_dead = True

@@ -6,8 +6,10 @@ import errno
 
 import zmq
 
+from oz.protocol.publisher.accounts import Peer
 from oz.testing.network import Network
 from oz.testing.sockets import Socket
+from oz.testing.wires import IoThread
 from oz.transport.backend import Backend
 
 EPOCH_NS = 1_767_225_600_000_000_000
@@ -21,6 +23,7 @@ class Context:
         network: where its sockets are.
         host: the name by which faults mean it.
         closed: whether it is terminated.
+        io: the thread in which connections are served.
         backend: what its sockets are called by.
         sockopts: options of sockets that are made, as pyzmq's contexts have them; none here.
     """
@@ -37,10 +40,12 @@ class Context:
         self.network = network
         self.host = host
         self.closed = False
+        self.io = IoThread(network)
         self.sockopts: dict[int, int] = {}
         self.backend = Backend(
             send=Socket.send,
             recv=Socket.recv,
+            recv_named=self._receive_named,
             get=Socket.get,
             set=Socket.set,
             bind=Socket.bind,
@@ -50,13 +55,31 @@ class Context:
             monotonic=lambda: network.now,
             time_ns=lambda: EPOCH_NS + round(network.now * 1e9),
             sleep=lambda seconds: network.run_until(network.now + seconds),
-            inode=lambda number: number if network.is_link(number) else None,
+            cut=self._cut,
+            inode=self._inode,
             random_bytes=network.random.randbytes,
+            tells_peers=True,
         )
         self._sockets: dict[Socket, None] = {}
         self._names: dict[str, Socket] = {}
         self._waiting: dict[str, list[Socket]] = {}
         network.add_process(host, self._die)
+
+    def _inode(self, number: int) -> int | None:
+        """Return what tells a connection from others, which is its number, while it stands."""
+        return number if self.network.is_link(number, self.host) else None
+
+    def _cut(self, peer: Peer) -> None:
+        self.network.end_link(peer.descriptor)
+
+    def _receive_named(self, socket: Socket, flags: int) -> tuple[bytes, Peer | None]:
+        """Receive a frame, and tell by which connection it came."""
+        frame = Socket.recv(socket, flags, copy=False)
+        try:
+            number = int(frame.get(zmq.SRCFD))
+        except zmq.ZMQError:
+            return frame.bytes, None
+        return frame.bytes, Peer(number, self._inode(number))
 
     def socket(self, socket_type: int) -> Socket:
         """Make a socket of a type: PUB, XPUB, SUB, XSUB, DEALER, ROUTER or PAIR.

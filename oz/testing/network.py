@@ -69,11 +69,14 @@ class Network:
         """
         self.clock = VirtualClock() if clock is None else clock
         self.random = Random(seed)
+        self._draw = self.random.random
         self.latency = latency
         self.jitter = jitter
         self._capacity = capacity
         self._listeners: dict[tuple[str, str], Listener] = {}
         self._links: dict[NetworkLink, int] = {}
+        self._standing: set[int] = set()
+        self._left: set[tuple[int, str]] = set()
         self._numbers = count(1)
         self._cut: set[frozenset[str]] = set()
         self._stalled: set[frozenset[str]] = set()
@@ -92,9 +95,10 @@ class Network:
         """Call something at a time, or now if that is past."""
         return self.clock.call_at(when, action)
 
-    def call_soon(self, action: Callable[[], None]) -> Timer:
+    def call_soon(self, action: Callable[[], None]) -> None:
         """Call something in a moment, as an I/O thread does it."""
-        return self.clock.call_at(self.clock.now + self.random.random() * self.jitter, action)
+        clock = self.clock
+        clock.add(clock.now + self._draw() * self.jitter, action)
 
     def run_until(self, when: float) -> None:
         """Let everything happen up to a time, which is the time then."""
@@ -146,15 +150,25 @@ class Network:
     def add_link(self, link: NetworkLink) -> int:
         """Know a connection, so that faults can meet it; give its number, which no other has."""
         self._links[link] = number = next(self._numbers)
+        self._standing.add(number)
         return number
 
-    def is_link(self, number: int) -> bool:
-        """Tell whether a connection stands."""
-        return number in self._links.values()
+    def is_link(self, number: int, host: str) -> bool:
+        """Tell whether a connection stands, as far as a host knows."""
+        return number in self._standing and (number, host) not in self._left
+
+    def leave_link(self, number: int, host: str) -> None:
+        """Forget a connection at one host."""
+        self._left.add((number, host))
 
     def remove_link(self, link: NetworkLink) -> None:
         """Forget a connection."""
-        self._links.pop(link, None)
+        self._standing.discard(self._links.pop(link, 0))
+
+    def end_link(self, number: int) -> None:
+        """Break a connection, if it stands."""
+        for link in [link for link, one in self._links.items() if one == number]:
+            link.reset()
 
     def choose_capacity(self) -> int:
         """Return how many messages fit on the way in one direction of a new connection."""
@@ -214,9 +228,13 @@ class Network:
         """Tell whether nothing is passed on between these hosts."""
         return bool(self._stalled) and hosts in self._stalled
 
+    def is_throttled(self, hosts: frozenset[str]) -> bool:
+        """Tell whether messages between these hosts pass one after the other, at a rate."""
+        return bool(self._rates) and hosts in self._rates
+
     def delay(self, hosts: frozenset[str], last: float) -> float:
         """Return when a message arrives that is sent now, after one that arrives at `last`."""
-        arrives = self.clock.now + self.latency + self.random.random() * self.jitter
+        arrives = self.clock.now + self.latency + self._draw() * self.jitter
         rate = self._rates.get(hosts) if self._rates else None
         if rate:
             last += 1 / rate

@@ -107,16 +107,17 @@ class End:
         """Write a message; tell whether there was room."""
         if not self.try_write():
             return False
-        self.outgoing.append(message)
-        self._written += 1
-        self.peer.notify()
+        self.put(message)
         return True
 
-    def notify(self) -> None:
-        """Let the owner know that there is something to read here."""
-        if not self._is_notified:
-            self._is_notified = True
-            self.owner.post(self._notified)
+    def put(self, message: Message) -> None:
+        """Write a message for which `try_write` has just found room."""
+        self.outgoing.append(message)
+        self._written += 1
+        peer = self.peer
+        if not peer._is_notified:
+            peer._is_notified = True
+            peer.owner.post(peer._notified)
 
     def _notified(self) -> None:
         self._is_notified = False
@@ -127,12 +128,10 @@ class End:
 
     def read(self) -> Message | None:
         """Take the next message, or None."""
-        if not self.incoming:
-            return None
-        message = self.take()
-        if message is not None:
+        if self.incoming and (message := self.take()) is not None:
             self.count()
-        return message
+            return message
+        return None
 
     def take(self) -> Message | None:
         """Take the next message, or None, without counting it as read."""
@@ -141,20 +140,20 @@ class End:
         message = self.incoming.popleft()
         if self.sources:
             self.came_by = self.sources.popleft()
-        if len(message) > 1:
+        if len(message) > 1 and self._low and not self._read % self._low:
             # libzmq looks after each frame, though it counts only the last of a message.
             self._acknowledge()
         return message
 
     def count(self) -> None:
         """Count a message as read, which makes room for the peer."""
-        self._read += 1
-        self._acknowledge()
+        self._read = read = self._read + 1
+        if self._low and not read % self._low:
+            self._acknowledge()
 
     def _acknowledge(self) -> None:
-        if self._low and self._read % self._low == 0:
-            peer, read = self.peer, self._read
-            peer.owner.post(lambda: peer.acknowledge(read))
+        peer, read = self.peer, self._read
+        peer.owner.post(lambda: peer.acknowledge(read))
 
     def acknowledge(self, read: int) -> None:
         """Take notice of how much the peer has read in all."""

@@ -37,6 +37,11 @@ class VirtualDirectory:
         """This node's own."""
         return f"ipc://{self._own}"
 
+    @property
+    def prefix(self) -> str:
+        """The beginning that the endpoints of all nodes share."""
+        return f"ipc://{self._begins}"
+
     def others(self) -> set[str]:
         """Return the endpoints of the others."""
         found = self._network.listening("ipc", self._begins)

@@ -7,8 +7,7 @@ import zmq
 from oz.testing.sockets import Socket
 
 _BURST = 1000
-_EVENTS = int(zmq.EVENTS)
-_POLLIN, _NOBLOCK = int(zmq.POLLIN), int(zmq.NOBLOCK)
+_NOBLOCK = int(zmq.NOBLOCK)
 
 
 class ModelProxy:
@@ -47,17 +46,12 @@ class ModelProxy:
         self._pass(self._back, self._front)
         self._pass(self._front, self._back)
         # A send may have made either take notice of more.
-        if any(_has_in(socket) for socket in (self._front, self._back)):
+        if self._front.has_in() or self._back.has_in():
             self._notified()
 
     def _pass(self, source: Socket, target: Socket) -> None:
         """Pass on a burst of messages."""
         for _ in range(_BURST):
-            if not _has_in(source):
+            if not source.has_in():
                 return
             target.send_multipart(source.recv_multipart(_NOBLOCK))
-
-
-def _has_in(socket: Socket) -> bool:
-    """Tell whether there is a message, after the socket has taken notice of all that happened."""
-    return bool(int(socket.get(_EVENTS)) & _POLLIN)

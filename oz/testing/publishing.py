@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 import zmq
 
 from oz.testing.pipes import End, Message
 from oz.testing.queues import FairQueue
+from oz.testing.topics import Sizes, Topics
 
 _VERBOSE = int(zmq.XPUB_VERBOSE)
 _VERBOSER = int(zmq.XPUB_VERBOSER)
@@ -18,87 +18,12 @@ _ONLY_FIRST = int(zmq.ONLY_FIRST_SUBSCRIBE)
 _SUBSCRIBE, _UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 
 
-class Sizes:
-    """The lengths that topics have: a frame is looked up by these, and not held against all topics.
-
-    Attributes:
-        counts: how many topics have each length.
-    """
-
-    __slots__ = ("counts",)
-
-    def __init__(self) -> None:
-        """Begin without a topic."""
-        self.counts: dict[int, int] = {}
-
-    def add(self, topic: bytes) -> None:
-        """Count a topic."""
-        size = len(topic)
-        self.counts[size] = self.counts.get(size, 0) + 1
-
-    def remove(self, topic: bytes) -> None:
-        """Count a topic no more."""
-        size = len(topic)
-        self.counts[size] -= 1
-        if not self.counts[size]:
-            del self.counts[size]
-
-
-class Topics:
-    """Topics, and the pipes to those who subscribed to each."""
-
-    def __init__(self) -> None:
-        """Begin with nobody."""
-        self._ends: dict[bytes, dict[End, None]] = {}
-        self._sizes = Sizes()
-
-    def __len__(self) -> int:
-        """Return how many topics somebody wants."""
-        return len(self._ends)
-
-    def add(self, topic: bytes, end: End) -> bool:
-        """Add who wants a topic; tell whether nobody else does."""
-        ends = self._ends.get(topic)
-        if ends is None:
-            self._ends[topic] = {end: None}
-            self._sizes.add(topic)
-            return True
-        ends[end] = None
-        return False
-
-    def remove(self, topic: bytes, end: End) -> bool:
-        """Remove who wanted a topic; tell whether others still want it."""
-        ends = self._ends.get(topic)
-        if ends is None:
-            return False
-        ends.pop(end, None)
-        if not ends:
-            del self._ends[topic]
-            self._sizes.remove(topic)
-        return bool(ends)
-
-    def remove_end(self, end: End) -> Iterator[tuple[bytes, bool]]:
-        """Remove one from all that it wants: each topic in order, and whether nobody is left for it."""
-        for topic in sorted(topic for topic, ends in self._ends.items() if end in ends):
-            yield topic, not self.remove(topic, end)
-
-    def match(self, first: bytes) -> dict[End, None]:
-        """Return who gets a message by its first frame."""
-        found: dict[End, None] = {}
-        for size in self._sizes.counts:
-            if (ends := self._ends.get(first[:size])) is not None:
-                found.update(ends)
-        return found
-
-
 class PublisherPipes:
     """A PUB or XPUB.
 
     A message goes to those pipes that match its first frame and can be written. One that is found full is
     left out until its peer has read; with XPUB_NODROP one full pipe that matches refuses the whole message.
     """
-
-    came_from: End | None = None
 
     def __init__(self, *, tells: bool) -> None:
         """Begin without a pipe.
@@ -112,6 +37,7 @@ class PublisherPipes:
         self._pending: deque[Message] = deque()
         self._pending_ends: deque[End | None] = deque()
         self._last: End | None = None
+        self.came_from: End | None = None
         self._matching: list[End] = []
         self._is_lossless = self._is_manual = self._only_first = False
         self._is_verbose = self._tells_each_end = False
@@ -220,19 +146,18 @@ class PublisherPipes:
 
     def begin(self, first: bytes) -> bool:
         """Choose who gets a message by its first frame; tell whether it may be sent."""
-        matching = [end for end in self._topics.match(first) if end.may_write]
-        if not matching:
-            self._matching = matching
-            return True
-        if self._is_lossless and not all(end.has_room() for end in matching):
-            return False
+        matching = self._topics.match(first)
+        if self._is_lossless:
+            for end in matching:
+                if end.may_write and not end.has_room():
+                    return False
         self._matching = [end for end in matching if end.try_write()]
         return True
 
     def send(self, message: Message) -> None:
         """Send a message to those who were chosen for it."""
         for end in self._matching:
-            end.write(message)
+            end.put(message)
         self._matching = []
 
     def receive(self) -> Message | None:
@@ -240,7 +165,7 @@ class PublisherPipes:
         if not self._pending:
             return None
         if self._is_manual and self._pending_ends:
-            last = self._pending_ends.popleft()
+            self.came_from = last = self._pending_ends.popleft()
             self._last = last if last in self._ends else None
         return self._pending.popleft()
 
@@ -364,18 +289,25 @@ class SubscriberPipes:
 
     def has_in(self) -> bool:
         """Tell whether there is a message that matches; those that do not are read and dropped."""
-        while self._next is None:
-            found = self._queue.take()
+        if self._next is not None:
+            return True
+        queue = self._queue
+        while queue.is_waiting():
+            found = queue.take()
             if found is None:
                 return False
             end, message = found
-            if not self._filters or self._matches(message[0]):
+            is_wanted = not self._filters or self._matches(message[0])
+            if is_wanted:
                 self._next, self._next_from = message, end
-                # Only the first frame is read so far.
-                self._uncounted = end if len(message) > 1 else None
-            if self._uncounted is None:
-                end.count()
-        return True
+                if len(message) > 1:
+                    # Only the first frame is read so far.
+                    self._uncounted = end
+                    return True
+            end.count()
+            if is_wanted:
+                return True
+        return False
 
     def has_out(self) -> bool:
         """Tell whether something can be sent: subscriptions always."""

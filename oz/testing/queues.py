@@ -42,19 +42,28 @@ class FairQueue:
 
     def take(self) -> tuple[End, Message] | None:
         """Do the same without counting the message as read."""
-        ends = self.ends
-        for _ in range(len(ends)):
-            self._at %= len(ends)
-            end = ends[self._at]
-            self._at += 1
-            if not end.incoming and not end.is_ending:
-                continue
-            message = end.take()
-            if end.is_ending:
-                end.forget_if_read()
-            if message is not None:
-                return end, message
+        ends, at = self.ends, self._at
+        size = len(ends)
+        for _ in range(size):
+            if at >= size:
+                at %= size
+            end = ends[at]
+            self._at = at = at + 1
+            if end.incoming or end.is_ending:
+                message = end.take()
+                if end.is_ending:
+                    end.forget_if_read()
+                    size = len(ends)
+                if message is not None:
+                    return end, message
         return None
+
+    def is_waiting(self) -> bool:
+        """Tell whether some pipe has something to say, which may be that it is over."""
+        for end in self.ends:  # noqa: SIM110 - as below
+            if end.incoming or end.is_ending:
+                return True
+        return False
 
     def has_in(self) -> bool:
         """Tell whether there is a message."""

@@ -18,6 +18,7 @@ from oz.testing.behaviours import BEHAVIOURS, DEFAULTS, ONCE, parse
 from oz.testing.connections import PipeSession, Port
 from oz.testing.network import Network
 from oz.testing.pipes import End, Message, join
+from oz.testing.wires import IoThread
 from oz.transport.backend import Backend
 
 _NOBLOCK, _SNDMORE = int(zmq.NOBLOCK), int(zmq.SNDMORE)
@@ -27,11 +28,25 @@ _EVENTS = int(zmq.EVENTS)
 _MARKS = int(zmq.SNDHWM), int(zmq.RCVHWM)
 
 
+class Again(zmq.Again):
+    """Stands for what pyzmq raises, which asks libzmq for the text of its error each time."""
+
+    errno = errno.EAGAIN
+    strerror = "Resource temporarily unavailable"
+
+    def __init__(self) -> None:
+        """Say no more than that."""
+
+
 class Process(Protocol):
     """The context of a socket, as the socket sees it."""
 
     network: Network
     host: str
+
+    @property
+    def io(self) -> IoThread:
+        """Return the thread in which its sockets' connections are served."""
 
     @property
     def backend(self) -> Backend:
@@ -122,6 +137,7 @@ class Socket:
         self.type = socket_type
         self.closed = False
         self.notify: Callable[[], None] | None = None
+        self._draw = self.network.random.random
         self._behaviour = BEHAVIOURS[socket_type]()
         self._options = dict(DEFAULTS)
         if socket_type in (zmq.SUB, zmq.XSUB):
@@ -140,6 +156,11 @@ class Socket:
     def backend(self) -> Backend:
         """Return what it is called by."""
         return self.context.backend
+
+    @property
+    def io(self) -> IoThread:
+        """Return the thread that its sessions run in."""
+        return self.context.io
 
     @property
     def _closed(self) -> bool:
@@ -415,22 +436,24 @@ class Socket:
         if self.closed:
             self._refuse()
         # libzmq looks at most once in about a millisecond here: it may know of room that has come, or not.
-        if self.network.random.random() < 0.5 and self._commands:
+        if self._draw() < 0.5 and self._commands:
             self.process_commands()
-        frame = bytes(data)
-        if not self._parts:
-            self._begin(frame, int(flags))
-        self._parts.append(frame)
-        if not flags & _SNDMORE:
-            message, self._parts = tuple(self._parts), []
-            self._behaviour.send(message)
+        frame = data if type(data) is bytes else bytes(data)
+        parts = self._parts
+        if not parts and not self._behaviour.begin(frame):
+            self._wait_to_begin(frame, int(flags))
+        if flags & _SNDMORE:
+            parts.append(frame)
+        elif parts:
+            self._parts = []
+            self._behaviour.send((*parts, frame))
+        else:
+            self._behaviour.send((frame,))
 
-    def _begin(self, first: bytes, flags: int) -> None:
-        if self._behaviour.begin(first):
-            return
+    def _wait_to_begin(self, first: bytes, flags: int) -> None:
         timeout = 0 if flags & _NOBLOCK else self._number(zmq.SNDTIMEO)
         if not timeout or not self._let_pass(lambda: self._behaviour.begin(first), timeout):
-            raise zmq.Again
+            raise Again
 
     def send_multipart(
         self, msg_parts: Sequence[bytes], flags: int = 0, copy: bool = True, track: bool = False
@@ -463,6 +486,8 @@ class Socket:
         return None if end is None else end.came_by
 
     def _receive(self, flags: int) -> Message:
+        if (message := self._behaviour.receive()) is not None:
+            return message
         found: list[Message] = []
 
         def has_found() -> bool:
@@ -471,11 +496,9 @@ class Socket:
                 found.append(message)
             return message is not None
 
-        if has_found():
-            return found[0]
         timeout = 0 if flags & _NOBLOCK else self._number(zmq.RCVTIMEO)
         if not self._let_pass(has_found, timeout):
-            raise zmq.Again
+            raise Again
         return found[0]
 
     def recv_multipart(self, flags: int = 0, copy: bool = True, track: bool = False) -> list[bytes]:
@@ -484,9 +507,10 @@ class Socket:
         Raises:
             zmq.Again: there is none, and NOBLOCK or RCVTIMEO says not to wait longer.
         """
-        frames = [self.recv(flags)]
-        while self._left:
-            frames.append(self._left.popleft())
+        if self.closed:
+            self._refuse()
+        frames = list(self._left) or list(self._receive(int(flags)))
+        self._left.clear()
         return frames
 
     def poll(self, timeout: float | None = None, flags: int = _POLLIN) -> int:
@@ -500,11 +524,14 @@ class Socket:
         return self._events() & flags
 
     def _events(self) -> int:
+        events = _POLLIN if self.has_in() else 0
+        return events | _POLLOUT if self._behaviour.has_out() else events
+
+    def has_in(self) -> bool:
+        """Take notice of all that happened; tell whether there is a message: what EVENTS says, for less."""
         if self._commands:
             self.process_commands()
-        behaviour = self._behaviour
-        events = _POLLIN if self._left or behaviour.has_in() else 0
-        return events | _POLLOUT if behaviour.has_out() else events
+        return bool(self._left) or self._behaviour.has_in()
 
     def _let_pass(self, condition: Callable[[], bool], timeout: float) -> bool:
         """Let time pass until something is so, for so many milliseconds.

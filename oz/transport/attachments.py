@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import zmq
 
 from oz.transport import descriptors, endpoints
 from oz.transport.backend import backend_of
+from oz.transport.credentials import Credentials
+from oz.transport.descriptor_watch import WATCH
 from oz.transport.guard import Guard
 from oz.transport.multicast.endpoint import is_multicast
 from oz.transport.multicast.group import MulticastGroup
@@ -28,23 +30,40 @@ class Attachments:
         connections: how many of them it is connected to.
         group: the multicast side of the socket, if it has one.
         own_context: whether the context is oz's, with no other socket in it.
+        credentials: the keys of the socket, if it has any.
+        called: the key of the listener at an endpoint that the socket has connected to, by endpoint.
     """
 
-    __slots__ = ("_guard", "connections", "endpoints", "group", "own_context")
+    __slots__ = ("_guard", "called", "connections", "credentials", "endpoints", "group", "own_context")
 
-    def __init__(self, guard: Guard, group: MulticastGroup | None, *, own_context: bool) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        group: MulticastGroup | None,
+        *,
+        own_context: bool,
+        credentials: Credentials | None = None,
+    ) -> None:
         """Start neither bound nor connected.
 
         Args:
             guard: of the socket.
             group: its multicast side, if it has one.
             own_context: whether its context is oz's own.
+            credentials: the keys of the socket, if it has any.
         """
+        self.credentials = credentials
+        self.called: dict[str, str] = {}
         self._guard = guard
         self.group = group
         self.own_context = own_context
         self.endpoints: list[str] = []
         self.connections = 0
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether the socket is bound to anything."""
+        return len(self.endpoints) > self.connections
 
     @property
     def last(self) -> str | None:
@@ -64,9 +83,14 @@ class Attachments:
         descriptors.need_for_endpoint(addr)
         refused, backend = endpoints.refused_by_libzmq(addr, _BOUND), backend_of(socket)
         with refused, self._guard, _no_linger_of_listeners(socket), _family_of(socket, addr):
+            if self.credentials is not None and not is_inside(addr):
+                self.credentials.serve(socket)
             manager = backend.bind(socket, addr)
             last = backend.get(socket, zmq.LAST_ENDPOINT)
-        self.endpoints.append(last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr)
+        bound = last.rstrip(b"\0").decode() if isinstance(last, bytes) else addr
+        self.endpoints.append(bound)
+        if backend.has_handle:
+            WATCH.add(socket, bound)
         return manager
 
     def connect(self, socket: zmq.Socket[Any], addr: str | bytes) -> Any:
@@ -75,18 +99,45 @@ class Attachments:
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
             EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
+            PermissionDenied: with `security`, one side does not trust the key of the other.
+            ConfigurationError: with `security`, several keys are trusted, and nobody is there yet.
             zmq.ZMQError: file descriptors are used up.
         """
         refuse_closed(socket)
         addr = self._admit(socket, endpoints.as_text(addr))
         descriptors.need_for_endpoint(addr)
         with endpoints.refused_by_libzmq(addr, _CONNECTED), self._guard, _family_of(socket, addr):
+            if self.credentials is not None and not is_inside(addr):
+                self.called[addr] = self.credentials.call(socket, addr)
             manager = backend_of(socket).connect(socket, addr)
         if addr not in self.endpoints:
             # ZeroMQ too makes one connection of the same endpoint given twice.
             self.endpoints.insert(0, addr)
             self.connections += 1
         return manager
+
+    def call_again(self, socket: zmq.Socket[Any], endpoint: str, *, is_next: bool) -> None:
+        """Connect anew to an endpoint that was connected to.
+
+        Args:
+            socket: the socket.
+            endpoint: which.
+            is_next: by another of the keys that it may have, if there are more.
+        """
+        assert self.credentials is not None
+        backend, key = backend_of(socket), self.called[endpoint]
+        candidates = self.credentials.candidates(endpoint)
+        if is_next and candidates:
+            at = candidates.index(key) + 1 if key in candidates else 0
+            key = candidates[at % len(candidates)]
+        with self._guard, _family_of(socket, endpoint):
+            with suppress(zmq.ZMQError):
+                # ZeroMQ has ended it by itself where the key was refused.
+                backend.disconnect(socket, endpoint)
+            self.credentials.prepare(socket, key)
+            # Not before the last connection has ended: what came by that has the key before.
+            self.called[endpoint] = key
+            backend.connect(socket, endpoint)
 
     def unbind(self, socket: zmq.Socket[Any], addr: Any) -> None:
         """Unbind a socket from an endpoint, as `zmq.Socket.unbind` does."""
@@ -102,6 +153,7 @@ class Attachments:
         with self._guard:
             addr = addr if self.group is None else self.group.forget(addr)
             backend_of(socket).disconnect(socket, addr)
+            self.called.pop(addr, None)
             if self.forget(addr):
                 self.connections -= 1
 
@@ -126,6 +178,11 @@ class Attachments:
                 f"{addr!r} is none of multicast, and this socket was made with multicast=…"
             )
         return self.group.admit(socket, addr)
+
+
+def is_inside(endpoint: str) -> bool:
+    """Tell whether an endpoint is of this process, where nobody has to prove anything."""
+    return endpoint.startswith("inproc:")
 
 
 def refuse_closed(socket: zmq.Socket[Any]) -> None:

@@ -7,12 +7,24 @@ the same engines run without libzmq, on a clock that jumps.
 from __future__ import annotations
 
 import os
+import select
+import socket
+import struct
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import zmq
+
+from oz.protocol.publisher.accounts import Peer
+from oz.protocol.publisher.backlog import IsSent
+
+
+def _none_of(peers: Iterable[Peer]) -> dict[Peer, int]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +34,7 @@ class Backend:
     Attributes:
         send: sends one frame.
         recv: receives one frame.
+        recv_named: receives one frame, and the connection that it came over, if the socket tells it.
         get: gets a socket option.
         set: sets a socket option.
         bind: binds to an endpoint.
@@ -31,13 +44,19 @@ class Backend:
         monotonic: seconds of a clock that never goes back.
         time_ns: nanoseconds since 1970.
         sleep: lets so many seconds pass.
+        cut: ends a connection, if it is still there.
         inode: tells what a descriptor is of from what had its number before; None when it is closed.
         random_bytes: gives so many, that nobody can guess.
+        watched: makes of a frame one that is sent in its place, and what tells when the socket is done with
+            it; None where nothing tells.
+        taken: see `_taken`.
         has_handle: whether libzmq knows the socket by its `underlying`.
+        tells_peers: whether `recv_named` tells connections apart.
     """
 
     send: Callable[..., Any]
     recv: Callable[..., Any]
+    recv_named: Callable[..., tuple[bytes, Peer | None]]
     get: Callable[..., Any]
     set: Callable[..., Any]
     bind: Callable[..., Any]
@@ -47,9 +66,13 @@ class Backend:
     monotonic: Callable[[], float]
     time_ns: Callable[[], int]
     sleep: Callable[[float], object]
+    cut: Callable[[Peer], object]
     inode: Callable[[int], int | None]
     random_bytes: Callable[[int], bytes]
+    watched: Callable[[Any], tuple[Any, IsSent]] | None = None
+    taken: Callable[[Iterable[Peer]], dict[Peer, int]] = _none_of
     has_handle: bool = False
+    tells_peers: bool = False
 
 
 def _inode(descriptor: int) -> int | None:
@@ -59,11 +82,72 @@ def _inode(descriptor: int) -> int | None:
         return None
 
 
+def _cut(peer: Peer) -> None:
+    """End a connection of libzmq's, which takes it for a peer that has gone."""
+    try:
+        held = os.dup(peer.descriptor)
+    except OSError:
+        return
+    # A copy: the number cannot become something else in between.
+    with socket.socket(fileno=held) as connection, suppress(OSError):
+        if _inode(held) == peer.inode:
+            connection.shutdown(socket.SHUT_RDWR)
+
+
+def _watched(frame: Any) -> tuple[zmq.Frame, IsSent]:
+    """Make a frame that libzmq does not copy: it drops the memory once that is sent to all."""
+    known = frame.tracker if isinstance(frame, zmq.Frame) else None
+    if known is None or known.done:
+        frame = zmq.Frame(
+            frame if type(frame) is bytes else bytes(frame), track=True, copy=False, copy_threshold=0
+        )
+        known = frame.tracker
+    return frame, lambda: known.done
+
+
+_ACKNOWLEDGED = struct.Struct("=120xQ")
+"""`tcpi_bytes_acked` of `tcp_info`, since Linux 4.1. Source: linux/tcp.h."""
+
+
+def _taken(peers: Iterable[Peer]) -> dict[Peer, int]:
+    """Return the bytes acknowledged so far by those that cannot be written to; 0 where nobody knows."""
+    poll, by_descriptor = select.poll(), {one.descriptor: one for one in peers}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.POLLOUT)
+    for descriptor, _ in poll.poll(0):
+        # It can be written to, or is gone.
+        del by_descriptor[descriptor]
+    return {one: _acknowledged(one) for one in by_descriptor.values() if _inode(one.descriptor) == one.inode}
+
+
+def _acknowledged(peer: Peer) -> int:
+    with suppress(OSError, struct.error, AttributeError):
+        with socket.socket(fileno=os.dup(peer.descriptor)) as connection:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _ACKNOWLEDGED.size)
+        (count,) = _ACKNOWLEDGED.unpack(info)
+        return int(count)
+    return 0
+
+
+_SOURCE = int(zmq.SRCFD)
+
+
+def _recv_named(xpub: Any, flags: int) -> tuple[bytes, Peer | None]:
+    frame = zmq.backend.Socket.recv(xpub, flags, copy=False)
+    try:
+        descriptor = int(frame.get(_SOURCE))
+    except zmq.ZMQError:
+        # A peer in the same process, or what libzmq says itself when a connection ends.
+        return frame.bytes, None
+    return frame.bytes, Peer(descriptor, _inode(descriptor))
+
+
 # Unbound methods of the backend: the attributes of zmq.Socket add 0.3 µs to each call, and those of a drop-in
 # socket are oz's own.
 PYZMQ = Backend(
     send=zmq.backend.Socket.send,
     recv=zmq.backend.Socket.recv,
+    recv_named=_recv_named,
     get=zmq.backend.Socket.get,
     set=zmq.backend.Socket.set,
     bind=zmq.Socket.bind,
@@ -73,9 +157,14 @@ PYZMQ = Backend(
     monotonic=time.monotonic,
     time_ns=time.time_ns,
     sleep=time.sleep,
+    cut=_cut,
     inode=_inode,
     random_bytes=os.urandom,
+    watched=_watched,
+    taken=_taken,
     has_handle=True,
+    # Elsewhere a connection is no file.
+    tells_peers=sys.platform in ("linux", "darwin"),
 )
 """Sockets of pyzmq, and the clocks of this machine."""
 

@@ -13,6 +13,9 @@ from oz.system import user
 APT_PACKAGES = ("libzmq3-dev", "build-essential", "python3-dev")
 """What Debian and Ubuntu need to build pyzmq against their own libzmq, which has PGM."""
 
+MAPS = "/proc/self/maps"
+"""Where Linux lists the libraries of this process."""
+
 _NEEDED = {
     "pgm": "pgm",
     "epgm": "pgm",
@@ -42,6 +45,21 @@ def has(feature: str) -> bool:
         return bool(zmq.has(feature))
     except (zmq.ZMQError, ValueError):
         return False
+
+
+def crypto_library() -> str:
+    """Name the library that CURVE uses here; empty where that cannot be told.
+
+    libzmq does not say. Its own tweetnacl is part of it; libsodium, many times as fast, is a file of its own.
+    """
+    if not has("curve"):
+        return ""
+    zmq.curve_keypair()
+    try:
+        with open(MAPS, encoding="utf-8", errors="replace") as maps:
+            return "libsodium" if "libsodium" in maps.read() else "tweetnacl"
+    except OSError:
+        return ""
 
 
 def pip_line(*arguments: str, python: str | None = None, verb: str = "install") -> str:

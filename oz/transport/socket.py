@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import threading
 import time
 from collections.abc import Iterable, Sequence
+from math import inf
 from typing import Any, NoReturn
 
 import zmq
 
+from oz.logs import peer_logger
 from oz.protocol.backoff import growing
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.transport.backend import backend_of
 from oz.transport.option_checks import check_count
 
-_log = logging.getLogger("oz.socket")
+_log = peer_logger("oz.socket")
 
 HIGH_WATER_MARK = 100_000
 """Messages that may wait on each side for one peer, unless said otherwise; ZeroMQ's own is 1,000."""
@@ -83,6 +85,28 @@ def keep_tcp_alive(socket: zmq.Socket[Any]) -> None:
     chosen, backend = socket.context.sockopts, backend_of(socket)
     for option, value in KEEPALIVE:
         backend.set(socket, option, chosen.get(option, value))
+
+
+def limit_peers(socket: zmq.Socket[Any], limits: Limits = DEFAULT_LIMITS, most: float | None = None) -> None:
+    """Bound what peers may send, and how long they take to begin, unless the socket's context says otherwise.
+
+    libzmq cuts a peer off that sends a larger frame or does not finish ZeroMQ's handshake. It does not
+    connect again to whoever has sent too much: docs/limits.md.
+
+    Args:
+        socket: one without endpoints: it counts for those that come later.
+        limits: what holds for it.
+        most: bytes of a frame, where the protocol has fewer than `limits`, whatever the context says.
+    """
+    chosen, backend = socket.context.sockopts, backend_of(socket)
+    size, seconds = min(limits.message_size, most or inf), limits.handshake
+    bytes_of_frame = -1 if size == inf else int(size)
+    # None at all is 0 for libzmq.
+    milliseconds = 0 if seconds == inf else max(1, round(seconds * 1000))
+    if most is None:
+        bytes_of_frame = chosen.get(zmq.MAXMSGSIZE, bytes_of_frame)
+    backend.set(socket, zmq.MAXMSGSIZE, bytes_of_frame)
+    backend.set(socket, zmq.HANDSHAKE_IVL, chosen.get(zmq.HANDSHAKE_IVL, milliseconds))
 
 
 def keep_link_alive(socket: Any) -> None:

@@ -22,6 +22,9 @@ _ABOUT = b"\xc1\x00oz wants\x00\xc1"
 
 _VERSION = 1
 
+MAX_OWN = 2_097_152
+"""Bytes of what a node tells another of itself: 65,536 streams have 23 each."""
+
 _QUESTION, _ASKED = 1, 2
 _MOST_QUESTIONS = 2**63 - 1
 _MOST_CHUNKS = 2**32 - 1
@@ -249,6 +252,8 @@ def _is_number(value: Any, most: int) -> bool:
 
 def _fields(packed: bytes, what: str, least: int) -> list[Any]:
     """Read an array of our version with so many fields at least."""
+    if len(packed) > MAX_OWN:
+        raise ProtocolError(f"{what} takes {len(packed):,} bytes, and has {MAX_OWN:,} at most")
     try:
         fields = msgpack.unpackb(packed, max_array_len=16)
     except (ValueError, msgpack.UnpackException) as error:

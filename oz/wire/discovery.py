@@ -57,6 +57,9 @@ MAX_REQUEST = 8_192
 MAX_ROSTER = 128
 """Announcements in one message; a longer roster comes in several."""
 
+ROSTER_SIZE = 4_000
+"""Bytes of announcements in one message, unless one alone has more: so a queue is bounded by its messages."""
+
 MAX_REPLY = 1 << 20
 """Bytes of a message from a name server."""
 
@@ -191,8 +194,13 @@ def pack_rosters(packed: Sequence[bytes]) -> Iterator[bytes]:
     Args:
         packed: what `pack_announcement` gave, of each.
     """
-    for first in range(0, len(packed) or 1, MAX_ROSTER):
-        yield _pack_roster(packed[first : first + MAX_ROSTER], first, len(packed))
+    first = size = 0
+    for at, one in enumerate(packed):
+        if at - first == MAX_ROSTER or (at > first and size + len(one) > ROSTER_SIZE):
+            yield _pack_roster(packed[first:at], first, len(packed))
+            first, size = at, 0
+        size += len(one)
+    yield _pack_roster(packed[first:], first, len(packed))
 
 
 def _pack_roster(packed: Sequence[bytes], first: int, total: int) -> bytes:

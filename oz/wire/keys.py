@@ -42,6 +42,7 @@ _OVERFLOW_SHIFT = 4
 _CLOSING = 0x40
 _KNOWN_FLAGS = 0x7F
 _CHUNK = struct.Struct(">IB")
+_FLAGS_AT = len(DECLARATION) + ID_SIZE + 4
 _ENTRY = struct.Struct(">BH")
 _LIMIT_FIELD = struct.Struct(">I")
 
@@ -131,6 +132,39 @@ def stream_key(stream: bytes) -> bytes:
 def pattern_key(pattern: Declared) -> bytes:
     """Return the key on which the messages of a shared pattern come."""
     return PATTERN + pattern.encode()
+
+
+def stream_of(key: bytes) -> bytes:
+    """Return the stream that a `D` key names, which may be malformed behind that."""
+    return key[len(DECLARATION) : len(DECLARATION) + ID_SIZE]
+
+
+def names_stream(key: bytes) -> bool:
+    """Tell whether a `D` key names a whole stream: part of a name begins the names of others."""
+    return len(key) >= STREAM_SIZE
+
+
+def chunk_of(key: bytes) -> int:
+    """Return the number of the chunk that a `D` key names, which may be malformed behind that."""
+    return int.from_bytes(key[_FLAGS_AT - 4 : _FLAGS_AT], "big")
+
+
+def is_shared(key: bytes) -> bool:
+    """Tell whether a `D` key is of a stream whose patterns are shared."""
+    return len(key) > _FLAGS_AT and bool(key[_FLAGS_AT] & _SHARED)
+
+
+def is_goodbye(key: bytes) -> bool:
+    """Tell whether a `D` key is a goodbye."""
+    return len(key) > _FLAGS_AT and bool(key[_FLAGS_AT] & _CLOSING)
+
+
+def may_carry(key: bytes) -> bool:
+    """Tell whether messages may go out on a key: it is that of a stream, or perhaps of a shared pattern."""
+    kind, size = key[: len(STREAM)], len(key)
+    return (kind == STREAM and size == STREAM_SIZE) or (
+        kind == PATTERN and size >= len(PATTERN) + _ENTRY.size
+    )
 
 
 def parse_stream(key: bytes) -> bytes:

@@ -18,7 +18,7 @@ import zmq
 from oz.cli.measuring.plan import VERSION, BenchFailed, BenchPlan, Latency, Result
 from oz.system import sigint_blocked
 from oz.transport.endpoints import needs_ipv6
-from oz.transport.socket import keep_tcp_alive
+from oz.transport.socket import keep_tcp_alive, limit_peers
 
 _KILL_SECONDS = 2.0
 
@@ -118,6 +118,7 @@ class Orders:
         self._context.linger = 0
         self._socket = self._context.socket(zmq.REQ)
         keep_tcp_alive(self._socket)
+        limit_peers(self._socket)
         # An answer that did not come in time does not end it, and does not pass for the next one.
         self._socket.setsockopt(zmq.REQ_RELAXED, 1)
         self._socket.setsockopt(zmq.REQ_CORRELATE, 1)

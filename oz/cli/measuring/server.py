@@ -28,7 +28,7 @@ from oz.cli.measuring.plan import (
 )
 from oz.errors import OzError
 from oz.transport.endpoints import needs_ipv6
-from oz.transport.socket import keep_tcp_alive
+from oz.transport.socket import keep_tcp_alive, limit_peers
 
 LEASE = 5.0
 """Seconds without a word after which whoever measured is taken to be gone."""
@@ -65,7 +65,7 @@ class Server:
         self._context.linger = 0
         self._socket = self._context.socket(zmq.REP)
         keep_tcp_alive(self._socket)
-        self._socket.setsockopt(zmq.MAXMSGSIZE, _MOST_BYTES)
+        limit_peers(self._socket, most=_MOST_BYTES)
         try:
             self._socket.set(zmq.IPV6, needs_ipv6(endpoint))
             self._socket.bind(endpoint)

@@ -10,14 +10,19 @@ from oz.errors import ProtocolError, Undecidable
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.bridge.spanning_tree import Offer
 from oz.protocol.node.reserved_subjects import INBOX, LOCAL, OWN
+from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.stream import NAME_SIZE, OutStream
 from oz.subjects.index.patterns import PatternIndex
-from oz.subjects.pattern import Pattern
+from oz.subjects.pattern import Pattern, compile, may_take_long
 
 VIA_SIZE = 8
 
 MOST_PUBLISHERS = 10_000
 """Publishers that are remembered; the one that was heard least lately is forgotten first."""
+
+MOST_INTERESTS = 20_000
+"""Patterns of one connection that are asked for elsewhere at most: a forwarder is one connection there, and a
+publisher grants it as much as anybody, for all on whose behalf it asks."""
 
 _INBOX, _LOCAL, _OWN = INBOX.encode(), LOCAL.encode(), OWN.encode()
 _OFFER = spanning_tree.PREFIX.encode()
@@ -34,9 +39,12 @@ class Ledger:
         interests: how many streams ask for each.
         policies: of each queue group that of its senior member.
         offers: what other forwarders tell, the newest of each.
+        withheld: the patterns that do not count, as their connection has `MOST_INTERESTS` that do, by stream.
     """
 
-    __slots__ = ("_changes", "_counted", "_offered", "interests", "offers", "policies")
+    __slots__ = (
+        "_changes", "_counted", "_offered", "_shares", "interests", "offers", "policies", "withheld",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         """Start empty."""
@@ -46,6 +54,8 @@ class Ledger:
         self._counted: dict[OutStream, dict[Pattern, None]] = {}
         self._offered: dict[OutStream, dict[Pattern, Offer]] = {}
         self._changes: dict[Interest, bool] = {}
+        self._shares: dict[Account, int] = {}
+        self.withheld: dict[OutStream, dict[Pattern, None]] = {}
 
     def update(
         self,
@@ -64,14 +74,16 @@ class Ledger:
         # In one order, whatever the hashes.
         standing = {one: None for one in streams if _stands(one)}
         for stream in [one for one in self._counted if one not in standing]:
-            for pattern in list(self._counted.pop(stream)):
+            for pattern in self._counted.pop(stream):
                 self._count(stream, pattern, -1)
             self._offered.pop(stream, None)
+            self.withheld.pop(stream, None)
         for stream in standing:
             is_new = stream not in self._counted
             counted = self._counted.setdefault(stream, {})
             for pattern in stream.patterns if is_new else changed.get(stream, ()):
                 self._note(stream, counted, pattern)
+        self._grant()
         self.offers = spanning_tree.newest(
             offer
             for stream, offered in self._offered.items()
@@ -95,13 +107,35 @@ class Ledger:
                 with suppress(ProtocolError):
                     offered[pattern] = spanning_tree.from_text(str(pattern.text)[len(spanning_tree.PREFIX) :])
         elif is_there != (pattern in counted) and not _is_private(pattern):
-            if is_there:
-                counted[pattern] = None
-            else:
+            if not is_there:
                 del counted[pattern]
-            self._count(stream, pattern, 1 if is_there else -1)
+                self._count(stream, pattern, -1)
+            elif self._has_room(stream):
+                counted[pattern] = None
+                self._count(stream, pattern, 1)
+            else:
+                self.withheld.setdefault(stream, {})[pattern] = None
+        elif not is_there and stream in self.withheld:
+            self.withheld[stream].pop(pattern, None)
+
+    def _has_room(self, stream: OutStream) -> bool:
+        """Tell whether another pattern of a connection may count; of those inside the process any may."""
+        return not stream.account.name or self._shares.get(stream.account, 0) < MOST_INTERESTS
+
+    def _grant(self) -> None:
+        """Count what was withheld and has room now."""
+        for stream, patterns in list(self.withheld.items()):
+            while patterns and self._has_room(stream):
+                pattern, _ = patterns.popitem()
+                self._counted[stream][pattern] = None
+                self._count(stream, pattern, 1)
+            if not patterns:
+                del self.withheld[stream]
 
     def _count(self, stream: OutStream, pattern: Pattern, change: int) -> None:
+        share = self._shares.pop(stream.account, 0) + change
+        if share:
+            self._shares[stream.account] = share
         interest = pattern, stream.delivery.group
         before = self.interests.get(interest, 0)
         if before + change:
@@ -175,6 +209,18 @@ def narrowed(pattern: Pattern, allowed: tuple[Pattern, ...]) -> tuple[Pattern, .
         except Undecidable:
             found[pattern] = None
     return (pattern,) if pattern in found else tuple(found)
+
+
+@lru_cache(maxsize=65_536)
+def quick(pattern: Pattern) -> tuple[Pattern, ...]:
+    """Return patterns that match whatever one does and never take long: of a regex its prefixes.
+
+    What comes to a forwarder was matched by a publisher with a budget, and is matched by another when it goes
+    on. In between a stranger's regexes must not hold it up.
+    """
+    if not may_take_long(pattern):
+        return (pattern,)
+    return tuple(compile(prefix, "zmq") for prefix in pattern.prefixes)
 
 
 def has_passed(via: object, name: bytes) -> bool:

@@ -6,12 +6,12 @@ It waits for nothing: whoever has it calls `turn` when something has changed, or
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from oz.errors import ClosedError, OzError
+from oz.logs import peer_logger
 from oz.message import Extras, Message
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.bridge.bridge import VIA_SIZE, has_passed
@@ -19,7 +19,7 @@ from oz.protocol.bridge.leg import BridgeLeg
 from oz.protocol.stats import ForwarderStats
 from oz.wire.extras import VIA
 
-_log = logging.getLogger("oz.forwarder")
+_log = peer_logger("oz.forwarder")
 
 SETTLE = 0.3
 """Seconds for which a leg must have been free to open before it opens: others may be about to tell."""
@@ -101,6 +101,7 @@ class Forwarding:
         for leg in self.legs:
             total.add(leg.stats)
         total.interests = sum(len(leg.forwarded.asked) for leg in self.legs)
+        total.withheld = sum(len(one) for leg in self.legs for one in list(leg.ledger.withheld.values()))
         return total
 
     # when ------------------------------------------------------------------------------------------------

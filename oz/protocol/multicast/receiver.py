@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from oz.errors import ProtocolError
+from oz.logs import peer_logger
 from oz.message import LoneMessage, Message
 from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
-from oz.protocol.subscriber.sequences import MOST, Source
-from oz.protocol.subscriber.streams import Stream, Streams
+from oz.protocol.subscriber.sequences import Source, forget_some
+from oz.protocol.subscriber.stream import Stream
+from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Route
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.batch import CONTROL, Head
 from oz.wire.codec import Codec
 from oz.wire.datagram import CRC_SIZE, parse, parse_control, parse_messages
 from oz.wire.keys import DeliveryOptions
 
-_log = logging.getLogger("oz.subscriber")
+_log = peer_logger("oz.subscriber")
 
 JOINING = 0.5
 """Seconds for which a subscriber may still be joining: what was sent then may have been before it joined."""
@@ -63,9 +65,15 @@ class MulticastReceiver(BatchDecoder):
 
     __slots__ = ("_routes", "_stream", "corrupt", "joined_at", "senders")
 
-    def __init__(self, streams: Streams, codec: Codec | None = None, on_gap: OnGap | None = None) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        codec: Codec | None = None,
+        on_gap: OnGap | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         """Start without subscriptions; see `BatchDecoder`. No stream is ever declared."""
-        super().__init__(streams, codec, on_gap)
+        super().__init__(streams, codec, on_gap, limits)
         self._routes = self.table.routes
         # Others hear it too, so it did not begin with this subscriber.
         self._stream = Stream(b"", DeliveryOptions(), is_shared=True, dedupe=streams.dedupe)
@@ -109,10 +117,12 @@ class MulticastReceiver(BatchDecoder):
 
     def _add(self, head: Head, time_ns: int) -> HeardSender:
         """Begin to listen to a publisher that was not heard before."""
-        if len(self.senders) >= MOST:
-            del self.senders[min(self.senders, key=lambda known: self.senders[known].heard_at)]
+        if len(self.senders) >= self._most_sources:
+            for origin, known in forget_some(self.senders, time_ns).items():
+                self._report(self._stream, known, origin, None)
         sender = self.senders[head.origin] = HeardSender()
         sender.epoch = head.epoch
+        sender.since = sender.first_at = time_ns
         sender.expected = sender.first = head.sequence
         return sender
 

@@ -15,9 +15,10 @@ import msgpack
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.plan import usable_kbps
 from oz.protocol.prefix_counts import NOTHING, Keys
+from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.batching import STEP
 from oz.protocol.publisher.interest import Recipients
-from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.router import Restored, Router
 from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats
@@ -61,7 +62,9 @@ class MulticastRouter(Router):
         recipients = Recipients(is_plain=False, streams=(self.stream,), choices=())
         self.find = lambda subject, plain: recipients
 
-    def learn(self, frame: bytes, now: float) -> Keys:
+    def learn(
+        self, frame: bytes, now: float, account: Account | None = None, restored: Restored | None = None
+    ) -> Keys:
         """Take in a subscription frame: none comes."""
         return NOTHING
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from oz.protocol.node.dial_queue import Call, DialQueue
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.reach import Reach
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.discovery import Announcement
 
 CHECK_EVERY = 1.0
@@ -191,6 +194,7 @@ class Connections:
 
     Attributes:
         own: the node's announcement.
+        reach: which announced endpoints are connected to.
         silent: the uuids of the peers that said nothing any more when `check` looked last.
     """
 
@@ -199,6 +203,7 @@ class Connections:
         "_count",
         "_dialled",
         "_dialled_at",
+        "_dials",
         "_dials_in_vain",
         "_directory",
         "_draining",
@@ -213,11 +218,19 @@ class Connections:
         "_seen_at",
         "_ways",
         "own",
+        "reach",
         "silent",
     )
 
     def __init__(
-        self, own: Announcement, hearing: Hearing, directory: Directory | None, seeds: Sequence[str] = ()
+        self,
+        own: Announcement,
+        hearing: Hearing,
+        directory: Directory | None,
+        seeds: Sequence[str] = (),
+        *,
+        reach: Reach | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Start with nothing dialled.
 
@@ -226,9 +239,13 @@ class Connections:
             hearing: what its subscriber has heard.
             directory: where nodes of this host are looked for; None when they are not.
             seeds: endpoints of peers that are connected to whether they are there or not.
+            reach: which announced endpoints are connected to; made of the seeds unless given.
+            limits: how many are dialled at once, and in a second.
         """
         self.own = own
+        self.reach = Reach(own, seeds) if reach is None else reach
         self._hearing = hearing
+        self._dials = DialQueue(hearing.heard_at, limits)
         self._directory = directory
         self._seeds = tuple(seeds)
         self._dialled: dict[str, Announcement] = {}
@@ -263,6 +280,8 @@ class Connections:
             deadlines.append(self._scan_at)
         if has_peers:
             deadlines.append(self._check_at)
+        if (dial_at := self._dials.next_deadline()) is not None:
+            deadlines.append(dial_at)
         return min(deadlines, default=None)
 
     # where peers are -------------------------------------------------------------------------------------
@@ -273,6 +292,7 @@ class Connections:
             self.own.local_endpoint is not None
             and peer.local_endpoint is not None
             and peer.host_id == self.own.host_id
+            and self.reach.is_in_directory(peer.local_endpoint)
         )
 
     def ways(self, peer: Announcement) -> list[Way]:
@@ -302,20 +322,36 @@ class Connections:
             for gone in others:
                 steps += self._part(gone, now)
             if others and endpoint not in self._seeds:
-                steps.append(self._dial(endpoint, peer, now))
+                steps += self._dial(endpoint, origin, peer, now)
             elif endpoint in self._dialled or endpoint in self._seeds or endpoint in self._probed:
                 # It was here before, or another was; whether that connection stands is seen by what comes.
                 if not self._has_successor(endpoint, peer):
                     self._dialled[endpoint] = peer
                 self._dialled_at.setdefault(endpoint, now)
             elif self._is_silent(origin):
-                steps.append(self._dial(endpoint, peer, now))
-        return steps
+                steps += self._dial(endpoint, origin, peer, now)
+        return steps + self.begin_dials(now)
+
+    def begin_dials(self, now: float) -> list[ConnectionStep]:
+        """Dial those whose turn it is, of those that were never heard."""
+        ended, calls = self._dials.begin(now)
+        for call in calls:
+            self._dialled_at[call.endpoint] = now
+        return [*map(HangUp, ended), *(Dial(call.endpoint, call.name) for call in calls)]
+
+    def is_waiting(self, peer: Announcement) -> bool:
+        """Tell whether a peer was not dialled yet, since so many others are."""
+        return any(endpoint in self._dials for endpoint, _ in self._ways_to(peer))
 
     def disconnect(self, peer: Announcement, now: float) -> None:
         """Listen to a peer that is gone for as long as something comes of it."""
         for endpoint, origin in self.ways(peer):
             heard_at = self._hearing.heard_at(origin)
+            holder = self._dialled.get(endpoint)
+            if endpoint in self._dials and holder is not None and holder.uuid == peer.uuid:
+                # It was never dialled: nothing is to come.
+                self._hang_up(endpoint)
+                continue
             self._gone[origin] = _Gone(peer, now + FORGET_AFTER)
             self._looks[origin] = heard_at, MISSES
             self._draining[origin] = DrainingPeer(peer, endpoint, heard_at, now)
@@ -349,6 +385,8 @@ class Connections:
         self._gone[origin] = _Gone(one.peer, now + FORGET_AFTER)
         holder = self._dialled.get(one.endpoint)
         is_its_own = holder is not None and holder.uuid == one.peer.uuid
+        if is_its_own:
+            self._dials_in_vain.pop(one.endpoint, None)
         return [LoseTrack(origin, is_in_place=False), *(self._hang_up(one.endpoint) if is_its_own else [])]
 
     def _has_successor(self, endpoint: str, peer: Announcement) -> bool:
@@ -359,16 +397,22 @@ class Connections:
         holder = self._dialled.get(endpoint)
         return holder is not None and holder.started_ns > peer.started_ns
 
-    def _dial(self, endpoint: str, peer: Announcement, now: float) -> Dial:
+    def _dial(self, endpoint: str, origin: bytes, peer: Announcement, now: float) -> list[Dial]:
+        """Dial a peer, or have it dialled by `begin_dials` when its turn comes."""
         self._dialled[endpoint] = peer
         self._dialled_at[endpoint] = now
-        return Dial(endpoint, peer.name)
+        if endpoint.startswith("tcp:") and not self._hearing.heard_at(origin):
+            is_again = endpoint in self._dials_in_vain
+            self._dials.put(Call(endpoint, peer.name, origin, is_again))
+            return []
+        return [Dial(endpoint, peer.name)]
 
     def _hang_up(self, endpoint: str) -> list[ConnectionStep]:
         self._probed.pop(endpoint, None)
         self._dialled.pop(endpoint, None)
         self._dialled_at.pop(endpoint, None)
-        return [] if endpoint in self._seeds else [HangUp(endpoint)]
+        was_waiting = self._dials.drop(endpoint)
+        return [] if was_waiting or endpoint in self._seeds else [HangUp(endpoint)]
 
     # peers that say nothing ------------------------------------------------------------------------------
 
@@ -408,15 +452,17 @@ class Connections:
                             self._progress_at = now
                         continue
                 if endpoint not in seeds and not self._has_successor(endpoint, peer):
-                    steps += self._dial_anew(endpoint, peer, now, was_heard=bool(heard_at))
+                    steps += self._dial_anew(endpoint, origin, peer, now, was_heard=bool(heard_at))
             if not speaks and any(origin in heard for _, origin in known[1]):
                 silent.append(peer.uuid)
         self.silent = frozenset(silent)
         return steps
 
     def _dial_anew(
-        self, endpoint: str, peer: Announcement, now: float, *, was_heard: bool
+        self, endpoint: str, origin: bytes, peer: Announcement, now: float, *, was_heard: bool
     ) -> list[ConnectionStep]:
+        if endpoint in self._dials:
+            return []
         in_vain = self._dials_in_vain.get(endpoint, 0)
         crowd = min(self._count**2 * PAIR_SECONDS, LONGEST_CROWD)
         patience = max(LONGEST_REDIAL if in_vain else REDIAL_AFTER, crowd)
@@ -425,7 +471,8 @@ class Connections:
         if waited < patience * (PROGRESS if is_progressing else 1):
             return []
         self._dials_in_vain[endpoint] = in_vain + 1
-        steps = [*self._hang_up(endpoint), self._dial(endpoint, peer, now)]
+        steps = [*self._hang_up(endpoint), *self._dial(endpoint, origin, peer, now)]
+        steps += self.begin_dials(now)
         if in_vain == 1 and not was_heard:
             steps.append(Unreachable(endpoint, peer.name))
         return steps

@@ -15,6 +15,7 @@ from oz.protocol.node.connections import Connections, ConnectionStep, LoseTrack
 from oz.protocol.node.discovery_client import DiscoveryClient, Heard
 from oz.protocol.node.membership import Act, Membership, Step
 from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text
+from oz.protocol.node.subscription import Refusable
 from oz.wire.discovery import Announcement, Left
 
 
@@ -32,6 +33,18 @@ class PeerChanged(NamedTuple):
     peer: Announcement
 
 
+class Refused(NamedTuple):
+    """Report that something of others was not believed.
+
+    Attributes:
+        what: of which kind it is.
+        text: which, and why, in words.
+    """
+
+    what: Refusable
+    text: str
+
+
 class ServerChanged(NamedTuple):
     """Report that a name server answers, or does not any more."""
 
@@ -42,7 +55,7 @@ class ServerChanged(NamedTuple):
 _NAMED = 8
 """Peers that are named at most of those who are not ready."""
 
-LinkStep = ConnectionStep | Introduce | PeerChanged | ServerChanged
+LinkStep = ConnectionStep | Introduce | PeerChanged | Refused | ServerChanged
 
 
 class Connected(Protocol):
@@ -74,6 +87,7 @@ class Links:
         "_is_there",
         "_local",
         "_network",
+        "_refused",
         "_standing",
         "_was_silent",
         "connections",
@@ -116,6 +130,7 @@ class Links:
         self._has_lost_way = self._has_acted = False
         self._standing: list[tuple[list[Announcement], set[bytes]]] = []
         self._was_silent: frozenset[bytes] = frozenset()
+        self._refused: frozenset[Refused] = frozenset()
         self.is_stale = True
         self.silent: frozenset[bytes] = frozenset()
 
@@ -134,7 +149,7 @@ class Links:
         steps: list[LinkStep] = []
         for event in self.discovery_clients[endpoint].receive(frame, now):
             if isinstance(event, Heard):
-                steps += self._follow(self.membership.hear(event.announcement, now, by=endpoint), now)
+                steps += self._hear(event.announcement, now, by=endpoint)
             elif not isinstance(event, Left):
                 steps += self._follow(self.membership.lose(event.uuid, now, by=endpoint), now)
             elif not self.membership.is_linked(event.uuid):
@@ -147,8 +162,14 @@ class Links:
         steps: list[LinkStep] = []
         for word in text.split():
             with suppress(ProtocolError):
-                steps += self._follow(self.membership.hear(from_text(word), now), now)
+                steps += self._hear(from_text(word), now)
         return steps
+
+    def _hear(self, peer: Announcement, now: float, by: str | None = None) -> list[LinkStep]:
+        """Believe that there is a node, if it can be connected to."""
+        if peer.bus == self.connections.own.bus and (why := self.connections.reach.refusal(peer)) is not None:
+            return [Refused("introduction", f"{peer.name} is not connected to: {why}")]
+        return self._follow(self.membership.hear(peer, now, by=by), now)
 
     # what is due -----------------------------------------------------------------------------------------
 
@@ -160,8 +181,9 @@ class Links:
             # A link may stand on which nothing comes, and something again.
             self.is_stale = self.is_stale or self._has_changed()
         steps += self.look(now)
-        steps += self._follow(self.membership.tick(now), now)
+        steps += self._follow(self.membership.tick(now, self.connections.is_waiting), now)
         steps += self._scan(now)
+        steps += self.connections.begin_dials(now)
         steps += self.connections.drain(now)
         return steps + self._look_at_servers(now)
 
@@ -202,7 +224,11 @@ class Links:
             return []
         self.is_stale = self._has_acted = False
         self._was_silent = self.connections.silent
-        self._standing = looks = self._look_who_stands()
+        self._standing = self._look_who_stands()
+        refused: list[Refused] = []
+        looks = [(self._believed(standing, refused), broken) for standing, broken in self._standing]
+        new = [one for one in refused if one not in self._refused]
+        self._refused = frozenset(refused)
         there = {peer.uuid: peer for standing, _ in looks for peer in standing}
         self.silent = frozenset(
             uuid for uuid, peer in there.items() if self.connections.has_fallen_silent(peer)
@@ -217,7 +243,19 @@ class Links:
         }
         before = {uuid for uuid in self._forwarders if self.membership.is_linked(uuid)}
         steps = self._follow(self.membership.link(there.values(), whole, cut, now), now)
-        return steps + self._look_at_forwarders(before)
+        return [*new, *steps, *self._look_at_forwarders(before)]
+
+    def _believed(self, standing: list[Announcement], refused: list[Refused]) -> list[Announcement]:
+        """Leave out those who announce where nobody connects to, or what is known to be otherwise."""
+        believed = []
+        for peer in standing:
+            if (why := self.connections.reach.refusal(peer)) is not None:
+                refused.append(Refused("introduction", f"{peer.name} is not connected to: {why}"))
+            elif self.membership.refuses(peer):
+                refused.append(Refused("announcement", f"{peer.name} is announced in two ways"))
+            else:
+                believed.append(peer)
+        return believed
 
     def _has_changed(self) -> bool:
         """Tell whether `look` may find something else than the last time, though nobody said so."""

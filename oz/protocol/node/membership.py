@@ -5,7 +5,7 @@ It reads no clock and touches no socket: each call gives what is to be done and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import NamedTuple
@@ -14,6 +14,9 @@ from oz.wire.discovery import Announcement
 
 MOST = 65_536
 """Peers that one node knows at most."""
+
+MOST_INTRODUCED = 1_024
+"""Peers that one node knows by the word of other peers only; of more, those are forgotten that came first."""
 
 
 class Act(Enum):
@@ -57,7 +60,7 @@ class _Known:
 class Membership:
     """The peers of one node."""
 
-    __slots__ = ("_gone", "_known", "_lost_after", "_own")
+    __slots__ = ("_gone", "_introduced", "_known", "_lost_after", "_own")
 
     def __init__(self, own: Announcement, lost_after: float) -> None:
         """Start alone.
@@ -70,6 +73,7 @@ class Membership:
         self._lost_after = lost_after
         self._known: dict[bytes, _Known] = {}
         self._gone: dict[bytes, tuple[float, Act]] = {}
+        self._introduced: dict[bytes, None] = {}
 
     @property
     def up(self) -> list[Announcement]:
@@ -91,6 +95,11 @@ class Membership:
         one = self._known.get(uuid)
         return one is not None and one.linked
 
+    def refuses(self, peer: Announcement) -> bool:
+        """Tell whether an announcement contradicts that of a peer that is linked, or a name server's word."""
+        one = self._known.get(peer.uuid)
+        return one is not None and one.announced != peer and (one.linked or bool(one.vouched))
+
     def hear(self, peer: Announcement, now: float, *, by: str | None = None) -> list[Step]:
         """Record that there is such a node.
 
@@ -106,15 +115,27 @@ class Membership:
             if by is None and peer.uuid in self._gone:
                 # Others may not have noticed yet that it is gone, and say that it is there.
                 return []
+            steps = self._make_room(is_introduced=by is None)
             if len(self._known) >= MOST:
-                return []
+                return steps
             one = self._known[peer.uuid] = _Known(peer, now)
-            steps = [Step(Act.CONNECT, peer)]
+            if by is None:
+                self._introduced[peer.uuid] = None
+            steps.append(Step(Act.CONNECT, peer))
         else:
             steps = []
         if by is not None:
             one.vouched.add(by)
+            self._introduced.pop(peer.uuid, None)
         return steps
+
+    def _make_room(self, *, is_introduced: bool) -> list[Step]:
+        """Forget, of too many of whom only peers have told, the one that came first."""
+        if not is_introduced or len(self._introduced) < MOST_INTRODUCED:
+            return []
+        uuid = next(iter(self._introduced))
+        del self._introduced[uuid]
+        return [Step(Act.DISCONNECT, self._known.pop(uuid).announced)]
 
     def forsake(self, server: str) -> None:
         """Record that a name server does not answer: it vouches for nobody any more."""
@@ -153,10 +174,12 @@ class Membership:
             # Of one that takes its leave, the last presence announcement goes a moment later.
             if peer.uuid in whole or self._gone.get(peer.uuid, (now, Act.LOST))[1] is Act.LOST:
                 self._gone.pop(peer.uuid, None)
+            steps += self._replace(peer)
             steps += self.hear(peer, now)
             one = self._known.get(peer.uuid)
             if one is not None and not one.linked and peer.uuid in whole:
                 one.linked, one.since = True, now
+                self._introduced.pop(peer.uuid, None)
                 steps.append(Step(Act.BACK if one.is_up else Act.UP, one.announced))
                 one.is_up = True
         for uuid, one in list(self._known.items()):
@@ -166,11 +189,28 @@ class Membership:
                     steps += self._end(uuid, now, Act.LEFT)
         return steps
 
-    def tick(self, now: float) -> list[Step]:
-        """See who has been without a link for too long."""
+    def _replace(self, peer: Announcement) -> list[Step]:
+        """Forget what others said of a peer that says something else itself."""
+        one = self._known.get(peer.uuid)
+        if one is None or one.announced == peer:
+            return []
+        self._introduced.pop(peer.uuid, None)
+        del self._known[peer.uuid]
+        return [Step(Act.LOST, one.announced)] * one.is_up + [Step(Act.DISCONNECT, one.announced)]
+
+    def tick(self, now: float, is_waiting: Callable[[Announcement], bool] = lambda _: False) -> list[Step]:
+        """See who has been without a link for too long.
+
+        Args:
+            now: monotonic seconds.
+            is_waiting: tells of a peer whether it was not even dialled yet.
+        """
         steps: list[Step] = []
         for uuid, one in list(self._known.items()):
             if one.linked:
+                continue
+            if not one.is_up and is_waiting(one.announced):
+                one.since = now
                 continue
             if now >= one.since + self._lost_after and (one.is_up or not one.vouched):
                 if one.vouched:
@@ -196,6 +236,7 @@ class Membership:
         one = self._known.pop(uuid, None)
         if one is None:
             return []
+        self._introduced.pop(uuid, None)
         self._gone[uuid] = now, act
         steps = [Step(act, one.announced)] if one.is_up else []
         return [*steps, Step(Act.DISCONNECT, one.announced)]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import logging
+from collections import deque
 from collections.abc import Container, Iterable
 from contextlib import suppress
 
 from oz.errors import ProtocolError
+from oz.logs import peer_logger
 from oz.protocol.bridge import spanning_tree
 from oz.protocol.publisher.stream import NAME_SIZE, OutStream
 from oz.protocol.stats import PublisherStats
@@ -20,7 +21,7 @@ from oz.subjects.pattern import Pattern, compile
 from oz.wire.discovery import Announcement, pack_announcement, unpack_announcement
 from oz.wire.keys import Declared
 
-_log = logging.getLogger("oz.node")
+_log = peer_logger("oz.node")
 
 PREFIX = "_OZ.PEER."
 _PREFIX = PREFIX.encode()
@@ -28,6 +29,9 @@ _OFFER = spanning_tree.PREFIX.encode()
 
 MOST_STRANGERS = 1_024
 """Subscribers of another bus that are remembered."""
+
+MOST_REFUSED = 1_000
+"""Announcements that were not believed, and of which nobody was told yet."""
 
 
 def network_origin(uuid: bytes) -> bytes:
@@ -68,10 +72,45 @@ def presence_pattern(announcement: Announcement) -> Pattern:
     return compile(PREFIX + to_text(announcement), "nats")
 
 
-class Presence:
-    """Knows the nodes that are connected to a publisher of a node: it watches the interests."""
+class _Owners:
+    """The subscriber that each uuid belongs to, by name, and the uuid of each subscriber."""
 
-    __slots__ = ("_announced", "_bus", "_changes", "_offers", "_stats", "_strangers")
+    __slots__ = ("_names", "_uuids")
+
+    def __init__(self) -> None:
+        self._names: dict[bytes, tuple[bytes, int]] = {}
+        self._uuids: dict[bytes, bytes] = {}
+
+    def take(self, uuid: bytes, name: bytes) -> bool:
+        """Record that a subscriber has a uuid, once more perhaps; tell whether it could be."""
+        owner, count = self._names.get(uuid, (name, 0))
+        if owner != name or self._uuids.get(name, uuid) != uuid:
+            return False
+        self._names[uuid] = name, count + 1
+        self._uuids[name] = uuid
+        return True
+
+    def give_back(self, uuid: bytes) -> bool:
+        """Take a uuid back that was given; tell whether it is nobody's now."""
+        name, count = self._names.pop(uuid)
+        if count > 1:
+            self._names[uuid] = name, count - 1
+            return False
+        del self._uuids[name]
+        return True
+
+
+class Presence:
+    """Knows the nodes that are connected to a publisher of a node: it watches the interests.
+
+    A uuid belongs to the subscriber that announced it first, for as long as a stream of that is known, and a
+    subscriber announces one uuid. What others announce of it waits until then.
+    """
+
+    __slots__ = (
+        "_announced", "_bus", "_changes", "_offers", "_owners", "_refused", "_stats", "_strangers",
+        "_waiting",
+    )  # fmt: skip
 
     def __init__(self, stats: PublisherStats, bus: str) -> None:
         """Start with nobody.
@@ -85,6 +124,9 @@ class Presence:
         self._announced: dict[OutStream, dict[Pattern, Announcement]] = {}
         self._offers: dict[OutStream, set[Pattern]] = {}
         self._strangers: dict[bytes, str] = {}
+        self._owners = _Owners()
+        self._waiting: dict[bytes, dict[tuple[OutStream, Pattern], Announcement]] = {}
+        self._refused: deque[str] = deque(maxlen=MOST_REFUSED)
         self._changes: dict[OutStream, dict[Pattern, None]] | None = None
 
     # what the router tells: see `InterestWatcher` -------------------------------------------------------
@@ -127,7 +169,7 @@ class Presence:
             except ProtocolError:
                 self._stats.malformed += 1
             else:
-                self._announced.setdefault(stream, {})[pattern] = announced
+                self._announce(stream, pattern, announced)
         elif pattern.prefix.startswith(_OFFER):
             self._offers.setdefault(stream, set()).add(pattern)
 
@@ -135,14 +177,45 @@ class Presence:
         """Learn that a stream asks for a pattern no more."""
         if self._changes is not None:
             self._changes.setdefault(stream, {})[pattern] = None
-        if stream in self._announced:
-            self._announced[stream].pop(pattern, None)
-            if not self._announced[stream]:
-                del self._announced[stream]
+        if pattern in self._announced.get(stream, ()):
+            self._end(stream, pattern)
+        elif self._waiting and pattern.prefix.startswith(_PREFIX):
+            self._forget_waiting(stream, pattern)
         if stream in self._offers:
             self._offers[stream].discard(pattern)
             if not self._offers[stream]:
                 del self._offers[stream]
+
+    def _announce(self, stream: OutStream, pattern: Pattern, announced: Announcement) -> None:
+        """Believe who a subscriber says that it is, unless another one is that."""
+        if self._owners.take(announced.uuid, stream.name[:NAME_SIZE]):
+            self._announced.setdefault(stream, {})[pattern] = announced
+            return
+        self._waiting.setdefault(announced.uuid, {})[stream, pattern] = announced
+        self._refused.append(f"{announced.name} is announced by another subscriber than its own")
+
+    def _end(self, stream: OutStream, pattern: Pattern) -> None:
+        """Release a uuid; if that was the last of its owner, it is for those who waited."""
+        announced = self._announced[stream].pop(pattern)
+        if not self._announced[stream]:
+            del self._announced[stream]
+        if self._owners.give_back(announced.uuid):
+            for (other, its), waiting in self._waiting.pop(announced.uuid, {}).items():
+                self._announce(other, its, waiting)
+
+    def _forget_waiting(self, stream: OutStream, pattern: Pattern) -> None:
+        with suppress(ProtocolError):
+            uuid = from_text(str(pattern.text)[len(PREFIX) :]).uuid
+            waiting = self._waiting.get(uuid, {})
+            waiting.pop((stream, pattern), None)
+            if not waiting:
+                self._waiting.pop(uuid, None)
+
+    def take_refused(self) -> list[str]:
+        """Return, in words, what was not believed since the last call."""
+        refused = list(self._refused)
+        self._refused.clear()
+        return refused
 
     def is_presence(self, stream: OutStream) -> bool:
         """Tell whether a stream shows who is connected."""

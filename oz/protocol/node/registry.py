@@ -6,12 +6,14 @@ Nothing here matters for long. A name server that begins again with nothing know
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from oz.errors import ProtocolError
-from oz.protocol.node.discovery_client import BEACON, EXPIRY, MAX_NODES
+from oz.protocol.node.discovery_client import BEACON, EXPIRY
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.discovery import (
     Alive,
     Announce,
@@ -29,6 +31,13 @@ from oz.wire.discovery import (
     unpack_reply,
     unpack_request,
 )
+
+BEACONS_MISSED = 2
+"""Beacons for which a node is silent before it may come back over another connection, whatever became of the
+one that it had."""
+
+MOST_PAGED = 256
+"""Connections that wait for room for the rest of a roster; others get none until their next beacon."""
 
 MAX_NEWS = 1_000
 """Changes that wait to be told; the oldest are dropped."""
@@ -67,17 +76,27 @@ class RegistryStats:
 class _Node:
     """One node, and over which connection it was heard last."""
 
-    __slots__ = ("announcement", "heard_at", "is_behind", "packed", "peer")
+    __slots__ = ("announcement", "heard_at", "is_behind", "is_cut", "packed", "peer")
 
     def __init__(self, announcement: Announcement, peer: bytes, now: float) -> None:
         self.peer = peer
         self.heard_at = now
-        self.is_behind = False
+        self.is_behind = self.is_cut = False
         self.change(announcement)
 
     def change(self, announcement: Announcement) -> None:
         self.announcement = announcement
         self.packed = pack_announcement(announcement)
+
+
+class _Pages:
+    """The rest of a roster: the next message, and those behind it, which are made when there is room."""
+
+    __slots__ = ("next", "rest")
+
+    def __init__(self, following: bytes, rest: Iterator[bytes]) -> None:
+        self.next: bytes | None = following
+        self.rest = rest
 
 
 class Registry:
@@ -91,16 +110,25 @@ class Registry:
         "_beacon",
         "_buses",
         "_by_peer",
+        "_contest",
         "_expiry",
+        "_most_nodes",
         "_news",
         "_nodes",
+        "_pages",
         "_ticked_at",
         "_welcome",
         "stats",
     )
 
     def __init__(
-        self, server_id: bytes, name: str, *, beacon: float = BEACON, expiry: float = EXPIRY
+        self,
+        server_id: bytes,
+        name: str,
+        *,
+        beacon: float = BEACON,
+        expiry: float = EXPIRY,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Know nobody yet.
 
@@ -109,6 +137,7 @@ class Registry:
             name: what it calls itself.
             beacon: seconds between two announcements of a node.
             expiry: seconds of silence after which a node counts as lost; more than `beacon`.
+            limits: how many nodes are kept in mind.
 
         Raises:
             ValueError: one of them is out of bounds.
@@ -118,13 +147,15 @@ class Registry:
                 f"a node that announces itself each {beacon:g} s would be lost after {expiry:g} s"
             )
         self.stats = RegistryStats()
-        self._beacon, self._expiry = beacon, expiry
+        self._beacon, self._expiry, self._most_nodes = beacon, expiry, limits.nodes
         self._welcome = pack(Welcome(server_id, name, beacon, expiry))
         # No node would listen to a welcome that it cannot read.
         unpack_reply(self._welcome)
         self._nodes: dict[bytes, _Node] = {}  # the one heard last is the last in line
         self._buses: dict[str, dict[bytes, _Node]] = {}
         self._by_peer: dict[bytes, bytes] = {}
+        self._pages: dict[bytes, _Pages] = {}
+        self._contest: tuple[bytes, bytes, bytes] | None = None
         self._news: deque[News] = deque(maxlen=MAX_NEWS)
         self._ticked_at: float | None = None
 
@@ -149,6 +180,39 @@ class Registry:
         if node is not None:
             node.is_behind = True
 
+    @property
+    def paging(self) -> list[bytes]:
+        """The connections that wait for the rest of a roster."""
+        return list(self._pages)
+
+    def page(self, peer: bytes) -> bytes | None:
+        """Return what a connection that waits is to be sent next; None when it has everything."""
+        pages = self._pages.get(peer)
+        return None if pages is None else pages.next
+
+    def paged(self, peer: bytes) -> None:
+        """Record that there was room for that."""
+        pages = self._pages[peer]
+        pages.next = next(pages.rest, None)
+        if pages.next is None:
+            del self._pages[peer]
+
+    def unreachable(self, peer: bytes, now: float) -> Sends:
+        """Record that a connection has ended, as libzmq says; return what is to be sent.
+
+        Its node may come back over another one, and perhaps just did.
+        """
+        self.missed(peer)
+        self._pages.pop(peer, None)
+        node = self._nodes.get(self._by_peer.get(peer, b""))
+        if node is not None:
+            node.is_cut = True
+        contest, self._contest = self._contest, None
+        if node is None or contest is None or contest[0] != peer:
+            return []
+        self.stats.refused -= 1
+        return self.receive(*contest[1:], now)
+
     def receive(self, peer: bytes, frame: bytes, now: float) -> Sends:
         """Take a frame from a connection; return what is to be sent.
 
@@ -165,16 +229,29 @@ class Registry:
             self.stats.malformed += 1
             return []
         if isinstance(request, Ask):
+            if peer in self._pages:
+                # It has not read what it asked for before.
+                self.stats.refused += 1
+                return []
             return self._everything(peer, request.bus)
         uuid = request.uuid if isinstance(request, Goodbye) else request.announcement.uuid
         if self._by_peer.get(peer, uuid) != uuid:
             # A connection speaks for the node that it announced first, so it holds one place at most.
             self.stats.refused += 1
             return []
+        node = self._nodes.get(uuid)
+        if node is not None and node.peer != peer and self._is_there(node, now):
+            # What is sent over the connection that has it tells whether that has ended: see `unreachable`.
+            self.stats.refused += 1
+            self._contest = node.peer, peer, frame
+            return [(node.peer, _ALIVE)]
         if isinstance(request, Announce):
             return self._announced(peer, request, now)
-        node = self._nodes.get(uuid)
         return [] if node is None else self._end(node, "left")
+
+    def _is_there(self, node: _Node, now: float) -> bool:
+        """Tell whether a node was heard of late, over a connection that stands as far as is known."""
+        return not node.is_cut and now < node.heard_at + BEACONS_MISSED * self._beacon
 
     def tick(self, now: float) -> Sends:
         """Forget the nodes that are not heard any more; give what is to be sent.
@@ -221,20 +298,24 @@ class Registry:
             sends, node = self._end(node, "left"), None
         if node is None:
             return sends + self._join(peer, announcement, now)
+        if node.peer == peer and peer in self._pages:
+            node.heard_at = now
+            self._nodes[announcement.uuid] = self._nodes.pop(announcement.uuid)
+            return []
         greets = node.is_behind or node.peer != peer
         self._move(node, peer, now)
         if node.announcement != announcement:
             node.change(announcement)
             self._news.append(News("changed", announcement))
             greeting = self._everything(peer, announcement.bus) if greets else []
-            return greeting + self._broadcast(announcement.bus, Joined(announcement))
+            return greeting + self._broadcast(announcement.bus, Joined(announcement), node)
         if greets:
-            return [*self._everything(peer, announcement.bus), (peer, pack(Joined(announcement)))]
+            return self._everything(peer, announcement.bus) + self._tell(node, pack(Joined(announcement)))
         # One that has not heard itself yet is slow: the roster, which is on its way, would make it slower.
         return [(peer, _ALIVE if request.has_heard else pack(Joined(announcement)))]
 
     def _join(self, peer: bytes, announcement: Announcement, now: float) -> Sends:
-        if len(self._nodes) >= MAX_NODES:
+        if len(self._nodes) >= self._most_nodes:
             self.stats.refused += 1
             return []
         node = _Node(announcement, peer, now)
@@ -244,16 +325,17 @@ class Registry:
         self.stats.joined += 1
         self._news.append(News("joined", announcement))
         greeting = self._everything(peer, announcement.bus)
-        return greeting + self._broadcast(announcement.bus, Joined(announcement))
+        return greeting + self._broadcast(announcement.bus, Joined(announcement), node)
 
     def _move(self, node: _Node, peer: bytes, now: float) -> None:
         """Put a node last in line, and where it is: a DEALER that connects again is another connection."""
         uuid = node.announcement.uuid
         self._nodes[uuid] = self._nodes.pop(uuid)
         if node.peer != peer:
+            self._pages.pop(node.peer, None)
             del self._by_peer[node.peer]
             self._by_peer[peer] = uuid
-        node.peer, node.heard_at, node.is_behind = peer, now, False
+        node.peer, node.heard_at, node.is_behind, node.is_cut = peer, now, False, False
 
     def _end(self, node: _Node, how: Literal["left", "lost"]) -> Sends:
         uuid, bus = node.announcement.uuid, node.announcement.bus
@@ -273,9 +355,33 @@ class Registry:
     def _everything(self, peer: bytes, bus: str | None) -> Sends:
         nodes: Iterable[_Node] = self._nodes.values() if bus is None else self._buses.get(bus, {}).values()
         rosters = pack_rosters([node.packed for node in nodes])
-        return [(peer, self._welcome), *((peer, roster) for roster in rosters)]
+        sends = [(peer, self._welcome), (peer, next(rosters))]
+        if (following := next(rosters, None)) is not None:
+            if len(self._pages) >= MOST_PAGED:
+                self.missed(peer)
+            else:
+                self._pages[peer] = _Pages(following, rosters)
+        return sends
 
-    def _broadcast(self, bus: str, reply: Reply) -> Sends:
+    def _broadcast(self, bus: str, reply: Reply, own: _Node | None = None) -> Sends:
+        """Tell all nodes of a bus; for `own`, which it is about, it may come behind a roster."""
         frame = pack(reply)
-        # Who is behind is told everything before anything else, so that the welcome comes first.
-        return [(node.peer, frame) for node in self._buses.get(bus, {}).values() if not node.is_behind]
+        sends: Sends = []
+        for node in self._buses.get(bus, {}).values():
+            if node is own:
+                sends += self._tell(node, frame)
+            elif node.peer in self._pages:
+                # The roster that it waits for is not true any more.
+                node.is_behind = True
+            elif not node.is_behind:
+                # Who is behind is told everything before anything else, so that the welcome comes first.
+                sends.append((node.peer, frame))
+        return sends
+
+    def _tell(self, node: _Node, frame: bytes) -> Sends:
+        """Tell a node that it was heard, behind all that it is told before."""
+        pages = self._pages.get(node.peer)
+        if pages is None:
+            return [] if node.is_behind else [(node.peer, frame)]
+        pages.rest = chain(pages.rest, [frame])
+        return []

@@ -6,12 +6,16 @@ sent, and a `Request` says when its next answer may come: how to wait is for thr
 
 from __future__ import annotations
 
+import os
+import re
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from hmac import compare_digest
 from itertools import count
 from typing import Any, Protocol
 
 from oz.errors import ClosedError, NoResponders, ReplyError, Timeout
+from oz.escaping import printable
 from oz.message import Message
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.node.subscription import NodeStats
@@ -21,6 +25,11 @@ FAILED = ".failed"
 """What stands behind an inbox where it is told that a handler raised: nodes that know of no such thing do not
 subscribe to it."""
 
+
+SECRET_SIZE, SECRET_DIGITS = 16, 39
+"""Random bytes of each inbox, and the decimal digits that they are written in."""
+
+_IS_INBOX = re.compile(r"_INBOX\.[0-9a-f]{32}\.[0-9]{1,60}").fullmatch
 
 MOST_NOTES = 10
 """Further errors that are told with the first one."""
@@ -146,7 +155,7 @@ class Request:
         subject = self._subject
         subject = subject.decode("utf-8", "replace") if isinstance(subject, bytes) else str(subject)
         return ReplyError(
-            f"the handler of {node} raised {kind} at {subject!r}: {text}",
+            printable(f"the handler of {node} raised {kind} at {subject!r}: {text}"),
             subject=subject, kind=kind, text=text, node=node,
         )  # fmt: skip
 
@@ -154,18 +163,33 @@ class Request:
 class Requests:
     """The requests of a node: each has an inbox of its own below the node's, which its replies come to.
 
+    An inbox is the number of the request, and behind it a secret that only those know who got the request.
+
     Attributes:
         prefix: what all its inboxes begin with.
         late: replies that came when nobody waited for them any more.
     """
 
-    __slots__ = ("_is_closed", "_numbers", "_waiting", "late", "prefix")
+    __slots__ = ("_is_closed", "_numbers", "_random_bytes", "_refused", "_waiting", "late", "prefix")
 
-    def __init__(self, uuid: bytes) -> None:
-        """Start with none."""
+    def __init__(
+        self,
+        uuid: bytes,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+        refused: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Start with none.
+
+        Args:
+            uuid: of the node.
+            random_bytes: gives so many, that nobody can guess.
+            refused: is told, in words, of a reply by somebody who did not get the request.
+        """
         self.prefix = f"{INBOX}{uuid.hex()}."
         self.late = 0
         self._numbers = count(1)
+        self._random_bytes = random_bytes
+        self._refused = refused
         self._waiting: dict[str, Request] = {}
         self._is_closed = False
 
@@ -180,8 +204,10 @@ class Requests:
 
     def begin(self, request: Request) -> str:
         """Begin to wait; gives the subject to answer on."""
-        request.inbox = inbox = f"{self.prefix}{next(self._numbers)}"
-        self._waiting[inbox] = request
+        secret = int.from_bytes(self._random_bytes(SECRET_SIZE), "big")
+        number = f"{self.prefix}{next(self._numbers)}"
+        request.inbox = inbox = f"{number}{secret:0{SECRET_DIGITS}d}"
+        self._waiting[number] = request
         if self._is_closed:
             # Looked at last: `close` may not have seen this one.
             request.close()
@@ -193,7 +219,7 @@ class Requests:
         Args:
             inbox: what `begin` gave.
         """
-        ended = self._waiting.pop(inbox, None)
+        ended = self._waiting.pop(inbox[:-SECRET_DIGITS], None)
         if ended is not None:
             self._count_late(ended.clear())
 
@@ -207,12 +233,16 @@ class Requests:
         """Hand a reply to the request that waits for it."""
         subject = message.subject
         inbox = subject.removesuffix(FAILED)
-        waiting = self._waiting.get(inbox)
+        number = inbox[:-SECRET_DIGITS]
+        waiting = self._waiting.get(number)
+        if waiting is not None and not compare_digest(_as_bytes(waiting.inbox), _as_bytes(inbox)):
+            self._refused("a reply came to an inbox that nobody was told of")
+            return
         if waiting is None or (inbox != subject) != (type(message.payload) is Failure):
             self._count_late(1)
             return
         waiting.put(message)
-        if inbox not in self._waiting:
+        if number not in self._waiting:
             # Another thread has ended it meanwhile, and may have counted before this one came.
             self._count_late(waiting.clear())
 
@@ -300,11 +330,8 @@ class RequestClient:
 def owner(inbox: str | bytes) -> bytes | None:
     """Return the uuid of the node whose inbox it is; None when the subject is no inbox of a node."""
     text = inbox.decode("utf-8", "replace") if isinstance(inbox, bytes) else inbox
-    parts = text.split(".")
-    if len(parts) != 3 or f"{parts[0]}." != INBOX:
-        return None
-    try:
-        uuid = bytes.fromhex(parts[1])
-    except ValueError:
-        return None
-    return uuid if len(uuid) == 16 else None
+    return bytes.fromhex(text.split(".")[1]) if _IS_INBOX(text) else None
+
+
+def _as_bytes(inbox: str) -> bytes:
+    return inbox.encode("utf-8", "surrogatepass")

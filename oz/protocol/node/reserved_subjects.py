@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterator
 from typing import Any
 
 from oz.errors import PatternError, SubjectError
+from oz.subjects.index.budget import Budget
 from oz.subjects.index.patterns import Matches, PatternIndex
 from oz.subjects.pattern import Pattern
 
@@ -24,7 +25,7 @@ _INBOX = INBOX.encode()
 
 _MOST_INBOXES = 65_536
 _LONGEST_INBOX = 100
-_LONGEST_NUMBER = 20
+_LONGEST_NUMBER = 60
 """How many owners of inboxes an index remembers the answer for, the bytes of the longest, and the digits of
 the longest number behind it."""
 
@@ -50,6 +51,11 @@ class ReservedIndex(PatternIndex):
     def __len__(self) -> int:
         """Count the pairs of pattern and value; one that begins either way counts twice."""
         return super().__len__() + len(self._special)
+
+    def _keep_to(self, budget: Budget) -> None:
+        """Keep the patterns that have to be tried to a budget."""
+        super()._keep_to(budget)
+        self._special._keep_to(budget)
 
     def add(self, pattern: Pattern, value: Hashable = None) -> None:
         """Add a pattern."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from oz.message import Message
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -73,6 +73,10 @@ class NodeParts:
     max_messages: int | None
 
 
+Refusable = Literal["announcement", "introduction", "reply"]
+"""What a node may refuse of others."""
+
+
 @dataclass(slots=True)
 class NodeStats:
     """The counts of a node and its messages. Plain integers; a copy as of when you asked for it."""
@@ -109,3 +113,11 @@ class NodeStats:
     """Advisories published."""
     malformed: int = 0
     """Frames that meant nothing."""
+    refused_introductions: int = 0
+    """Announcements of peers at endpoints that this node does not connect to."""
+    refused_announcements: int = 0
+    """Announcements of a node by somebody else, and those that contradict what is known of it."""
+    refused_replies: int = 0
+    """Replies that were wanted elsewhere than in an inbox, and those to an inbox that nobody was told of."""
+    contradictions: int = 0
+    """Frames that contradict what their publisher said before: perhaps somebody else uses its name."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
+from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.publisher.batching import Batch, sticky_key
 from oz.protocol.publisher.batching import split as split_accumulated
 from oz.protocol.publisher.interest import Recipients
@@ -83,7 +84,7 @@ class Batches:
     def lose_count(self) -> None:
         """Count anew on every stream: subscribers learn that something is lost, but not how much."""
         for stream in list(self._router.streams.values()):
-            if stream.has_messages:
+            if stream.has_messages and not self._is_over(stream):
                 self._router.renumber(stream)
         self.full.clear()
         self.is_blocked = False
@@ -99,11 +100,17 @@ class Batches:
             return
         groups: set[str] = set()
         for stream in sorted(self._router.counted(), key=lambda one: one.joined):
+            if self._is_over(stream):
+                continue
             # Only one member of a group would have been given each: the senior one stands for all.
             if stream.delivery.group not in groups:
                 stream.sequence += count
             if stream.delivery.group:
                 groups.add(stream.delivery.group)
+
+    def _is_over(self, stream: OutStream) -> bool:
+        """Tell whether a stream has said goodbye and was told that this is all: nothing of it is lost."""
+        return stream.is_closing and stream not in self._router.to_answer
 
     def send_alone(self, recipients: Recipients, subject: bytes, payload: Any) -> None:
         """Send one message: what `send` does, the short way."""
@@ -115,9 +122,10 @@ class Batches:
         body = pack_array(items)
         self._sink.make_lossless()
         try_send = self._sink.try_send_one
+        is_small = len(body) < WATCHED_FROM
         for stream in recipients.streams:
             sequence = stream.sequence
-            if stream.vanished_at is None and not stream.is_full:
+            if is_small and stream.vanished_at is None and not stream.is_full:
                 stream.sequence = sequence + 1
                 if try_send(stream.heads[is_rich] + head_end(sequence, 1) + body):
                     continue
@@ -180,7 +188,7 @@ class Batches:
             stream.sequence += batch.count
             return
         frame = stream.head(RICH if is_rich else PLAIN, stream.sequence, batch.count) + batch.body
-        if self._sink.try_send((frame,)):
+        if self._sink.try_send((frame,), stream.backlog):
             stream.sequence += batch.count
             return
         assert batch.items is not None
@@ -205,7 +213,7 @@ class Batches:
             if self._clock() - stream.left_out_at < PATIENCE:
                 # A connection that was left out is back only when the sink has looked.
                 self._sink.look()
-            if self._sink.try_send(frames):
+            if self._sink.try_send(frames, stream.backlog):
                 return True
             # One of a group is passed over; but not for ever, for a connection that may be dead.
             is_due = stream.delivery.group and self._clock() - stream.left_out_at >= PATIENCE
@@ -314,7 +322,7 @@ class Batches:
 
     def _send_waiting(self, stream: OutStream, frames: tuple[bytes, ...]) -> bool:
         """Send what has waited for room; not for ever for one connection of several, which may be dead."""
-        if self._sink.try_send(frames):
+        if self._sink.try_send(frames, stream.backlog):
             return True
         since = max(self.full.get(stream, inf), stream.left_out_at)
         return self._clock() - since >= PATIENCE and self.leave_out(stream, frames)

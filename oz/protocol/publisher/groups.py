@@ -14,6 +14,9 @@ from typing import Any, Protocol
 REMEMBERED = 65_536
 """Keys for which the sticky choice is remembered, for each set of members."""
 
+_CONNECTIONS = 1_000
+"""Connections with several members whose last turn is remembered."""
+
 
 class Member(Protocol):
     """A member as its group sees it: one stream of a subscriber."""
@@ -23,6 +26,10 @@ class Member(Protocol):
     is_full: bool
     is_gone: bool
     is_closing: bool
+
+    @property
+    def share(self) -> bytes:
+        """The name of that with which it has a turn together: its connection."""
 
     def wants(self, subject: bytes) -> bool:
         """Tell whether one of its patterns matches."""
@@ -34,10 +41,11 @@ class Group:
     Attributes:
         name: what its members call it.
         policy: that of its senior member: `"round_robin"`, `"sticky"` or `"failover"`.
-        last: when the member joined that had the last turn.
+        last: when the senior member of the connection joined that had the last turn.
+        last_of: for each connection with several members, when the one joined that had its last turn.
     """
 
-    __slots__ = ("_members", "last", "name", "policy")
+    __slots__ = ("_members", "last", "last_of", "name", "policy")
 
     def __init__(self, name: str) -> None:
         """Start without members."""
@@ -45,6 +53,7 @@ class Group:
         self.policy = "round_robin"
         self._members: dict[Any, str] = {}
         self.last = -1
+        self.last_of: dict[bytes, int] = {}
 
     def __bool__(self) -> bool:
         """Whether there is any member."""
@@ -60,6 +69,12 @@ class Group:
         self._members.pop(member, None)
         self._settle()
 
+    def remember(self, member: Member) -> None:
+        """Remember that a member had the turn of its connection."""
+        if len(self.last_of) >= _CONNECTIONS:
+            self.last_of.clear()
+        self.last_of[member.share] = member.joined
+
     def _settle(self) -> None:
         if self._members:
             self.policy = self._members[min(self._members, key=lambda one: one.joined)]
@@ -68,21 +83,29 @@ class Group:
 class Choice:
     """The members of one group that want a subject.
 
-    It has turns of its own, or else two such sets that are used alternately could leave a member out.
+    It has turns of its own, or else two such sets that are used alternately could leave a member out. All
+    members of one connection have one turn together: whoever declares itself 200 times gets no more by that.
 
     Attributes:
         members: the senior one first.
         is_outdated: interests have changed since.
     """
 
-    __slots__ = ("_group", "_sticky", "_turn", "is_outdated", "members")
+    __slots__ = ("_group", "_shares", "_sticky", "_turn", "is_outdated", "members")
 
     def __init__(self, group: Group, members: Iterable[Any]) -> None:
         """Put them in order."""
         self._group = group
         self.members = tuple(sorted(members, key=lambda one: one.joined))
+        shares: dict[bytes, list[Any]] = {}
+        for member in self.members:
+            shares.setdefault(member.share, []).append(member)
+        for share, last in group.last_of.items():
+            if share in shares:
+                shares[share].sort(key=lambda one: (one.joined <= last, one.joined))
+        self._shares = list(shares.values())
         # Where the group stands: interests that come and go favour nobody.
-        self._turn = sum(one.joined <= group.last for one in self.members) - 1
+        self._turn = sum(_senior(share).joined <= group.last for share in self._shares) - 1
         self._sticky: dict[bytes, tuple[Any, ...]] = {}
         self.is_outdated = False
 
@@ -110,24 +133,40 @@ class Choice:
             return _first_there(self._sticky.get(key) or self._rank(key))
         if policy == "failover":
             return _first_there(self.members)
-        members = self.members
-        self._turn = at = (self._turn + 1) % len(members)
-        member = members[at]
-        if not _is_able(member):
-            order = members[at:] + members[:at]
-            member = next(filter(_is_able, order), None) or _first_there(order)
+        shares = self._shares
+        self._turn = at = (self._turn + 1) % len(shares)
+        if len(shares) == len(self.members) and _is_able(shares[at][0]):
+            member = shares[at][0]
+        else:
+            order = shares[at:] + shares[:at]
+            member = next((one for share in order for one in share if _is_able(one)), None)
+            member = member or _first_there(tuple(one for share in order for one in share))
+            share = next(one for one in order if member in one)
             # The next turn is that of whoever comes after it, or it would have two.
-            self._turn = members.index(member)
-        self._group.last = member.joined
+            self._turn = shares.index(share)
+            if len(share) > 1:
+                share.remove(member)
+                share.append(member)
+                self._group.remember(member)
+        self._group.last = _senior(shares[self._turn]).joined
         return member
 
     def _rank(self, key: bytes) -> tuple[Any, ...]:
         """Order the members by rendezvous hashing: when one leaves, only its own share moves."""
-        order = tuple(sorted(self.members, key=lambda one: _weight(key, one.name), reverse=True))
+        shares = sorted(self._shares, key=lambda share: _weight(key, _senior(share).name), reverse=True)
+        order = tuple(
+            one
+            for share in shares
+            for one in sorted(share, key=lambda one: _weight(key, one.name), reverse=True)
+        )
         if len(self._sticky) >= REMEMBERED:
             self._sticky.clear()
         self._sticky[key] = order
         return order
+
+
+def _senior(share: list[Any]) -> Any:
+    return min(share, key=lambda one: one.joined)
 
 
 def _is_able(member: Any) -> bool:

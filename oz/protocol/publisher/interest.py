@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-import logging
+from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import islice
 from typing import Any, Protocol
 
+from oz.logs import peer_logger
 from oz.protocol.prefix_counts import PlainInterest
 from oz.protocol.publisher.groups import Choice, Group
-from oz.protocol.publisher.stream import OutStream
+from oz.protocol.publisher.pattern_time import PatternTime
+from oz.protocol.publisher.stream import OutStream, number_of
 from oz.protocol.stats import PublisherStats
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.wire.keys import Declared
 
-_log = logging.getLogger("oz.publisher")
+_log = peer_logger("oz.publisher")
 
-MOST_REPORTED = 1_000
+MOST_REPORTED = 10
 """Patterns that are reported by name when they run out of time; the counter tells of the rest."""
+
+MOST_SEARCHED = 1_000
+"""Patterns among which the declaration of one is looked for, to tell it; with more it is the newest."""
+
+LONGEST_SHOWN = 100
+"""Characters of a pattern that are shown of it."""
 
 NOBODY, PLAIN, ROUTED = 0, 1, 2
 
@@ -114,11 +123,14 @@ class InterestTable:
         has_changed: an interest came or went; whoever remembers recipients must forget them.
         pattern_count: the patterns of all streams.
         watcher: who looks at them, if anybody.
+        to_answer: streams that are to be told where they stand, such as whose pattern was suspended.
     """
 
     __slots__ = (
         "_groups",
+        "_has_warned",
         "_index",
+        "_pattern_time",
         "_prefixes",
         "_recipient_sets",
         "_reported",
@@ -126,10 +138,17 @@ class InterestTable:
         "pattern_count",
         "plain",
         "stats",
+        "to_answer",
         "watcher",
     )
 
-    def __init__(self, stats: PublisherStats, index: PatternIndex, watcher: InterestWatcher | None) -> None:
+    def __init__(
+        self,
+        stats: PublisherStats,
+        index: PatternIndex,
+        watcher: InterestWatcher | None,
+        pattern_time: PatternTime | None = None,
+    ) -> None:
         """Start with none; see `Router`."""
         self.stats = stats
         self.watcher = watcher
@@ -141,6 +160,11 @@ class InterestTable:
         self._groups: dict[str, Group] = {}
         self._index = index
         self._reported: set[object] = set()
+        self._pattern_time = pattern_time
+        if pattern_time is not None:
+            index._keep_to(pattern_time)
+        self._has_warned = False
+        self.to_answer: OrderedDict[OutStream, None] = OrderedDict()
 
     def changed(self) -> None:
         """Forget the recipients that were found."""
@@ -154,6 +178,11 @@ class InterestTable:
         if count == 0:
             self._index.add(pattern, stream)
             self.pattern_count += 1
+            self.changed()
+        elif pattern in stream.suspended:
+            # Whoever asks once more is given another chance.
+            stream.suspended.discard(pattern)
+            self._index.add(pattern, stream)
             self.changed()
         if self.watcher is not None:
             self.watcher.added(stream, pattern)
@@ -169,6 +198,7 @@ class InterestTable:
     def drop(self, stream: OutStream, pattern: Pattern) -> None:
         """Have a stream get what a pattern matches no more, however often it was asked for."""
         self._index.discard(pattern, stream)
+        stream.suspended.discard(pattern)
         self.pattern_count -= 1
         self.changed()
         if self.watcher is not None:
@@ -201,6 +231,9 @@ class InterestTable:
             streams = found.values
             for pattern in found.timed_out:
                 self._report_timeout(pattern, subject)
+            time = self._pattern_time
+            if time is not None and (time.overdue or time.skipped):
+                self._keep_to_time(time)
         is_plain = bool(self._prefixes) and self.plain.matches(plain)
         return self._recipient_sets.find(streams, self._groups, is_plain=is_plain)
 
@@ -211,3 +244,54 @@ class InterestTable:
             _log.warning(
                 "pattern %r ran out of time on %r; its subscribers miss such messages", pattern, subject
             )
+
+    # patterns that take too long -------------------------------------------------------------------------
+
+    def _keep_to_time(self, time: PatternTime) -> None:
+        """Suspend what is overdue, and count what was passed over."""
+        self.stats.timed_out += time.skipped
+        # Whoever was passed over is not to miss the next message on the same subject.
+        self.has_changed = True
+        time.skipped = 0
+        for pattern, stream in time.overdue:
+            self._suspend(stream, pattern)
+        time.overdue.clear()
+
+    def _suspend(self, stream: OutStream, pattern: Pattern) -> None:
+        """Have a stream get what a pattern matches no more until it asks for that again, and tell it so."""
+        if pattern in stream.suspended or pattern not in stream.patterns:
+            return
+        stream.suspended.add(pattern)
+        self._index.discard(pattern, stream)
+        self.changed()
+        self.stats.suspended += 1
+        reason = suspension(pattern)
+        for owner, number in _declarations_of(stream, pattern):
+            owner.refused[number_of(number)] = reason
+            self.to_answer[owner] = None
+        if not self._has_warned:
+            self._has_warned = True
+            _log.warning("%s; `stats.suspended` counts more of them", reason)
+
+
+def _declarations_of(stream: OutStream, pattern: Pattern) -> list[tuple[OutStream, int]]:
+    """Return the streams that are told of a pattern, and the numbers of their chunks that ask for it."""
+    if stream.is_shared:
+        return [one for one in islice(stream.sharers.values(), MOST_SEARCHED) if not one[0].is_gone]
+    if len(stream.patterns) > MOST_SEARCHED:
+        return [(stream, number) for number in list(stream.chunks)[-1:]]
+    return [(stream, number) for number, chunk in stream.chunks.items() if pattern in chunk.patterns]
+
+
+def suspension(pattern: Pattern) -> str:
+    """Say why a stream gets nothing for a pattern."""
+    return (
+        f"pattern {shown(pattern)} takes this publisher too long and is suspended: write it so that it "
+        "cannot backtrack, or with words, and subscribe again"
+    )
+
+
+def shown(pattern: Pattern) -> str:
+    """Return the text of a pattern, or how it begins."""
+    text = repr(pattern.text)
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"

@@ -3,42 +3,93 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from math import inf
 from typing import Any
 
 from oz.protocol.node.reserved_subjects import MARK
+from oz.protocol.publisher.pattern_time import Allowance
+from oz.protocol.publisher.sink import Clock
+from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
 from oz.wire.extras import Rich
 
 LIMIT = 65_536
 """Subjects whose newest message a publisher keeps; those published longest ago go first."""
 
+ALLOWANCE = 0.02
+FOR_EACH = 0.00001
+"""Seconds that the regexes and globs of one declaration have, and more for each subject that there is."""
+
 
 class LastValueCache:
-    """Subjects and the payloads last published on them."""
+    """Subjects and the payloads last published on them.
 
-    __slots__ = ("_newest",)
+    Attributes:
+        count: the messages that were kept so far.
+    """
 
-    def __init__(self) -> None:
-        """Start empty."""
-        self._newest: OrderedDict[bytes, Any] = OrderedDict()
+    __slots__ = ("_newest", "_passed", "count")
+
+    def __init__(self, passed: Clock | None = None) -> None:
+        """Start empty.
+
+        Args:
+            passed: gives seconds, by which patterns that take long are bounded; None: they are not.
+        """
+        self._newest: OrderedDict[bytes, tuple[int, Any]] = OrderedDict()
+        self.count = 0
+        self._passed = passed
 
     def put(self, subject: bytes, payload: Any) -> None:
         """Keep a message in place of the one before."""
         newest = self._newest
-        newest[subject] = payload
+        self.count += 1
+        newest[subject] = (self.count, payload)
         newest.move_to_end(subject)  # the order is that of publishing
         if len(newest) > LIMIT:
             newest.popitem(last=False)
 
     def match(self, patterns: Iterable[Pattern]) -> list[Any]:
-        """Return subject and payload in turn of all that some pattern matches, in the order of publishing."""
-        tests = [pattern.matches for pattern in patterns]
-        items: list[Any] = []
-        for subject, payload in self._newest.items():
-            if any(_try(matches, subject) for matches in tests):
-                items += (subject, payload)
-        return items
+        """Return subject and payload in turn of all that some pattern matches; see `search`."""
+        found = self.search(patterns, 0, self.count)
+        return [one for item in found if item is not None for one in item[1:]]
+
+    def search(
+        self, patterns: Iterable[Pattern], after: int, before: int
+    ) -> Iterator[tuple[int, bytes, Any] | None]:
+        """Find what some pattern matches, in steps of one pattern or subject, in the order of publishing.
+
+        Regexes and globs have together `ALLOWANCE`, and `FOR_EACH` for each subject: what they would match
+        beyond that is missing. So is what is published meanwhile.
+
+        Args:
+            patterns: the patterns.
+            after: the count of the last message that is not looked at.
+            before: that of the last one that is.
+
+        Returns:
+            The count, the subject and the payload of a message; None where there is nothing to be said.
+        """
+        timed, index = list[Pattern](), PatternIndex(cache_size=0)
+        for pattern in patterns:
+            index.add(pattern)
+            if pattern.literal is None and not (pattern.tokens or pattern.words):
+                timed.append(pattern)
+            yield None
+        budget = None
+        if self._passed is not None:
+            budget = Allowance(self._passed, ALLOWANCE + FOR_EACH * len(self._newest))
+            index._keep_to(budget)
+        for subject in list(self._newest):
+            count, payload = self._newest.get(subject, (inf, None))
+            if after < count <= before and index.find(subject).values:
+                yield int(count), subject, payload
+            else:
+                yield None
+            while timed and budget is not None and budget.most <= 0:
+                # To pass over each of them for each subject takes longer than what they had.
+                index.discard(timed.pop())
 
 
 class NodeLastValueCache(LastValueCache):
@@ -51,11 +102,3 @@ class NodeLastValueCache(LastValueCache):
         is_request = type(payload) is Rich and payload.extras.reply_to is not None
         if not is_request and not subject.startswith(MARK):
             super().put(subject, payload)
-
-
-def _try(matches: Any, subject: bytes) -> bool:
-    try:
-        return bool(matches(subject))
-    except (ValueError, TimeoutError):
-        # Not UTF-8 and so none of a text dialect's, or a pattern that takes too long.
-        return False

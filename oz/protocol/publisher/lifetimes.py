@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from math import inf
 from typing import NamedTuple
 
 from oz.errors import PatternError, ProtocolError
-from oz.protocol.declared import restore
+from oz.protocol.declared import restoring
+from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.interest import InterestTable
 from oz.protocol.publisher.stream import AcceptedChunk, OutStream
+from oz.security.limits import Limits
+from oz.subjects.pattern import weight_of
 from oz.wire import keys
 from oz.wire.keys import DeliveryOptions
 
@@ -19,9 +24,6 @@ VANISHED_KEPT = 1_000
 
 WITHDRAWAL_DELAY = 1.0
 """Seconds after which a chunk that was taken back ends: by then it is known whether its stream was cut."""
-
-MAX_STREAMS = 65_536
-"""What one publisher takes on."""
 
 
 class _Numbering(NamedTuple):
@@ -42,6 +44,7 @@ class Lifetimes:
 
     __slots__ = (
         "_interest",
+        "_limits",
         "_members",
         "_number",
         "_origin",
@@ -51,17 +54,19 @@ class Lifetimes:
         "to_answer",
     )
 
-    def __init__(self, origin: bytes, interest: InterestTable) -> None:
+    def __init__(self, origin: bytes, interest: InterestTable, limits: Limits) -> None:
         """Start without any.
 
         Args:
             origin: 16 bytes that name the publisher.
             interest: what the streams ask for.
+            limits: how many there may be.
         """
         self._origin = origin
+        self._limits = limits
         self._interest = interest
         self.streams: dict[bytes, OutStream] = {}
-        self.to_answer: dict[OutStream, None] = {}
+        self.to_answer: OrderedDict[OutStream, None] = OrderedDict()
         self._number = 0
         self._vanished: dict[OutStream, None] = {}
         self._withdrawn: dict[OutStream, None] = {}
@@ -69,28 +74,68 @@ class Lifetimes:
 
     # beginning -------------------------------------------------------------------------------------------
 
-    def stream(self, name: bytes, key: bytes, delivery: DeliveryOptions) -> OutStream:
+    def stream(
+        self, name: bytes, key: bytes, delivery: DeliveryOptions | None, account: Account
+    ) -> OutStream:
         """Return a stream, which begins if it is not there.
+
+        Args:
+            name: its id.
+            key: its key.
+            delivery: the delivery options that were declared; None where nothing was said of them.
+            account: of the connection that has asked for it.
 
         Raises:
             ProtocolError: there are too many.
         """
         stream = self.streams.get(key)
         if stream is None:
-            if len(self.streams) >= MAX_STREAMS:
-                raise ProtocolError(f"this publisher has {MAX_STREAMS} streams and takes no more")
+            delivery = delivery or DeliveryOptions()
+            self._make_room(account, is_shared=delivery.is_shared and name == key)
             self._number += 1
-            stream = self.streams[key] = OutStream(name, key, delivery, self._origin, self._number)
+            stream = self.streams[key] = OutStream(name, key, delivery, self._origin, self._number, account)
+            account.own_streams += not stream.is_shared
+            account.patterns += stream.is_shared
             if (before := self._members.pop(key, None)) is not None:
                 stream.number(self._origin, before.epoch, before.sequence)
-        elif not stream.chunks and not stream.ending and delivery != stream.delivery:
-            # Its own key came first, and says nothing of delivery options.
-            self._interest.leave_group(stream)
-            stream.delivery = delivery
+        else:
+            if stream.is_closing and account not in stream.goodbyes:
+                self._reopen(stream)
+            if delivery is not None and delivery != stream.delivery and not stream.asks:
+                # Its own key came first, and says nothing of delivery options; nor does a goodbye.
+                self._interest.leave_group(stream)
+                stream.delivery = delivery
         self._interest.join_group(stream)
         return stream
 
-    def pattern_stream(self, key: bytes) -> OutStream:
+    def _reopen(self, stream: OutStream) -> None:
+        """Go on with a stream for another connection than that which has said goodbye for all that held it.
+
+        Its subscriber may have been cut off, and somebody else have said goodbye in its name.
+        """
+        stream.is_closing, stream.goodbyes = False, ()
+        self._number_anew(stream)
+
+    def _make_room(self, account: Account, *, is_shared: bool) -> None:
+        """Refuse a stream that is one too many.
+
+        Raises:
+            ProtocolError: it is.
+        """
+        limits = self._limits
+        if len(self.streams) >= (limits.all_patterns if is_shared else limits.all_streams):
+            raise ProtocolError(f"this publisher has {len(self.streams)} streams and takes no more")
+        has, most = account.own_streams, limits.streams
+        if is_shared:
+            has, most = account.patterns, limits.patterns
+        if account.is_limited and has >= most:
+            raise ProtocolError(f"a connection has {has} streams or shared patterns, and may have {most:g}")
+
+    def room(self, account: Account) -> float:
+        """Return the bytes of memory that more patterns of a connection may take, as estimated."""
+        return self._limits.pattern_weight - account.pattern_weight if account.is_limited else inf
+
+    def pattern_stream(self, key: bytes, account: Account) -> OutStream:
         """Return the stream of a shared pattern, which begins if it is not there.
 
         Raises:
@@ -100,18 +145,22 @@ class Lifetimes:
         if known is not None:
             return known
         try:
-            pattern = restore(keys.parse_pattern(key))
+            (pattern,) = restoring([keys.parse_pattern(key)], self.room(account))
         except PatternError as error:
             raise ProtocolError(f"a shared pattern is not valid: {error}") from None
-        stream = self.stream(key, key, DeliveryOptions(is_shared=True))
+        stream = self.stream(key, key, DeliveryOptions(is_shared=True), account)
+        account.pattern_weight += weight_of(pattern)
         self._interest.add(stream, pattern)
         return stream
 
     def renumber(self, stream: OutStream) -> None:
         """Begin to count a stream anew: its subscriber learns that it missed some, but not how many."""
+        self._members.clear()
+        self._number_anew(stream)
+
+    def _number_anew(self, stream: OutStream) -> None:
         self._number += 1
         stream.number(self._origin, self._number)
-        self._members.clear()
         stream.unsent.clear()
         stream.send_buffer = None
         stream.is_full = False
@@ -119,15 +168,22 @@ class Lifetimes:
 
     # ending ----------------------------------------------------------------------------------------------
 
-    def withdraw(self, stream: OutStream, number: int, now: float) -> None:
-        """Record that nobody holds a chunk any more."""
+    def withdraw(self, stream: OutStream, number: int, now: float, *, is_cut: bool = False) -> None:
+        """Record that nobody holds a chunk any more.
+
+        Args:
+            stream: the stream.
+            number: of the chunk.
+            now: monotonic seconds.
+            is_cut: its last connection has ended. Somebody else may hold the stream, who only listens.
+        """
         if stream.delivery.group:
             self._end_chunk(stream, stream.chunks.pop(number), now)
             return
         # The stream's own key may be taken back in a moment: then its connection was cut, and what it
         # wanted is still to be counted.
         chunk = stream.ending[number] = stream.chunks.pop(number)
-        chunk.ends_at = now + WITHDRAWAL_DELAY
+        chunk.ends_at = now + (GRACE if is_cut else WITHDRAWAL_DELAY)
         self._withdrawn[stream] = None
 
     def take_up(self, stream: OutStream) -> None:
@@ -147,10 +203,20 @@ class Lifetimes:
         for chunk in chunks:
             self._end_chunk(stream, chunk, now)
 
+    def end_chunks_of(self, stream: OutStream, account: Account, now: float) -> None:
+        """End all that a stream asks for by one connection alone."""
+        for number, chunk in list(stream.chunks.items()):
+            if chunk.account is account and chunk.holders <= 1:
+                self._end_chunk(stream, stream.chunks.pop(number), now)
+
     def _end_chunk(self, stream: OutStream, chunk: AcceptedChunk, now: float) -> None:
         """End a chunk that was taken from its stream already."""
+        if chunk.account is not None:
+            chunk.account.patterns -= len(chunk.patterns)
+            chunk.account.pattern_weight -= sum(map(weight_of, chunk.patterns))
         for shared in chunk.shared:
             shared.listeners = max(0, shared.listeners - 1)
+            shared.sharers.pop(chunk, None)
             self.check_held(shared, now)
         if stream.delivery.is_shared:
             return
@@ -159,9 +225,15 @@ class Lifetimes:
 
     def forget(self, stream: OutStream, now: float) -> None:
         """End a stream: if it comes back, it is another one."""
+        if stream.is_gone:
+            return
         stream.is_gone = True
+        stream.account.own_streams -= not stream.is_shared
+        stream.account.patterns -= stream.is_shared
         self.end_chunks(stream, now)
         for pattern in stream.patterns:
+            if stream.is_shared:
+                stream.account.pattern_weight -= weight_of(pattern)
             self._interest.drop(stream, pattern)
         self.streams.pop(stream.key, None)
         self._vanished.pop(stream, None)
@@ -226,10 +298,13 @@ class Lifetimes:
         if before is not None and before.epoch == stream.epoch:
             self._members[stream.key] = before._replace(sequence=before.sequence + count)
 
-    def returned(self, stream: OutStream, now: float) -> None:
+    def returned(self, stream: OutStream, now: float, account: Account) -> None:
         """A connection has come back: what it does not declare again ends later."""
         if stream.vanished_at is None:
             return
+        stream.account.own_streams -= 1
+        account.own_streams += 1
+        stream.account = account
         stream.vanished_at = None
         self._presence_changed(stream)
         self._vanished.pop(stream, None)

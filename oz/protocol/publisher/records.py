@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from math import inf
+from typing import Any
 
-from oz.protocol.publisher.batches import MAX_BATCH, Batches
+from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.last_value_serving import LastValueServing
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.sink import Clock, Sink
-from oz.protocol.publisher.stream import CONTROL, LAST_VALUES, LAST_VALUES_RICH, OutStream
+from oz.protocol.publisher.stream import CONTROL, LAST_VALUES, LAST_VALUES_RICH, OutStream, number_of
 from oz.wire.batch import pack_array, pack_chunk, pack_control
+from oz.wire.denials import fields_of
 
 HEARTBEAT = 1.0
 """Seconds between two records of where each stream stands; of a node, between two to each subscriber."""
@@ -20,6 +23,24 @@ RECORD_PATIENCE = 0.25
 
 MOST_REFUSED = 512
 """Streams without room after which a round of heartbeats ends; the next one goes on with the others."""
+
+ANSWERED_AT_ONCE = 64
+"""Chunks of a stream up to which each of its declarations is answered at once."""
+
+ANSWER_RATE = 1_000_000
+"""Bytes of answers in a second to a stream that has more: each names all that stand."""
+
+ANSWER_TIME = 0.001
+"""Seconds for which streams are answered at a time: one connection may have a thousand with many chunks."""
+
+MOST_REASONS = 65_536
+"""Characters of the reasons in one answer, roughly; then each is cut."""
+
+MOST_TOLD = 512
+"""Streams that are told at a time where they stand: a round to all takes a second with 100,000."""
+
+LONGEST_SERVED = 1.0
+"""Seconds for which a publisher that closes gives last values, before it says goodbye."""
 
 _GOODBYE = pack_control(bye=True)
 
@@ -33,10 +54,11 @@ class Records:
     """
 
     __slots__ = (
+        "_answer_at",
         "_batches",
         "_clock",
-        "_last_values",
         "_router",
+        "_serving",
         "_sink",
         "_telling",
         "_unnotified",
@@ -65,8 +87,11 @@ class Records:
         self._batches = batches
         self._sink = sink
         self._clock = clock
-        self._last_values = last_values
+        self._serving = (
+            None if last_values is None else LastValueServing(last_values, clock, self._give, _is_held)
+        )
         self._telling: OrderedDict[OutStream, None] = OrderedDict()
+        self._answer_at = inf
         self._unnotified: dict[OutStream, None] | None = None
         self.beats_at = 0.0
         self.is_halfway = False
@@ -85,19 +110,35 @@ class Records:
                 # It goes out first: see `_can_be_answered`.
                 self._batches.retry()
             self._sink.make_lossless()
-            # Shared patterns first: their numbers must be known when the declaration is answered.
-            for stream in sorted(router.to_answer, key=lambda one: not one.is_shared):
-                body = b"" if stream.is_shared else _answer(stream)
-                if _can_be_answered(stream) and self._tell_in_time(stream, body):
-                    router.to_answer.pop(stream, None)
+            self._answer_some(router.to_answer)
         waiting, router.to_serve = router.to_serve, []
-        for stream, number in waiting:
-            if _has_numbered(stream) and number in stream.chunks:
-                # What is held must go first.
-                router.to_serve.append((stream, number))
-            else:
-                self._serve(stream, number)
         self.is_halfway |= 0 < len(router.to_answer) < before
+        if self._serving is not None:
+            for stream, number in waiting:
+                self._serving.ask(stream, number)
+            self._serve()
+
+    def _answer_some(self, to_answer: OrderedDict[OutStream, None]) -> None:
+        """Answer streams for as long as a slice lasts; those that cannot be answered now come last."""
+        now, self._answer_at = self._clock(), inf
+        for _ in range(len(to_answer)):
+            stream, _ = to_answer.popitem(last=False)
+            if now < stream.answer_at:
+                self._answer_at = min(self._answer_at, stream.answer_at)
+                to_answer[stream] = None
+            elif _can_be_answered(stream) and self._tell_in_time(
+                stream, body := b"" if stream.is_shared else _answer(stream)
+            ):
+                stream.answer_at = now + _seconds_taken_by(stream, body)
+            else:
+                to_answer[stream] = None
+            if self._clock() - now >= ANSWER_TIME:
+                return
+
+    def _serve(self) -> None:
+        """Serve last values for a moment."""
+        if self._serving:
+            self.is_halfway |= self._serving.work()
 
     def beat(self, now: float) -> None:
         """Tell every stream its sequence, when that is due: it shows up what was lost last.
@@ -114,20 +155,26 @@ class Records:
             self._telling.update(dict.fromkeys(router.streams.values() if has_left_out else router.to_tell()))
         if self._telling:
             self._say_where()
+        self._serve()
 
     def next_deadline(self, now: float) -> float | None:
         """Say when something is due that no news tells of, in monotonic seconds; None is never."""
-        if self._telling or self._router.to_answer or self._router.to_serve:
+        if self._telling or self._router.to_answer or self._serving:
             # No room for it so far, and a sink gives no sign when there is.
-            return now + RECORD_PATIENCE
+            return min(now + RECORD_PATIENCE, self._answer_at)
         return self.beats_at if self._router.streams else None
 
     def _say_where(self) -> None:
         self._sink.make_lossless()
         refused: list[OutStream] = []
         count, left_out_at = len(self._telling), self.left_out_at
+        least = count - MOST_TOLD
         # Once somebody was left out, others may be too for a moment: what is sent now could be lost on them.
-        while self._telling and len(refused) < MOST_REFUSED and self.left_out_at == left_out_at:
+        while (
+            len(self._telling) > max(0, least)
+            and len(refused) < MOST_REFUSED
+            and self.left_out_at == left_out_at
+        ):
             stream, _ = self._telling.popitem(last=False)
             # What is still unsent tells where it stands when it goes.
             if not stream.is_gone and _can_be_notified(stream) and not self._tell_in_time(stream, b""):
@@ -143,6 +190,9 @@ class Records:
         """
         self._sink.make_lossless()
         if self._unnotified is None:
+            ends = self._clock() + LONGEST_SERVED
+            while self._serving and self._serving.work() and self._clock() < ends:
+                pass
             self._unnotified = dict.fromkeys(self._router.streams.values())
         for stream in list(self._unnotified):
             if _is_absent(stream) or (
@@ -167,7 +217,7 @@ class Records:
         A subscriber that was left out is not told yet, and may be one that has no room just now.
         """
         frames = self._standing(stream, body)
-        if self._sink.try_send(frames):
+        if self._sink.try_send(frames, stream.backlog):
             stream.refused_at = inf
             return True
         now = self._clock()
@@ -185,32 +235,43 @@ class Records:
         stream.recorded = sequence
         return (stream.head(CONTROL, sequence, 0) + body,)
 
-    def _serve(self, stream: OutStream, number: int) -> None:
-        chunk = stream.chunks.get(number)
-        if chunk is None or self._last_values is None:
-            return
-        items = self._last_values.match(chunk.patterns)
-        for at in range(0, len(items), 2 * MAX_BATCH):
-            part = items[at : at + 2 * MAX_BATCH]
-            count, sequence = len(part) // 2, stream.sequence
-            is_rich = any(type(payload) is not bytes for payload in part[1::2])
-            kind = LAST_VALUES_RICH if is_rich else LAST_VALUES
-            stream.sequence += count
-            frame = stream.head(kind, sequence, count) + pack_chunk(number) + pack_array(part)
-            self._sink.make_lossless()
-            if not self._batches.try_send(stream, (frame,)):
-                self._batches.overflow(stream, count, (frame,), must_wait=True)
+    def _give(self, stream: OutStream, place: int, items: list[Any]) -> None:
+        """Send some last values to a chunk that asked for them."""
+        count, sequence = len(items) // 2, stream.sequence
+        is_rich = any(type(payload) is not bytes for payload in items[1::2])
+        stream.sequence += count
+        kind = LAST_VALUES_RICH if is_rich else LAST_VALUES
+        frame = stream.head(kind, sequence, count) + pack_chunk(number_of(place)) + pack_array(items)
+        self._sink.make_lossless()
+        if not self._batches.try_send(stream, (frame,)):
+            self._batches.overflow(stream, count, (frame,), must_wait=True)
 
 
 def _answer(stream: OutStream) -> bytes:
-    return pack_control(
-        live=list(stream.chunks), refused=dict(stream.refused), paths=max(1, stream.listeners)
-    )
+    refused = dict(stream.refused)
+    denied = fields_of(refused)
+    if sum(map(len, refused.values())) > MOST_REASONS:
+        most = MOST_REASONS // len(refused)
+        refused = {number: reason[:most] for number, reason in refused.items()}
+    more = {"denied": denied} if denied else {}
+    return pack_control(live=stream.live(), refused=refused, paths=max(1, stream.listeners), **more)
+
+
+def _seconds_taken_by(stream: OutStream, answer: bytes) -> float:
+    """Return after how long a stream that was answered may be answered again."""
+    if len(stream.chunks) + len(stream.refused) <= ANSWERED_AT_ONCE:
+        return 0.0
+    return len(answer) / ANSWER_RATE
 
 
 def _has_numbered(stream: OutStream) -> bool:
     """Tell whether a stream holds messages back that have their numbers already."""
     return bool(stream.send_buffer) and stream.send_buffer.is_numbered
+
+
+def _is_held(stream: OutStream) -> bool:
+    """Tell whether something waits on a stream that has its numbers already: it must go first."""
+    return bool(stream.unsent) or _has_numbered(stream)
 
 
 def _can_be_answered(stream: OutStream) -> bool:

@@ -6,28 +6,38 @@ what they ask for lasts is in `lifetimes`, and who wants a subject in `interest`
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 
 from oz.errors import PatternError, ProtocolError
-from oz.protocol.declared import restore
+from oz.logs import peer_logger
+from oz.protocol.declared import restoring
 from oz.protocol.prefix_counts import NOTHING, Keys
-from oz.protocol.publisher.interest import InterestTable, InterestWatcher, Recipients
+from oz.protocol.publisher.access import Access
+from oz.protocol.publisher.accounts import Account
+from oz.protocol.publisher.interest import InterestTable, InterestWatcher, Recipients, suspension
 from oz.protocol.publisher.lifetimes import Lifetimes
+from oz.protocol.publisher.pattern_time import PatternTime
 from oz.protocol.publisher.stream import NAME_SIZE, AcceptedChunk, OutStream
 from oz.protocol.stats import PublisherStats
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.index.patterns import PatternIndex
+from oz.subjects.pattern import Pattern, weight_of
 from oz.wire import keys
-from oz.wire.keys import OWN, Declaration, DeliveryOptions
+from oz.wire.denials import Denial
+from oz.wire.keys import OWN, Declaration, Declared
 
-_log = logging.getLogger("oz.publisher")
+_log = peer_logger("oz.publisher")
 
 MOMENTS = 4
 """Moments of a second at which nodes tell streams where they stand."""
 
-MAX_PATTERNS = 4_000_000
-MAX_CHUNKS = 65_536
-"""What one publisher takes on, chunks for each stream; more is refused, and the answer says so."""
+MAX_CHUNKS = 8_192
+MOST_IN_CHUNK = 2_048
+"""Chunks of a stream, and patterns in one of them; more is refused, and the answer says so."""
+
+Restored = dict[Declared, Pattern]
+"""Patterns that were compiled already."""
 
 
 class Router:
@@ -35,7 +45,9 @@ class Router:
 
     Attributes:
         interest: who wants what.
+        access: who may ask for what; None where everybody may for everything.
         find: works out who wants a subject; that of `interest`.
+        hold_alone: tells whether nobody but some connections holds a key, as far as that is known.
         lifetimes: how long.
         streams: those of subscribers that have this publisher filter, by key; those of `lifetimes`.
         plain: the interests of plain subscriptions; those of `interest`.
@@ -45,8 +57,8 @@ class Router:
     """
 
     __slots__ = (
-        "_moment", "_reports_malformed", "find", "interest", "lifetimes", "plain", "stats", "streams",
-        "to_answer", "to_serve",
+        "_limits", "_moment", "_others", "_reports_denied", "_reports_malformed", "access", "find",
+        "hold_alone", "interest", "lifetimes", "plain", "stats", "streams", "to_answer", "to_serve",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +68,8 @@ class Router:
         *,
         index: PatternIndex | None = None,
         watcher: InterestWatcher | None = None,
+        pattern_time: PatternTime | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         """Start without subscribers.
 
@@ -64,16 +78,23 @@ class Router:
             stats: where to count.
             index: finds the patterns that match; an ordinary one unless given.
             watcher: looks at the interests as they come and go.
+            pattern_time: how long patterns may take; for ever unless given.
+            limits: how much a connection may ask for, and all together.
         """
         self.stats = stats
-        self.interest = InterestTable(stats, PatternIndex(cache_size=0) if index is None else index, watcher)
-        self.lifetimes = Lifetimes(origin, self.interest)
+        self._limits = limits
+        self._others = Account()
+        self.hold_alone: Callable[[bytes, Collection[Account]], bool] = lambda key, accounts: True
+        index = PatternIndex(cache_size=0) if index is None else index
+        self.interest = InterestTable(stats, index, watcher, pattern_time)
+        self.lifetimes = Lifetimes(origin, self.interest, limits)
         self.find: Callable[[bytes, bytes], Recipients] = self.interest.find
         self.plain = self.interest.plain
         self.streams = self.lifetimes.streams
-        self.to_answer = self.lifetimes.to_answer
+        self.to_answer = self.interest.to_answer = self.lifetimes.to_answer
         self.to_serve: list[tuple[OutStream, int]] = []
-        self._reports_malformed = True
+        self.access: Access | None = None
+        self._reports_denied = self._reports_malformed = True
         self._moment = origin[0] % MOMENTS / MOMENTS
 
     # who wants what --------------------------------------------------------------------------------------
@@ -139,12 +160,16 @@ class Router:
 
     # what subscribers ask for ----------------------------------------------------------------------------
 
-    def learn(self, frame: bytes, now: float) -> Keys:
+    def learn(
+        self, frame: bytes, now: float, account: Account | None = None, restored: Restored | None = None
+    ) -> Keys:
         """Take in a subscription frame.
 
         Args:
             frame: 1 or 0, and the key. Source: ZeroMQ RFC 29.
             now: monotonic seconds.
+            account: of the connection that it came over; None where nobody knows that.
+            restored: those of its patterns that were compiled already.
 
         Returns:
             What ZeroMQ is to send to the connection that it came from, or no longer.
@@ -157,32 +182,86 @@ class Router:
             self.plain.learn(frame)
             return self.plain.keys(key, comes=comes)
         try:
-            return self._learn_own(key, now, comes=comes)
+            self._learn_own(key, now, account or self._others, restored or {}, comes=comes)
         except ProtocolError as error:
             self.stats.malformed += 1
             if self._reports_malformed:
                 self._reports_malformed = False
                 _log.warning("a subscriber sent a key that is malformed and is skipped: %s", error)
             return NOTHING
+        return self.granted(key, comes=comes)
 
-    def _learn_own(self, key: bytes, now: float, *, comes: bool) -> Keys:
-        kind = key[:3]
-        if kind == keys.STREAM:
-            stream = (
-                self.lifetimes.stream(keys.parse_stream(key), key, DeliveryOptions())
-                if comes
-                else self.streams.get(key)
+    def learn_stepwise(self, frame: bytes, now: float, account: Account) -> Iterator[None]:
+        """Take in a subscription frame whose key is oz's, in steps that take a few milliseconds at most.
+
+        Args:
+            frame: as `learn` is given it.
+            now: monotonic seconds.
+            account: of the connection that it came over.
+        """
+        restored: Restored = {}
+        if frame[:4] == b"\x01" + keys.DECLARATION:
+            with suppress(ProtocolError):
+                declaration = keys.parse_declaration(frame[1:])
+                patterns = declaration.patterns if self._too_many(declaration, account) is None else ()
+                steps = restoring(patterns, self.lifetimes.room(account))
+                with suppress(PatternError):
+                    for one, pattern in zip(patterns, steps, strict=True):
+                        restored[one] = pattern
+                        if self.access is not None and account.is_limited:
+                            # It is remembered.
+                            self.access.denial(account.key or "", (pattern,), declaration.delivery.group)
+                        yield
+        self.learn(frame, now, account, restored)
+
+    def granted(self, key: bytes, *, comes: bool) -> Keys:
+        """Say what ZeroMQ is to send to a connection, or no longer, for a key of oz's, whatever it means."""
+        if key[:3] != keys.DECLARATION:
+            if not keys.may_carry(key):
+                return NOTHING
+            return Keys(wanted=(key,)) if comes else Keys(dropped=(key,))
+        if not comes or keys.is_goodbye(key) or not keys.names_stream(key):
+            return NOTHING
+        # The stream's key too, and those of shared patterns: a proxy that is full may have dropped them.
+        with suppress(ProtocolError):
+            shared = keys.parse_declaration(key).patterns if keys.is_shared(key) else ()
+            return Keys(
+                wanted=(keys.stream_key(keys.stream_of(key)), *(keys.pattern_key(one) for one in shared))
             )
-            return self._listen(stream, now, comes=comes)
-        if kind == keys.PATTERN:
-            stream = self.lifetimes.pattern_stream(key) if comes else self.streams.get(key)
-            return self._listen(stream, now, comes=comes)
-        if kind != keys.DECLARATION:
+        return NOTHING
+
+    def refuse(self, key: bytes, reason: str) -> None:
+        """Tell the stream of a declaration that it is refused, if there is such a stream."""
+        if not key.startswith(keys.DECLARATION):
+            return
+        stream = self.streams.get(keys.stream_key(keys.stream_of(key)))
+        if stream is not None and len(stream.refused) < MAX_CHUNKS:
+            stream.refuse(keys.chunk_of(key), reason)
+            self.to_answer[stream] = None
+
+    def deny(self, account: Account, denial: Denial) -> None:
+        """Count a subscription that is denied, and log the first."""
+        self.stats.denied += 1
+        if self._reports_denied:
+            self._reports_denied = False
+            _log.warning("key %s may not subscribe to what it asks for: %s", account.key, denial)
+
+    def _learn_own(
+        self, key: bytes, now: float, account: Account, restored: Restored, *, comes: bool
+    ) -> None:
+        kind, stream = key[:3], None if comes else self.streams.get(key)
+        if kind in (keys.STREAM, keys.PATTERN):
+            if comes and kind == keys.STREAM:
+                stream = self.lifetimes.stream(keys.parse_stream(key), key, None, account)
+            elif comes:
+                stream = self.lifetimes.pattern_stream(key, account)
+            self._listen(stream, now, account, comes=comes)
+        elif kind != keys.DECLARATION:
             raise ProtocolError(f"keys of kind {kind[2:]!r} are not known here")
-        declaration = keys.parse_declaration(key)
-        if comes:
-            return self._declare(declaration, now)
-        return self._take_back(declaration, now)
+        elif comes:
+            self._declare(keys.parse_declaration(key), hash(key), now, account, restored)
+        else:
+            self._take_back(keys.parse_declaration(key), hash(key), now, is_cut=account.has_ended)
 
     def has_learned(self, chunks: Mapping[bytes, int]) -> bool:
         """Tell whether all that a subscriber asks for has arrived here.
@@ -193,18 +272,18 @@ class Router:
         found = ((self.streams.get(keys.stream_key(name)), number) for name, number in chunks.items())
         return all(stream is not None and stream.newest >= number for stream, number in found)
 
-    def _listen(self, stream: OutStream | None, now: float, *, comes: bool) -> Keys:
+    def _listen(self, stream: OutStream | None, now: float, account: Account, *, comes: bool) -> None:
         if stream is None:
-            return NOTHING
+            return
         if comes:
             if not stream.listeners:
                 # Its patterns may have come before. Only now does anything reach it.
                 self.interest.changed()
                 self.lifetimes.take_up(stream)
             stream.listeners += 1
-            self.lifetimes.returned(stream, now)
+            self.lifetimes.returned(stream, now, account)
             self.to_answer[stream] = None
-            return Keys(wanted=(stream.key,))
+            return
         stream.listeners = max(0, stream.listeners - 1)
         if not stream.listeners:
             # Its declarations came over the same connections. A proxy whose subscribers die by the dozen
@@ -212,34 +291,29 @@ class Router:
             for number in list(stream.chunks):
                 self.lifetimes.withdraw(stream, number, now)
         self.lifetimes.check_held(stream, now)
-        return Keys(dropped=(stream.key,))
 
-    def _declare(self, declaration: Declaration, now: float) -> Keys:
+    def _declare(
+        self, declaration: Declaration, content: int, now: float, account: Account, restored: Restored
+    ) -> None:
         key = keys.stream_key(declaration.stream)
         if declaration.is_closing:
-            return self._say_goodbye(self.streams.get(key), declaration, now)
-        stream = self.lifetimes.stream(declaration.stream, key, declaration.delivery)
-        self.lifetimes.returned(stream, now)
+            self._say_goodbye(self.streams.get(key), declaration, content, now, account)
+            return
+        stream = self.lifetimes.stream(declaration.stream, key, declaration.delivery, account)
+        self.lifetimes.returned(stream, now, account)
         self.to_answer[stream] = None
         if stream.send_buffer:
             # Whoever takes a subscription back is given first what waits for it: the answer says that it was.
             stream.answer_from = stream.send_buffer.end(stream)
-        number = declaration.chunk
-        chunk = stream.chunks.get(number)
-        if chunk is None and (chunk := stream.ending.pop(number, None)) is not None:
-            # A proxy may not have passed on that it was taken back.
-            chunk.holders = 0
-        if chunk is None and number not in stream.refused:
-            if len(stream.chunks) + len(stream.ending) + len(stream.refused) >= MAX_CHUNKS:
-                raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
-            chunk = self._accept(stream, declaration)
-        stream.newest = max(stream.newest, number)
+        place = stream.place(declaration.chunk, content)
+        chunk = stream.come_back(place)
         if chunk is None:
-            return Keys(wanted=(key,))
-        stream.chunks[number] = chunk
-        chunk.holders += 1
-        # The key itself too: a proxy at its high-water mark may have dropped it.
-        return Keys(wanted=(key, *(shared.key for shared in chunk.shared)))
+            if stream.is_crowded(MAX_CHUNKS, account):
+                raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
+            chunk = self._accept(stream, declaration, place, account, restored)
+        stream.newest = max(stream.newest, declaration.chunk)
+        if chunk is not None:
+            stream.hold(place, chunk, content)
 
     def _refusal(self, stream: OutStream, declaration: Declaration) -> str | None:
         """Say why the subscriber of a stream gets nothing, if so; then it keeps nothing that it has."""
@@ -251,62 +325,96 @@ class Router:
                 self.lifetimes.forget(one, 0.0)
         return watcher.refusal(name)
 
-    def _accept(self, stream: OutStream, declaration: Declaration) -> AcceptedChunk | None:
+    def _too_many(self, declaration: Declaration, account: Account) -> str | None:
+        """Say why a chunk asks for too many patterns, if so."""
+        count, limits = len(declaration.patterns), self._limits
+        if count > MOST_IN_CHUNK:
+            return f"a declaration of {count} patterns; one may have {MOST_IN_CHUNK}"
+        if self.interest.pattern_count + count > limits.all_patterns:
+            return f"this publisher has {self.interest.pattern_count} patterns and takes no more"
+        if account.is_limited and account.patterns + count > limits.patterns:
+            return (
+                f"your connection has {account.patterns} patterns at this publisher, which allows one "
+                f"{limits.patterns:g}: ask for fewer, or give it other limits (docs/limits.md)"
+            )
+        return None
+
+    def _accept(
+        self, stream: OutStream, declaration: Declaration, place: int, account: Account, restored: Restored
+    ) -> AcceptedChunk | None:
         """Take on what a chunk asks for, or refuse all of it."""
-        refusal = self._refusal(stream, declaration)
+        refusal = self._refusal(stream, declaration) or self._too_many(declaration, account)
         if refusal is not None:
-            stream.refused[declaration.chunk] = refusal
+            stream.refuse(declaration.chunk, refusal)
             return None
         try:
-            if self.interest.pattern_count + len(declaration.patterns) > MAX_PATTERNS:
-                raise ProtocolError(
-                    f"this publisher has {self.interest.pattern_count} patterns and takes no more"
-                )
-            patterns = tuple(restore(one) for one in declaration.patterns)
+            patterns = tuple(restoring(declaration.patterns, self.lifetimes.room(account), restored))
+            if self.access is not None and account.is_limited:
+                denial = self.access.denial(account.key or "", patterns, stream.delivery.group)
+                if denial is not None:
+                    self.deny(account, denial)
+                    stream.refuse(declaration.chunk, denial)
+                    return None
             shared: tuple[OutStream, ...] = ()
             if stream.delivery.is_shared:
                 shared = tuple(
-                    self.lifetimes.pattern_stream(keys.pattern_key(one)) for one in declaration.patterns
+                    self.lifetimes.pattern_stream(keys.pattern_key(one), account)
+                    for one in declaration.patterns
                 )
         except (PatternError, ProtocolError) as error:
-            stream.refused[declaration.chunk] = str(error)
+            stream.refuse(declaration.chunk, str(error))
             return None
-        chunk = AcceptedChunk(patterns, declaration.wants_last_value)
+        stream.refused.pop(declaration.chunk, None)
+        chunk = AcceptedChunk(patterns, account=account)
+        account.patterns += len(patterns)
+        account.pattern_weight += sum(map(weight_of, patterns))
         if stream.delivery.is_shared:
             chunk.shared = shared
             for one in shared:
                 one.listeners += 1
+                one.sharers[chunk] = (stream, place)
                 self.to_answer[one] = None
+                for pattern in one.suspended:
+                    stream.refused[declaration.chunk] = suspension(pattern)
+            # Their numbers must be known when the declaration is answered.
+            self.to_answer.move_to_end(stream)
         else:
             for pattern in patterns:
                 self.interest.add(stream, pattern)
         if declaration.wants_last_value:
-            self.to_serve.append((stream, declaration.chunk))
+            self.to_serve.append((stream, place))
         return chunk
 
-    def _take_back(self, declaration: Declaration, now: float) -> Keys:
+    def _take_back(self, declaration: Declaration, content: int, now: float, *, is_cut: bool) -> None:
         stream = self.streams.get(keys.stream_key(declaration.stream))
         if stream is None:
-            return NOTHING
+            return
         stream.refused.pop(declaration.chunk, None)
-        chunk = stream.chunks.get(declaration.chunk)
+        place = stream.place(declaration.chunk, content)
+        chunk = stream.chunks.get(place)
         if chunk is not None:
             chunk.holders -= 1
             if not chunk.holders:
-                self.lifetimes.withdraw(stream, declaration.chunk, now)
-        elif declaration.chunk in stream.ending:
-            ending = stream.ending[declaration.chunk]
+                self.lifetimes.withdraw(stream, place, now, is_cut=is_cut)
+        elif (ending := stream.ending.get(place)) is not None:
             ending.holders = max(0, ending.holders - 1)
         self.lifetimes.check_held(stream, now)
-        return NOTHING
 
-    def _say_goodbye(self, stream: OutStream | None, declaration: Declaration, now: float) -> Keys:
+    def _say_goodbye(
+        self, stream: OutStream | None, declaration: Declaration, content: int, now: float, account: Account
+    ) -> None:
         if stream is None:
-            return NOTHING
-        stream.is_closing = True
-        # Its policy ends with it, though its key may stand for a moment longer.
-        self.interest.leave_group(stream)
-        self.lifetimes.end_chunks(stream, now)
-        stream.chunks[declaration.chunk] = AcceptedChunk((), wants_last_value=False, holders=1)
+            return
+        if account not in stream.goodbyes:
+            stream.goodbyes = (*stream.goodbyes, account)
+        if self.hold_alone(stream.key, stream.goodbyes):
+            stream.is_closing = True
+            # Its policy ends with it, though its key may stand for a moment longer.
+            self.interest.leave_group(stream)
+            self.lifetimes.end_chunks(stream, now)
+        else:
+            # Another connection has it too; it wants the rest, until it says goodbye as well.
+            self.lifetimes.end_chunks_of(stream, account, now)
+        place = stream.place(declaration.chunk, content)
+        stream.hold(place, stream.come_back(place) or AcceptedChunk((), account=account), content)
         self.to_answer[stream] = None
-        return NOTHING

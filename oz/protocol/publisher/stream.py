@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Collection
 from math import inf
 from typing import Any
 
 from oz.errors import PatternTimeout, SubjectError
-from oz.subjects.pattern import Pattern
+from oz.protocol.publisher.accounts import Account
+from oz.protocol.publisher.backlog import Backlog
+from oz.subjects.pattern import Pattern, may_take_long
 from oz.wire import batch
 from oz.wire.batch import head_end, head_start
 from oz.wire.keys import DeliveryOptions
@@ -15,8 +18,15 @@ from oz.wire.keys import DeliveryOptions
 NAME_SIZE = 14
 """The part of a stream's id that all streams of one subscriber have in common."""
 
+MOST_COMPARED, MOST_TRIED = 4_096, 64
+"""Patterns of a stream whose prefixes are looked at, and whose regexes are tried, to find out whether it
+still wants a subject: that takes about a millisecond."""
+
 PLAIN, RICH, CONTROL, LAST_VALUES, LAST_VALUES_RICH = range(5)
 """Places in `OutStream.heads`."""
+
+_NUMBER = (1 << 32) - 1
+"""The part of a place that is the number of a chunk."""
 
 _FLAGS = (batch.MESSAGES, batch.RICH, batch.CONTROL, batch.LAST_VALUES, batch.LAST_VALUES | batch.RICH)
 
@@ -28,16 +38,23 @@ class AcceptedChunk:
         patterns: what it asks for.
         holders: the connections over which it was declared and not taken back.
         ends_at: monotonic seconds at which it ends, once nobody holds it.
-        wants_last_value: whether it asked for last values.
         shared: the streams of its patterns, where those are shared.
+        account: of the connection that declared it first.
+        content: tells it from what somebody else may declare under its number.
     """
 
-    __slots__ = ("ends_at", "holders", "patterns", "shared", "wants_last_value")
+    __slots__ = ("account", "content", "ends_at", "holders", "patterns", "shared")
 
-    def __init__(self, patterns: tuple[Pattern, ...], wants_last_value: bool, holders: int = 0) -> None:
+    def __init__(
+        self,
+        patterns: tuple[Pattern, ...],
+        holders: int = 0,
+        account: Account | None = None,
+    ) -> None:
         """Begin."""
+        self.account = account
+        self.content = 0
         self.patterns = patterns
-        self.wants_last_value = wants_last_value
         self.holders = holders
         self.ends_at = 0.0
         self.shared: tuple[OutStream, ...] = ()
@@ -47,6 +64,8 @@ class OutStream:
     """One key on which messages go out.
 
     Attributes:
+        account: of the connection that it came over first.
+        answer_at: when it may be answered again, in monotonic seconds.
         answer_from: the number up to which what waited when it was last declared goes out before the answer.
         name: the id that its subscriber gave it; the key itself for a shared pattern.
         key: the ZeroMQ subscription.
@@ -56,16 +75,19 @@ class OutStream:
         sequence: the number of the next message.
         recorded: where it stood by the record that was made last; -1 before.
         joined: its place among all streams, by age.
-        chunks: what is declared, by number.
+        chunks: what is declared, by number; see `place`.
         ending: what was, and nobody holds any more; it is served until its time is over.
         refused: the chunks that were not accepted, and why.
         patterns: how often each pattern was declared.
+        suspended: those of them that took too long, and are not served.
+        sharers: of a shared pattern, the chunks that declare it: their streams and numbers.
         newest: the highest number of a chunk that was declared on it, whatever became of that.
         listeners: the connections over which the key itself is subscribed to.
         vanished_at: when the last connection was cut, in monotonic seconds.
         is_closing: it said goodbye.
         is_full: what was last sent on it found no room.
         is_gone: it is forgotten.
+        goodbyes: the accounts of the connections over which it said goodbye.
         left_out_at: when one of several connections was last left out of what was sent, in monotonic seconds.
         refused_at: since when a record of where it stands finds no room, in monotonic seconds.
         unsent: frames that are to be sent as soon as there is room.
@@ -74,11 +96,14 @@ class OutStream:
     """
 
     __slots__ = (
+        "account",
+        "answer_at",
         "answer_from",
         "chunks",
         "delivery",
         "ending",
         "epoch",
+        "goodbyes",
         "heads",
         "is_closing",
         "is_full",
@@ -96,12 +121,20 @@ class OutStream:
         "refused_at",
         "send_buffer",
         "sequence",
+        "sharers",
+        "suspended",
         "unsent",
         "vanished_at",
     )
 
     def __init__(
-        self, name: bytes, key: bytes, delivery: DeliveryOptions, origin: bytes, number: int
+        self,
+        name: bytes,
+        key: bytes,
+        delivery: DeliveryOptions,
+        origin: bytes,
+        number: int,
+        account: Account | None = None,
     ) -> None:
         """Begin at sequence 0.
 
@@ -112,7 +145,10 @@ class OutStream:
             origin: the publisher.
             number: counts the streams of this publisher; a stream that was forgotten and comes back has
                 a higher one, which is its epoch on the wire at first.
+            account: of the connection that it came over.
         """
+        self.account = Account() if account is None else account
+        self.answer_at = -inf
         self.name = name
         self.key = key
         self.delivery = delivery
@@ -123,6 +159,8 @@ class OutStream:
         self.ending: dict[int, AcceptedChunk] = {}
         self.refused: dict[int, str] = {}
         self.patterns: dict[Pattern, int] = {}
+        self.suspended: set[Pattern] = set()
+        self.sharers: dict[AcceptedChunk, tuple[OutStream, int]] = {}
         self.newest = 0
         self.recorded = -1
         self.listeners = 0
@@ -130,14 +168,73 @@ class OutStream:
         self.is_closing = False
         self.is_full = False
         self.is_gone = False
+        self.goodbyes: tuple[Account, ...] = ()
         self.left_out_at = -inf
         self.refused_at = inf
         self.unsent: deque[tuple[bytes, ...]] = deque()
         self.send_buffer: Any = None
 
+    def place(self, number: int, content: int) -> int:
+        """Return where a chunk stands: at its number, or farther on where that is of somebody else's.
+
+        Who knows the name of a stream may declare in it under any number, also one that its subscriber has
+        used or is about to use. That is to have what it asks for all the same.
+
+        Args:
+            number: the chunk's.
+            content: tells it from others of that number.
+        """
+        farther = number | (content & _NUMBER | 1) << 32
+        if farther in self.chunks or farther in self.ending:
+            return farther
+        known = self.chunks.get(number) or self.ending.get(number)
+        return number if known is None or known.content == content else farther
+
+    def come_back(self, place: int) -> AcceptedChunk | None:
+        """Return what stands at a place, or did until it was taken back; None where nothing does."""
+        chunk = self.chunks.get(place)
+        if chunk is None and (chunk := self.ending.pop(place, None)) is not None:
+            # A proxy may not have passed on that it was taken back.
+            chunk.holders = 0
+        return chunk
+
+    def hold(self, place: int, chunk: AcceptedChunk, content: int) -> None:
+        """Record that one more connection has declared a chunk."""
+        chunk.content = content
+        chunk.holders += 1
+        self.chunks[place] = chunk
+
+    def refuse(self, number: int, reason: str) -> None:
+        """Record that a chunk is refused, unless somebody else's of that number is not, or was not lately."""
+        if all(number_of(one) != number for one in (*self.chunks, *self.ending)):
+            self.refused[number] = reason
+
+    def live(self) -> list[int]:
+        """Return the numbers of what is declared."""
+        return list(dict.fromkeys(map(number_of, self.chunks)))
+
+    @property
+    def connection(self) -> bytes:
+        """The name of the connection that it came over first; empty where ZeroMQ does not tell."""
+        return self.account.name
+
+    def is_crowded(self, most: int, account: Account) -> bool:
+        """Tell whether so many chunks are declared, half of them or more by one connection."""
+        if len(self.chunks) + len(self.ending) + len(self.refused) < most:
+            return False
+        own = sum(one.account is account for one in (*self.chunks.values(), *self.ending.values()))
+        return own + len(self.refused) >= most // 2
+
+    @property
+    def share(self) -> bytes:
+        """The name of that with which it has a turn in a group: its connection, or else its subscriber."""
+        return self.account.name or self.name[:NAME_SIZE]
+
     def wants(self, subject: bytes) -> bool:
-        """Tell whether one of its patterns matches; one that runs out of time does not."""
+        """Tell whether one of its patterns matches; one that runs out of time or is suspended does not."""
         for pattern in self.patterns:
+            if pattern in self.suspended or not subject.startswith(pattern.prefixes):
+                continue
             try:
                 if pattern.matches(subject):
                     return True
@@ -146,14 +243,18 @@ class OutStream:
         return False
 
     def still_wants(self, subject: bytes) -> bool:
-        """Tell whether one of those patterns matches that were not taken back; some pattern of its does."""
+        """Tell whether one of those patterns matches that were not taken back; some pattern of its does.
+
+        Where it takes long to find out, it does: what was taken back is gone in a second anyway.
+        """
+        if sum(len(chunk.patterns) for chunk in self.ending.values()) > MOST_COMPARED:
+            return True
         ending = Counter(pattern for chunk in self.ending.values() for pattern in chunk.patterns)
-        matching = [pattern for pattern in ending if _matches(pattern, subject)]
+        matching = _matching(ending, subject)
         if not matching or any(self.patterns[pattern] > ending[pattern] for pattern in matching):
             return True
-        return any(
-            count > ending[pattern] and _matches(pattern, subject) for pattern, count in self.patterns.items()
-        )
+        rest = _matching([one for one, count in self.patterns.items() if count > ending[one]], subject)
+        return rest is None or bool(rest)
 
     def number(self, origin: bytes, epoch: int, sequence: int = 0) -> None:
         """Count under an epoch, from 0 or where that had come to."""
@@ -167,6 +268,11 @@ class OutStream:
         return self.heads[kind] + head_end(sequence, count)
 
     @property
+    def asks(self) -> bool:
+        """Whether anything is asked for, or was until lately."""
+        return any(one.patterns for one in (*self.chunks.values(), *self.ending.values()))
+
+    @property
     def has_messages(self) -> bool:
         """Whether messages go out on it: who shares patterns is given them on those of the patterns."""
         return self.is_shared or not self.delivery.is_shared
@@ -178,9 +284,29 @@ class OutStream:
         return self.listeners > (2 if self.is_shared else 1)
 
     @property
+    def backlog(self) -> Backlog | None:
+        """The bytes that wait for its connection; None where there may be several."""
+        return None if self.has_several else self.account.backlog
+
+    @property
     def is_held(self) -> bool:
         """Whether any connection has a part of it."""
         return self.listeners > 0 or bool(self.chunks)
+
+
+def number_of(place: int) -> int:
+    """Return the number of the chunk that stands at a place."""
+    return place & _NUMBER
+
+
+def _matching(patterns: Collection[Pattern], subject: bytes) -> list[Pattern] | None:
+    """Return those patterns that match; None where that takes long to find out."""
+    if len(patterns) > MOST_COMPARED:
+        return None
+    near = [one for one in patterns if subject.startswith(one.prefixes)]
+    if len(near) > MOST_TRIED or any(map(may_take_long, near)):
+        return None
+    return [one for one in near if _matches(one, subject)]
 
 
 def _matches(pattern: Pattern, subject: bytes) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from oz.protocol.publisher.lifetimes import GRACE
-from oz.protocol.subscriber.streams import SILENCE, Streams
+from oz.protocol.subscriber.publishers import SILENCE, Publishers
 
 LOOK_EVERY = 0.25
 """Seconds between two looks."""
@@ -54,15 +54,15 @@ class Absences:
         is_curious: some publisher is heard by a connection that is not known yet.
     """
 
-    __slots__ = ("_absent", "_links", "_look_at", "_reported", "_streams", "is_curious")
+    __slots__ = ("_absent", "_links", "_look_at", "_publishers", "_reported", "is_curious")
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, publishers: Publishers) -> None:
         """Start without knowing any.
 
         Args:
-            streams: those of the subscriber.
+            publishers: those of the subscriber.
         """
-        self._streams = streams
+        self._publishers = publishers
         self._links: dict[bytes, Link] = {}
         self._absent: dict[bytes, _Absence] = {}
         self._reported: dict[bytes, int] = {}
@@ -108,7 +108,7 @@ class Absences:
 
     def find_curious(self) -> bool:
         """Find out whether `is_curious` still holds, and return it."""
-        origins, known = self._streams.origins(), self._links.keys() | self._reported.keys()
+        origins, known = self._publishers.origins(), self._links.keys() | self._reported.keys()
         self.is_curious = bool(not origins or self._absent or not origins <= known or self._has_returned())
         return self.is_curious
 
@@ -127,7 +127,7 @@ class Absences:
 
     def _is_gone(self, origin: bytes, now: float, *, is_idle: bool) -> bool:
         """Look at one whose connection has ended; tell whether nothing has come of it for long enough."""
-        link, heard_at = self._links[origin], self._streams.heard_at(origin)
+        link, heard_at = self._links[origin], self._publishers.heard_at(origin)
         if heard_at is None:
             # It has said goodbye.
             del self._links[origin]
@@ -148,6 +148,6 @@ class Absences:
 
     def _has_returned(self) -> bool:
         """Tell whether anything has come of a publisher that was told of as gone; forget those that ended."""
-        heard = {origin: self._streams.heard_at(origin) for origin in self._reported}
+        heard = {origin: self._publishers.heard_at(origin) for origin in self._reported}
         self._reported = {origin: at for origin, at in self._reported.items() if heard[origin] is not None}
         return any(heard[origin] != at for origin, at in self._reported.items())

@@ -5,7 +5,7 @@ For the other path, of a lone frame, see `decoder`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
 
@@ -163,6 +163,17 @@ class BatchColumns:
             opened = [_open(payload, large) for payload in payloads]
             self.payloads = [payload for payload, _ in opened]
             self.extras = [extras for _, extras in opened]
+
+    def deny(self, places: Iterable[int]) -> None:
+        """Take some of them from everybody.
+
+        Args:
+            places: which.
+        """
+        for place in places:
+            route = self.routes[place]
+            self.routes[place] = Route(route.subject, (), (), is_text=route.is_text)
+            self.is_clear = False
 
     def whole(self, arrival: Arrival) -> MessageBatch:
         """Return all of them, still as columns; only where none has extras or several frames."""

@@ -7,20 +7,23 @@ message at once: round trips are made of these. All else comes as a batch, which
 
 from __future__ import annotations
 
-import logging
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from oz.errors import ProtocolError
+from oz.logs import peer_logger
 from oz.message import BARE, Arrival, Gap, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.dedupe import Repeats
+from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.receiver import Refusals
-from oz.protocol.subscriber.sequences import Source, find
-from oz.protocol.subscriber.streams import Stream, Streams
+from oz.protocol.subscriber.sequences import Source, find, forget_some
+from oz.protocol.subscriber.stream import Stream
+from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Route, Subscribed, SubscriptionTable
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
@@ -38,12 +41,16 @@ from oz.wire.batch import (
     read_lone,
 )
 from oz.wire.codec import Codec
+from oz.wire.denials import Denial, restored
 from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN, STREAM_SIZE
 
-_log = logging.getLogger("oz.subscriber")
+_log = peer_logger("oz.subscriber")
 
 OnGap = Callable[[Gap], Any]
+
+LONGEST_REASON, MOST_REASONS = 1_024, 16
+"""Characters of a reason for which a chunk is refused, and reasons, that are kept of each publisher."""
 
 _AWAY_NS = 2_000_000_000
 """Nanoseconds without a record, which comes every second, after which a publisher is looked at anew."""
@@ -58,20 +65,31 @@ class BatchDecoder:
         refusals: what becomes of messages that go to fewer than they might.
         streams: what is subscribed to.
         waiting: messages that were unpacked and are still to be given.
+        access: what publishers may publish; None where they may everything.
+        denials: what publishers deny, and nobody was told yet.
+        on_denial: called when there is one more; None where nobody is to be told.
         in_batches: whether those that need no look at each wait as one `MessageBatch`.
     """
 
     __slots__ = (
-        "_decode", "_is_wanted", "_on_gap", "in_batches", "refusals", "stats", "streams", "table", "waiting",
+        "_decode", "_is_wanted", "_most_sources", "_on_gap", "access", "denials", "in_batches", "on_denial",
+        "refusals", "stats", "streams", "table", "waiting",
     )  # fmt: skip
 
-    def __init__(self, streams: Streams, codec: Codec | None = None, on_gap: OnGap | None = None) -> None:
+    def __init__(
+        self,
+        streams: Streams,
+        codec: Codec | None = None,
+        on_gap: OnGap | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         """Start without subscriptions.
 
         Args:
             streams: what is subscribed to.
             codec: decodes payloads.
             on_gap: called with each gap, before any message behind it is given.
+            limits: how many publishers are kept in mind.
         """
         self.table = SubscriptionTable()
         self.stats = SubscriberStats()
@@ -81,8 +99,12 @@ class BatchDecoder:
         self.streams = streams
         # Typed as most callers see it: a MessageBatch waits only while in_batches is set.
         self.waiting: deque[Message] = deque()
+        self.access: PublishAccess | None = None
+        self.denials: deque[Denial] = deque()
+        self.on_denial: Callable[[], object] | None = None
         self.in_batches = False
         self._on_gap = on_gap
+        self._most_sources = limits.sources
 
     @property
     def is_simple(self) -> bool:
@@ -99,7 +121,7 @@ class BatchDecoder:
         frame = frames[0]
         size = len(frame)
         if size == HEARTBEAT_SIZE:
-            if self._is_heard_again(frame, time_ns):
+            if self.access is None and self._is_heard_again(frame, time_ns):
                 return None
         elif (
             size <= SHORT and not self.in_batches and (message := self._take_lone(frame, time_ns)) is not None
@@ -109,6 +131,9 @@ class BatchDecoder:
             size = key_size(frame)
             head = parse_head(frame, size)
             stream = self.streams.by_key.get(frame[:size])
+            if self.access is not None and not self.access.owns(head.origin):
+                self.stats.received += head.count
+                return None
             if stream is None:
                 # What was on its way when the subscription ended.
                 self.stats.received += head.count
@@ -127,7 +152,7 @@ class BatchDecoder:
     def _take_lone(self, frame: bytes, time_ns: int) -> Message | None:
         """Take in a lone frame, if it is one and the next in order."""
         lone = read_lone(frame)
-        if lone is None or self.waiting:
+        if lone is None or self.waiting or self.access is not None:
             return None
         key, origin, epoch, sequence, subject, payload, fields = lone
         stream = self.streams.by_key.get(key)
@@ -201,24 +226,83 @@ class BatchDecoder:
 
     def _take_control(self, stream: Stream, head: Head, frame: bytes, size: int, time_ns: int) -> None:
         body = parse_control(frame, size)
-        if stream.has_ended(head.origin, head.epoch):
+        is_goodbye = body.get("bye") is True
+        if self._is_late(stream, head, time_ns, is_goodbye=is_goodbye):
             # A goodbye that is said again, for those who may have been left out.
             return
         live = body.get("live")
-        source = find(stream.sources, head.origin)
+        source = self._find(stream, head.origin, time_ns)
         if body or time_ns - source.heard_at >= _AWAY_NS:
             self.streams.note_news()
+        # Whoever says goodbye in an epoch that nothing came of has said nothing before.
+        is_end = is_goodbye and source.epoch in (None, head.epoch)
         self._advance(stream, source, head, time_ns)
-        if live is not None and head.epoch == source.epoch:
-            source.answered = frozenset(live)
-            source.refused = body.get("refused", {})
-            source.paths = body.get("paths", 0)
-        if not body:
+        if live is not None and (head.epoch == source.epoch or source.is_contested):
+            self._take_answer(source, live, body, self.streams.last_declared(stream))
+        if not body and source.doubt is None:
             # It says the same when it comes again, whatever comes in between: sequences and epochs grow.
             source.heartbeat = frame
-        elif body.get("bye") is True:
+        elif is_goodbye and source.is_contested:
+            self.stats.contradictions += 1
+        elif is_end:
             # It closed in order, and is not to be waited for.
-            stream.end(head.origin, head.epoch)
+            stream.end(head.origin)
+
+    def _take_answer(self, source: Source, live: Iterable[int], body: dict[Any, Any], last: int) -> None:
+        """Record what a publisher has answered; what was never declared is not, however much is said."""
+        refused = [one for one in body.get("refused", {}).items() if one[0] <= last]
+        denied = body.get("denied", {})
+        before = source.refused
+        source.answer(
+            frozenset(number for number in live if number <= last),
+            {
+                number: restored(reason[:LONGEST_REASON], number, denied)
+                if place < MOST_REASONS
+                else "refused, as others are"
+                for place, (number, reason) in enumerate(refused)
+            },
+        )
+        source.paths = body.get("paths", 0)
+        if denied and self.on_denial is not None:
+            for number, reason in source.refused.items():
+                if isinstance(reason, Denial) and before.get(number) != reason:
+                    self.denials.append(reason)
+                    self.on_denial()
+
+    def _is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:
+        """Tell whether a publisher has said goodbye, so that this came by a slower path."""
+        if head.origin in stream.sources:
+            return False
+        if is_goodbye and stream.has_said_goodbye(head.origin):
+            # In whatever epoch: it would be believed of one that nothing was heard of.
+            return True
+        if not stream.has_ended(head.origin, head.epoch):
+            return False
+        if not stream.outlives(head.origin, time_ns):
+            return True
+        self.streams.note_news()
+        return False
+
+    def _find(self, stream: Stream, origin: bytes, time_ns: int) -> Source:
+        """Return what is known of a publisher; for a new one others may have to be forgotten."""
+        source = stream.sources.get(origin)
+        if source is not None:
+            return source
+        if len(stream.sources) >= self._most_sources:
+            for one, known in forget_some(stream.sources, time_ns).items():
+                self._report(stream, known, one, None)
+        return find(stream.sources, origin)
+
+    def _count_contradictions(self, source: Source, origin: bytes) -> None:
+        """Count what speaks against a publisher, and log the first."""
+        assert source.doubt is not None
+        self.stats.contradictions += source.doubt.news
+        source.doubt.news = 0
+        self.refusals.warn_once(
+            "contradiction",
+            "publisher %s contradicts itself, or somebody else uses its name: see stats.contradictions",
+            origin.hex(),
+        )
 
     def _advance(self, stream: Stream, source: Source, head: Head, time_ns: int) -> int:
         """Record where the key stands; return how many messages of the batch were here before."""
@@ -226,6 +310,8 @@ class BatchDecoder:
             # A new one, or one that has begun anew, has answered nothing yet.
             self.streams.note_news()
         lost, seen = source.advance(head, time_ns, is_shared=stream.is_shared)
+        if source.doubt is not None and source.doubt.news:
+            self._count_contradictions(source, head.origin)
         if lost != 0:
             self._report(stream, source, head.origin, lost, head.sequence)
         return seen
@@ -275,7 +361,7 @@ class BatchDecoder:
     # a batch, as columns ---------------------------------------------------------------------------------
 
     def _take_batch(self, stream: Stream, head: Head, frames: list[bytes], at: int, time_ns: int) -> None:
-        if head.origin not in stream.sources and stream.has_ended(head.origin, head.epoch):
+        if self._is_late(stream, head, time_ns):
             # A slower path brings it behind the goodbye: it came by the other one, or was reported as lost.
             self.stats.received += head.count
             self.stats.filtered += head.count
@@ -286,6 +372,8 @@ class BatchDecoder:
             at += CHUNK_FIELD
         body = parse_body(frames[0], at, head.count)
         columns = BatchColumns(body[0::2], body[1::2], frames[1:], len(frames[0]), stream.table)
+        if self.access is not None:
+            columns.deny(self.access.denied(body[0::2]))
         self._take_columns(stream, head, columns, time_ns, number)
 
     def _take_columns(
@@ -300,7 +388,7 @@ class BatchDecoder:
             time_ns: when they came.
             number: the chunk that last values are for.
         """
-        source = find(stream.sources, head.origin)
+        source = self._find(stream, head.origin, time_ns)
         only = None if number is None else self._members(stream, source, number)
         seen = self._advance(stream, source, head, time_ns)
         self.stats.received += head.count
@@ -311,8 +399,7 @@ class BatchDecoder:
         if columns.is_clear and columns.extras is None and self._decode is None and not seen and only is None:
             batch = columns.whole(arrival)
             if self.in_batches and stream.receive_buffer is None and stream.table.only_lists:
-                source.unreported = 0
-                source.has_loss_to_show = False
+                source.show_loss()
                 self.stats.delivered += head.count
                 self.waiting.append(batch)  # type: ignore[arg-type]
                 return
@@ -322,8 +409,7 @@ class BatchDecoder:
             messages = self._select(columns, arrival, only, stream.repeats if only is None else None)
             self.stats.filtered += seen
         if messages:
-            source.unreported = 0
-            source.has_loss_to_show = False
+            source.show_loss()
         self.stats.delivered += len(messages)
         if stream.receive_buffer is None:
             self.waiting.extend(messages)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.stats import SubscriberStats
+from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.subscriptions import Route, SubscriptionTable
 from oz.subjects.pattern import TIME_LIMIT
 from oz.wire.codec import Codec
 
-_log = logging.getLogger("oz.subscriber")
+_log = peer_logger("oz.subscriber")
 
 
 class Receiver(Protocol):
@@ -96,9 +97,13 @@ class Refusals:
 
 
 class PrefixReceiver:
-    """Takes messages of a subject and a payload, which ZeroMQ has let through for their prefix."""
+    """Takes messages of a subject and a payload, which ZeroMQ has let through for their prefix.
 
-    __slots__ = ("_decode", "_is_wanted", "_routes", "refusals", "stats", "table")
+    Attributes:
+        access: what publishers may publish; None where they may everything.
+    """
+
+    __slots__ = ("_decode", "_is_wanted", "_routes", "access", "refusals", "stats", "table")
 
     def __init__(self, codec: Codec | None = None, table: SubscriptionTable | None = None) -> None:
         """Start without subscriptions."""
@@ -108,16 +113,20 @@ class PrefixReceiver:
         self._is_wanted = self.refusals.is_wanted
         self._routes = self.table.routes
         self._decode = codec.decode if codec is not None else None
+        self.access: PublishAccess | None = None
 
     @property
     def is_simple(self) -> bool:
         """Whether nothing is to be done to a message but to find out whether it is wanted."""
-        return type(self) is PrefixReceiver and self._decode is None and self.table.only_lists
+        is_simple = type(self) is PrefixReceiver and self._decode is None and self.access is None
+        return is_simple and self.table.only_lists
 
     def accept(self, frames: list[bytes], time_ns: int) -> Message | None:
         """Take one message in; see `Receiver.accept`."""
         stats = self.stats
         stats.received += 1
+        if self.access is not None and not self.access.allows(frames[0]):
+            return None
         route = self._routes.get(frames[0])
         if route is None:
             route = self.table.route(frames[0])
@@ -154,7 +163,8 @@ class SplittingReceiver(PrefixReceiver):
         """Take one message in; see `Receiver.accept`. Without a delimiter it is malformed."""
         subject, delimiter, payload = frames[0].partition(self._delimiter)
         route = self._routes.get(subject)
-        if route is None or not route.is_clear or not delimiter or self._decode is not None:
+        is_slow = self._decode is not None or self.access is not None
+        if route is None or not route.is_clear or not delimiter or is_slow:
             return self._accept_slowly(subject, delimiter, payload, frames, time_ns)
         stats = self.stats
         stats.received += 1

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from oz.protocol.subscriber.contradictions import NS, PATIENCE, Doubt, Place, can_be
 from oz.wire.batch import Head
 
-MOST = 1_000
-"""Publishers remembered for each key; the one silent for longest is forgotten first."""
+S = TypeVar("S", bound="Source")
+
+ESTABLISHED = 5.0
+"""Seconds over which a publisher has been heard before it counts as known, and within which it was heard."""
 
 
 class Source:
@@ -25,13 +30,18 @@ class Source:
         is_in_place: it goes on for another publisher that is gone, and has sent no message yet: nobody knows
             how many were lost before its first.
         has_loss_to_show: its next message shows `unreported`, or is the first of one in place of another.
-        heartbeat: the last one, as it came; empty before.
+        heartbeat: the last one, as it came; empty before, and while anything speaks against the publisher.
+        first_at: when it was first heard, in nanoseconds.
+        since: the same, or when it was last said to be farther on than expected.
+        doubt: what speaks against it; None as a rule.
     """
 
     __slots__ = (
         "answered",
+        "doubt",
         "epoch",
         "expected",
+        "first_at",
         "has_loss_to_show",
         "heard_at",
         "heartbeat",
@@ -41,6 +51,7 @@ class Source:
         "paths",
         "refused",
         "served",
+        "since",
         "unreported",
     )
 
@@ -59,6 +70,8 @@ class Source:
         self.has_loss_to_show = False
         self.heartbeat = b""
         self.served: dict[int, int] = {}
+        self.since = self.first_at = 0
+        self.doubt: Doubt | None = None
 
     def advance(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
         """Record a batch or a control record.
@@ -72,36 +85,179 @@ class Source:
             How many messages were lost before it (None: some, but nobody knows how many); and how many of
             its own were here before and must be passed over.
         """
-        self.heard_at = time_ns
         _, _, epoch, sequence, count = head
+        if self.epoch is None or epoch > self.epoch or (epoch == self.epoch and sequence > self.expected):
+            return self._rise(head, time_ns, is_shared=is_shared)
+        new = sequence + count - self.expected
+        if epoch < self.epoch or new < 0:
+            return self._look_back(head, time_ns)
+        self.heard_at = time_ns
         lost: int | None = 0
-        if epoch != self.epoch:
-            if self.epoch is not None and epoch < self.epoch:
-                # Overtaken by a later life of the key, on another path.
-                return 0, count
-            if self.epoch is not None:
-                lost = None
-            self.epoch = epoch
-            self.answered = frozenset()
-            self.refused = {}
-            self.expected = sequence if is_shared else 0
         if self.is_in_place and count:
             self.is_in_place, lost = False, None
-        missing = sequence - self.expected
-        if missing > 0:
-            self.expected = sequence + count
-            return (lost if lost is None else missing), 0
-        if sequence + count > self.expected:
-            self.expected = sequence + count
-            return lost, -missing
-        return lost, count
+        self.expected += new
+        return lost, (count - new if self.doubt is None else self._come_to_rivals(head, count - new))
+
+    @property
+    def is_established(self) -> bool:
+        """Whether it has been heard for some time."""
+        return self.heard_at - self.first_at >= ESTABLISHED * NS
+
+    @property
+    def is_contested(self) -> bool:
+        """Whether it has contradicted itself: perhaps somebody else speaks in its name."""
+        return self.doubt is not None and self.doubt.is_contested
+
+    def answer(self, answered: frozenset[int], refused: dict[int, str]) -> None:
+        """Record which chunks it has answered.
+
+        Of two who speak in one name, who asked does not know which it is: what either says counts, so that
+        neither takes back what the other has answered.
+        """
+        if self.is_contested:
+            answered, refused = self.answered | answered, {**self.refused, **refused}
+        self.answered, self.refused = answered, refused
+
+    def show_loss(self) -> None:
+        """Record that a message has shown what was lost before it."""
+        self.unreported = 0
+        # Whoever has rivals takes no short way: they may have given the next number.
+        self.has_loss_to_show = self.is_contested
+
+    def outlive(self, time_ns: int) -> None:
+        """Record that it goes on though it has said goodbye: that is not believed another time."""
+        self.doubt = self.doubt or Doubt(self.first_at)
+        self.doubt.outlive()
+        self.doubt.note(time_ns)
+
+    def _rise(self, head: Head, time_ns: int, *, is_shared: bool) -> tuple[int | None, int]:
+        """Take in a record that is ahead."""
+        is_first, doubt = self.epoch is None, self.doubt
+        seconds = (time_ns - self.since) / NS
+        is_possible = can_be(head, self.epoch, self.expected, seconds, is_shared=is_shared)
+        if is_first:
+            self.first_at = time_ns
+        if doubt is None and not (is_first and head.sequence == 0):
+            doubt = self.doubt = Doubt(self.first_at, head.sequence if is_first else 0)
+        lost: int | None = 0 if is_possible and (is_first or head.epoch == self.epoch) else None
+        if doubt is not None and self.epoch is not None:
+            if is_possible and self._may_be_announced(doubt, head):
+                if doubt.is_contested:
+                    return self._hear_rival(doubt, head, time_ns)
+            else:
+                # In honest worlds, too, a control record by one path is ahead of messages by another.
+                doubt.news += doubt.is_contested or not is_possible
+                if not doubt.is_claimed(head, time_ns) or time_ns - self.heard_at < PATIENCE * NS:
+                    return 0, head.count
+                lost = None
+            doubt.fork(self._place(doubt), head, self.answered, time_ns)
+        self.since = self.heard_at = time_ns
+        if head.epoch != self.epoch:
+            self._stand(head.epoch, head.sequence if is_shared else 0)
+        if self.is_in_place and head.count:
+            self.is_in_place, lost = False, None
+        self.heartbeat = b""
+        missing, self.expected = head.sequence - self.expected, head.sequence + head.count
+        return (missing if lost is not None else None), 0
+
+    def _may_be_announced(self, doubt: Doubt, head: Head) -> bool:
+        """Tell whether a record that is ahead may say so, or has to have messages."""
+        if head.count:
+            return True
+        return not doubt.is_contested and (doubt.believes_records or head.epoch != self.epoch)
+
+    def _look_back(self, head: Head, time_ns: int) -> tuple[int | None, int]:
+        """Take in a record from before: it was here, or was overtaken, or contradicts what overtook it."""
+        doubt = self.doubt
+        if doubt is not None and doubt.is_contested:
+            return self._hear_rival(doubt, head, time_ns)
+        self.heard_at = time_ns
+        if doubt is None:
+            if head.epoch == self.epoch:
+                return 0, head.count
+            doubt = self.doubt = Doubt(self.first_at)
+        present = self._place(doubt)
+        if not doubt.contradicts(head, present, time_ns):
+            return 0, head.count
+        place = doubt.contest(head, present, time_ns)
+        doubt.note(time_ns)
+        seen = place.take(head, time_ns)
+        answered = self.answered if place.epoch == present.epoch else doubt.answered(place.epoch)
+        self._stand(place.epoch, place.expected, answered)
+        return None, self._come_to_rivals(head, seen)
+
+    def _place(self, doubt: Doubt) -> Place:
+        assert self.epoch is not None
+        return doubt.present(self.epoch, self.expected, self.heard_at)
+
+    def _hear_rival(self, doubt: Doubt, head: Head, time_ns: int) -> tuple[int | None, int]:
+        """Take in a record of a publisher that is contested, from another place than where it stands."""
+        present = self._place(doubt)
+        place = doubt.find(head)
+        lost: int | None = 0
+        if place is None:
+            if doubt.was_here(head, present) or not head.count:
+                doubt.news += head.epoch != present.epoch
+                return 0, head.count
+            place = doubt.add(head, time_ns)
+            lost = None if doubt.may_tell(time_ns) else 0
+        doubt.note(time_ns)
+        seen = max(doubt.seen_by([present, *doubt.rivals], head, but=place), place.take(head, time_ns))
+        if present.is_silent(time_ns) and place in doubt.rivals:
+            doubt.promote(place, present)
+            self._stand(place.epoch, place.expected)
+            self.heard_at = time_ns
+        return lost, seen
+
+    def _come_to_rivals(self, head: Head, seen: int) -> int:
+        """Go on past what others have given already; return how much of a batch was here before."""
+        assert self.doubt is not None
+        assert self.epoch is not None
+        if self.doubt.is_over(self.heard_at):
+            self.doubt = None
+            return seen
+        if not self.doubt.rivals:
+            return seen
+        given = self.doubt.seen_by(self.doubt.rivals, head)
+        self.expected = self.doubt.merge(self.epoch, self.expected)
+        return max(seen, given)
+
+    def _stand(self, epoch: int, expected: int, answered: frozenset[int] = frozenset()) -> None:
+        """Go on from another place."""
+        self.epoch, self.expected = epoch, expected
+        if self.is_contested:
+            self.answered |= answered
+        else:
+            self.answered, self.refused = answered, {}
+        self.heartbeat = b""
 
 
 def find(sources: dict[bytes, Source], origin: bytes) -> Source:
     """Return the source of a publisher, a new one if need be."""
     source = sources.get(origin)
     if source is None:
-        if len(sources) >= MOST:
-            del sources[min(sources, key=lambda known: sources[known].heard_at)]
         source = sources[origin] = Source()
     return source
+
+
+def forget_some(sources: dict[bytes, S], time_ns: int) -> dict[bytes, S]:
+    """Forget an eighth of the publishers, one at least; those that have gone on for long are forgotten last.
+
+    So a thousand names that come at once do not push out those that are known. Among equals those that have
+    been silent for longest go first.
+
+    Args:
+        sources: what is known of each, by origin.
+        time_ns: now.
+
+    Returns:
+        Those that have been heard for some time, so that they will be missed.
+    """
+
+    def worth(origin: bytes) -> tuple[bool, int]:
+        source = sources[origin]
+        return source.is_established and time_ns - source.heard_at < ESTABLISHED * NS, source.heard_at
+
+    gone = sorted(sources, key=worth)[: max(1, len(sources) // 8)]
+    forgotten = {origin: sources.pop(origin) for origin in gone}
+    return {origin: source for origin, source in forgotten.items() if source.is_established}

@@ -13,109 +13,18 @@ from typing import Any
 
 from oz.message import MessageId
 from oz.protocol.declared import declare
-from oz.protocol.subscriber import receive_buffer
-from oz.protocol.subscriber.declarations import GREETING, Chunk, Declarations, SubscriptionChanges
-from oz.protocol.subscriber.dedupe import Repeats
-from oz.protocol.subscriber.sequences import Source
-from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
+from oz.protocol.subscriber.declarations import GREETING, Chunk, SubscriptionChanges
+from oz.protocol.subscriber.publishers import Publishers
+from oz.protocol.subscriber.stream import Interest, Stream
+from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.index.patterns import PatternIndex
 from oz.wire.keys import ID_SIZE, Declared, DeliveryOptions, pattern_key, stream_key
-
-SILENCE = 3.5
-"""Seconds behind the others after which a publisher counts as gone; its heart beats every second."""
 
 RENEW_EVERY = 0.1
 """Seconds between two looks at what is unanswered."""
 
-_NS = 1_000_000_000
 _NAME_SIZE = ID_SIZE - 2
 _MOST_NAMES = 65_536
-_MOST_ENDED = 16  # publishers that have said goodbye and are remembered, for each stream
-
-
-class Stream:
-    """One key that messages come on.
-
-    Attributes:
-        key: the ZeroMQ subscription.
-        table: the subscriptions behind it.
-        sources: what is known of each publisher, by origin.
-        receive_buffer: what holds messages back, unless `overflow` is None.
-        is_shared: whether others read the same key.
-        only_answers: whether publishers only say here what they serve, and messages come on other streams.
-        repeats: the ids of what came, where repeats are dropped.
-    """
-
-    __slots__ = (
-        "_ended",
-        "is_shared",
-        "key",
-        "only_answers",
-        "receive_buffer",
-        "repeats",
-        "sources",
-        "table",
-    )
-
-    def __init__(
-        self,
-        key: bytes,
-        delivery: DeliveryOptions,
-        *,
-        is_shared: bool,
-        dedupe: bool = False,
-        index: type[PatternIndex] = PatternIndex,
-        has_buffer: bool = True,
-    ) -> None:
-        """Start without subscriptions."""
-        self.key = key
-        self.table = SubscriptionTable(index=index)
-        self.sources: dict[bytes, Source] = {}
-        self.receive_buffer = receive_buffer.make(delivery.overflow, delivery.limit) if has_buffer else None
-        self.is_shared = is_shared
-        self.only_answers = delivery.is_shared and not is_shared
-        # For each stream: subscriptions with other delivery options get a message again, and are to.
-        self.repeats = Repeats() if dedupe else None
-        self._ended: dict[bytes, int] = {}
-
-    def end(self, origin: bytes, epoch: int) -> None:
-        """Record that a publisher has said goodbye: it is not to be waited for."""
-        self.sources.pop(origin, None)
-        if len(self._ended) >= _MOST_ENDED:
-            del self._ended[next(iter(self._ended))]
-        self._ended[origin] = epoch
-
-    def has_said_goodbye(self, origin: bytes) -> bool:
-        """Tell whether a publisher that is not known here has gone; otherwise its answer is on its way."""
-        return origin in self._ended
-
-    def has_ended(self, origin: bytes, epoch: int) -> bool:
-        """Tell whether a publisher has said goodbye lately, so that where its sequence stands is no news."""
-        return self._ended.get(origin) == epoch
-
-
-class Interest:
-    """The interest with one set of delivery options: its declarations, and the stream for the answers."""
-
-    __slots__ = ("declarations", "delivery", "name", "stream")
-
-    def __init__(
-        self,
-        name: bytes,
-        delivery: DeliveryOptions,
-        *,
-        dedupe: bool,
-        index: type[PatternIndex],
-        greet_every: float,
-        has_buffer: bool,
-    ) -> None:
-        """Start with none."""
-        self.name = name
-        self.delivery = delivery
-        self.declarations = Declarations(name, delivery, greet_every=greet_every)
-        self.stream = Stream(
-            stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index, has_buffer=has_buffer
-        )
 
 
 class Streams:
@@ -126,6 +35,7 @@ class Streams:
         buffered: those with a receive buffer.
         is_collecting: something is still to be declared.
         dedupe: messages with an id that was there before are dropped.
+        publishers: those that were heard.
         due_at: when `renew` has something to do, in monotonic seconds, by what it found; minus infinity when
             something is there that was not when it looked last.
     """
@@ -146,6 +56,7 @@ class Streams:
         "dedupe",
         "due_at",
         "is_collecting",
+        "publishers",
     )
 
     def __init__(
@@ -179,6 +90,7 @@ class Streams:
         self._interests: dict[DeliveryOptions, Interest] = {}
         self._homes: dict[Subscribed, Interest] = {}
         self.by_key: dict[bytes, Stream] = {}
+        self.publishers = Publishers(self._interests, self.by_key)
         self.buffered: list[Stream] = []
         self.is_collecting = False
         self._renew_at = 0.0
@@ -357,7 +269,7 @@ class Streams:
         )
 
     def _among(self, among: Collection[bytes] | None) -> list[bytes]:
-        return [one for one in self._alive() if among is None or one in among]
+        return [one for one in self.publishers.alive() if among is None or one in among]
 
     def asked(self) -> dict[bytes, int]:
         """Return the number of the newest chunk that stands, by the name of its stream."""
@@ -387,10 +299,10 @@ class Streams:
             return changes
         self._renew_at = now + RENEW_EVERY
         self.due_at = inf
-        alive = self._alive()
+        alive = self.publishers.alive()
         for interest in self._interests.values():
             declarations = interest.declarations
-            missing, last = self._missing(interest, alive), declarations.last
+            missing, last = self.publishers.unanswered(interest, alive), declarations.last
             if missing:
                 changes.add(declarations.renew(missing, now))
             # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
@@ -417,18 +329,6 @@ class Streams:
             return None
         return max(self._renew_at, self.due_at)
 
-    def next_silence(self, time_ns: int) -> float | None:
-        """Return in how many seconds a publisher does not count any more for `is_ready`, if it stays silent.
-
-        Args:
-            time_ns: now, in nanoseconds since 1970.
-
-        Returns:
-            Seconds; None when there is none that counts.
-        """
-        ends = [heard_at / _NS + SILENCE for heard_at in self._heard().values()]
-        return min((left for at in ends if (left := at - time_ns / _NS) >= 0), default=None)
-
     def is_ready(self, paths: int, time_ns: int | None = None) -> bool:
         """Tell whether every publisher known has answered everything.
 
@@ -439,11 +339,11 @@ class Streams:
         """
         if self.is_collecting:
             return False
-        alive = self._alive(time_ns)
+        alive = self.publishers.alive(time_ns)
         for interest in self._interests.values():
             sources = interest.stream.sources
             served = sum(sources[origin].paths for origin in alive if origin in sources)
-            if served < max(1, paths) or self._missing(interest, alive):
+            if served < max(1, paths) or self.publishers.unanswered(interest, alive):
                 return False
         # Without knowing where a shared pattern stood, its first loss would go unseen.
         return all(origin in stream.sources for stream in self.by_key.values() for origin in alive)
@@ -464,16 +364,6 @@ class Streams:
         for stream in self.by_key.values():
             stream.sources.pop(origin, None)
 
-    def refusals(self) -> list[str]:
-        """Return the reasons of publishers that will not serve something."""
-        return [
-            reason
-            for interest in self._interests.values()
-            for source in interest.stream.sources.values()
-            for number, reason in source.refused.items()
-            if number in interest.declarations.chunks
-        ]
-
     def chunk(self, stream: Stream, number: int) -> Chunk | None:
         """Return a declaration of a stream; None when it does not stand any more."""
         for interest in self._interests.values():
@@ -481,60 +371,17 @@ class Streams:
                 return interest.declarations.chunks.get(number)
         return None
 
-    def _missing(self, interest: Interest, alive: list[bytes]) -> set[int]:
-        standing = interest.declarations.chunks.keys()
-        missing: set[int] = set()
-        for origin in alive:
-            source = interest.stream.sources.get(origin)
-            if source is None:
-                return set(standing)
-            if not standing <= source.answered:
-                missing |= standing - source.answered - source.refused.keys()
-        return missing
-
-    def _alive(self, time_ns: int | None = None) -> list[bytes]:
-        """Find the publishers that were heard about as lately as any other, or lately."""
-        heard = self._heard()
-        newest = time_ns or max(heard.values(), default=0)
-        return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
-
-    def _heard(self) -> dict[bytes, int]:
-        heard: dict[bytes, int] = {}
-        for interest in self._interests.values():
-            for origin, source in interest.stream.sources.items():
-                heard[origin] = max(heard.get(origin, 0), source.heard_at)
-        return heard
-
-    def origins(self) -> set[bytes]:
-        """Return the publishers that have answered something and have not said goodbye."""
-        return {origin for interest in self._interests.values() for origin in interest.stream.sources}
-
-    def heard_at(self, origin: bytes) -> int | None:
-        """Return the time at which a publisher was heard last, in nanoseconds; None once it is not known.
-
-        It is not known before it was heard, and after it said goodbye on each stream.
-        """
-        newest = None
-        for stream in self.by_key.values():
-            source = stream.sources.get(origin)
-            if source is not None and (newest is None or source.heard_at > newest):
-                newest = source.heard_at
-        return newest
-
-    def last_heard(self) -> dict[bytes, int]:
-        """Return the time at which each publisher was heard last, in nanoseconds."""
-        newest: dict[bytes, int] = {}
-        for stream in self.by_key.values():
-            for origin, source in stream.sources.items():
-                if source.heard_at > newest.get(origin, 0):
-                    newest[origin] = source.heard_at
-        return newest
+    def last_declared(self, stream: Stream) -> int:
+        """Return the highest number of a chunk that was declared for a stream; 0 when none was."""
+        return max(
+            (one.declarations.last for one in self._interests.values() if one.stream is stream), default=0
+        )
 
     def unready(self) -> dict[str, Any]:
         """Say for a message what is still to come: publishers heard, and chunks without an answer."""
-        alive = self._alive()
+        alive = self.publishers.alive()
         missing = sum(
-            len(self._missing(interest, alive) if alive else interest.declarations.chunks)
+            len(self.publishers.unanswered(interest, alive) if alive else interest.declarations.chunks)
             for interest in self._interests.values()
         )
         return {"publishers": len(alive), "unanswered": missing}

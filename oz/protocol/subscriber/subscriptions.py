@@ -11,6 +11,7 @@ from oz.protocol.node.reserved_subjects import OWN as RESERVED
 from oz.protocol.prefix_counts import PrefixCounter
 from oz.subjects.index.patterns import PatternIndex
 from oz.subjects.pattern import Pattern
+from oz.subjects.prefixes.heads import MAX_LENGTH
 from oz.wire.keys import OWN
 
 CACHE_SIZE = 65_536
@@ -36,7 +37,17 @@ class Subscribed:
         left: messages after which it ends, or None; 0 once it has had its last.
     """
 
-    __slots__ = ("__weakref__", "_cancel", "_drain", "_last", "active", "handler", "left", "patterns")
+    __slots__ = (
+        "__weakref__",
+        "_cancel",
+        "_drain",
+        "_found_by",
+        "_last",
+        "active",
+        "handler",
+        "left",
+        "patterns",
+    )
 
     answer: Callable[[Message, Any, Any], Any] | None = None
     """Publishes a reply to a message, where a node has made it; `Message.reply` calls it."""
@@ -50,13 +61,17 @@ class Subscribed:
         drain: Callable[[Any, float], Any] = _nothing_to_wait_for,
     ) -> None:
         """For `subscribe`."""
-        self.patterns = tuple(dict.fromkeys(patterns))
+        self.patterns = self._found_by = tuple(dict.fromkeys(patterns))
         self.handler = handler
         self.active = True
         self.left = max_messages
         self._last: Message | None = None
         self._cancel = cancel
         self._drain = drain
+
+    def _find_by(self, patterns: tuple[Pattern, ...]) -> None:
+        """Find its messages by other patterns among those that come; to be said before it is taken in."""
+        self._found_by = patterns
 
     def count(self, message: Message) -> None:
         """Count a message; with the last one the subscription ends."""
@@ -199,7 +214,7 @@ class SubscriptionTable:
 
     def add(self, subscription: Subscribed) -> list[bytes]:
         """Take a subscription in; return the prefixes that ZeroMQ must now be asked for."""
-        for pattern in subscription.patterns:
+        for pattern in subscription._found_by:
             self._index.add(pattern, subscription)
         self._stand(subscription)
         return self._prefixes.add(self._wire_prefixes(subscription))
@@ -224,20 +239,19 @@ class SubscriptionTable:
         if subscription not in self._standing:
             return []
         del self._standing[subscription]
-        for pattern in subscription.patterns:
+        for pattern in subscription._found_by:
             self._index.discard(pattern, subscription)
         self._forget()
         return self._prefixes.remove(self._wire_prefixes(subscription))
 
     def _wire_prefixes(self, subscription: Subscribed) -> list[bytes]:
         """Return the prefixes to ask for. With a delimiter a literal is exact already on the wire."""
-        if not self._delimiter:
-            return subscription.prefixes
         prefixes: list[bytes] = []
         for pattern in subscription.patterns:
-            literal = pattern.literal
+            literal = pattern.literal if self._delimiter else None
             prefixes.extend(pattern.prefixes if literal is None else (literal + self._delimiter,))
-        return prefixes
+        # A publisher takes no longer ones, unless its limits are others: libzmq holds each byte in 100.
+        return [prefix[:MAX_LENGTH] for prefix in prefixes]
 
     def find(self, patterns: tuple[Pattern, ...]) -> Subscribed | None:
         """Find the newest subscription with exactly these patterns."""
@@ -272,8 +286,8 @@ class SubscriptionTable:
 def _asks_for_reserved(subscription: Subscribed, subject: bytes) -> bool:
     """Tell whether a subscription names one of oz's own subjects: `>` is for those of applications."""
     return any(
-        pattern.matches(subject) and all(prefix.startswith(_RESERVED) for prefix in pattern.prefixes)
-        for pattern in subscription.patterns
+        all(prefix.startswith(_RESERVED) for prefix in pattern.prefixes) and pattern.matches(subject)
+        for pattern in subscription._found_by
     )
 
 

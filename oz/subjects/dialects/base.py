@@ -93,6 +93,7 @@ class Compiled:
             is empty.
         words: the same for dialects that split a subject in ways of their own.
         timed: whether the regex may need a time limit, because it can backtrack at length.
+        elements: about how many nodes the engine makes of the regex; 0 where it is made later.
     """
 
     regex: regex.Pattern[Any] | None
@@ -101,6 +102,7 @@ class Compiled:
     tokens: tuple[Token, ...] | None = None
     words: tuple[Token, ...] | None = None
     timed: bool = False
+    elements: int = 0
 
 
 class Dialect(ABC):

@@ -47,6 +47,10 @@ class GlobDialect(Dialect):
         """Compile a glob; see `Dialect.compile`."""
         return compile_glob(self.elements(text))
 
+    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+        """Write the regex of a glob without wildcards; see `Dialect.make_regex`."""
+        return regex.compile(literals.literal(compiled.literal or b""), regex.DOTALL)
+
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
         """Join what each element means; see `Dialect.expression`."""
         elements = self.elements(text)
@@ -138,11 +142,13 @@ def compile_glob(elements: list[Element]) -> Compiled:
     """Make regex, prefixes and literal of a parsed glob."""
     literal = _literal(elements)
     optional = Glob.MAYBE in elements
+    if literal is not None:
+        return Compiled(regex=None, prefixes=(literal,), literal=literal)
     return Compiled(
         regex=regex.compile(to_regex(elements), regex.DOTALL),
-        prefixes=(literal,) if literal is not None else prefixes(elements),
-        literal=literal,
+        prefixes=prefixes(elements),
         timed=optional,
+        elements=len(elements),
     )
 
 
@@ -206,7 +212,20 @@ def _element_regex(element: Element) -> bytes:
         return b"(?!)"
     if len(element) == 1:
         return regex.escape(bytes(element), special_only=True, literal_spaces=True)
-    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(element)) + b"]"
+    return b"[" + b"".join(_range_regex(low, high) for low, high in _ranges(element)) + b"]"
+
+
+def _ranges(members: frozenset[int]) -> Iterator[tuple[int, int]]:
+    """Return the first and the last byte of each run of bytes."""
+    starts = sorted(byte for byte in members if byte - 1 not in members)
+    ends = sorted(byte for byte in members if byte + 1 not in members)
+    return zip(starts, ends, strict=True)
+
+
+def _range_regex(low: int, high: int) -> bytes:
+    if high - low < 2:
+        return b"".join(b"\\x%02x" % byte for byte in range(low, high + 1))
+    return b"\\x%02x-\\x%02x" % (low, high)
 
 
 def prefixes(elements: list[Element]) -> tuple[bytes, ...]:

@@ -5,6 +5,8 @@ Source: Rai MS, "Subject Schema".
 
 from __future__ import annotations
 
+from typing import Any
+
 import regex
 
 from oz.subjects.dialects import literals
@@ -25,7 +27,11 @@ class RaimsSub(Dialect):
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Compile a literal; see `Dialect.compile`."""
         assert isinstance(text, bytes)
-        return Compiled(regex=regex.compile(literals.literal(text)), prefixes=(text,), literal=text)
+        return Compiled(regex=None, prefixes=(text,), literal=text)
+
+    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+        """Write the regex of a literal; see `Dialect.make_regex`."""
+        return regex.compile(literals.literal(compiled.literal or b""))
 
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
         """Return the literal; see `Dialect.expression`."""

@@ -39,7 +39,11 @@ MAX_LITERAL = 256
 """The longest literal that may stay in one piece, where it cannot be broken: 5 ms for search tables."""
 
 
-def for_engine(text: str, flags: int = 0, named_lists: Mapping[str, Any] | None = None) -> str:
+def for_engine(
+    text: str,
+    flags: int = 0,
+    named_lists: Mapping[str, Any] | None = None,
+) -> str:
     r"""Write `\Z` for each `$` that is an end of the subject, and break up long literals.
 
     Args:
@@ -52,28 +56,51 @@ def for_engine(text: str, flags: int = 0, named_lists: Mapping[str, Any] | None 
         ValueError: it is too long, or has too much to repeat or too long a literal; or the engine's parser
             is not as this module knows it, or gives up.
     """
+    return written_for_engine(text, flags, named_lists, MAX_WEIGHT)[0]
+
+
+def written_for_engine(
+    text: str, flags: int, named_lists: Mapping[str, Any] | None, max_weight: int
+) -> tuple[str, int]:
+    """Do what `for_engine` does, for at most so many elements; return also about how many there are."""
     if len(text) > MAX_TEXT:
         raise ValueError(f"{len(text)} characters; at most {MAX_TEXT} are allowed")
     if len(text) <= SHORT and not named_lists and "$" not in text and "{" not in text:
-        return text
+        return text, _few(text)
     try:
+        if "$" not in text and not named_lists:
+            weight = _weight_if_short(text, flags)
+            if weight is not None and weight <= max_weight:
+                return text, weight
         before = _read(text, flags, named_lists, dollar_is_end=True)
     except regex.error:
         raise
     except Exception as error:  # whatever a private parser may raise; RecursionError by deep nesting is one
         if "$" not in text and len(text) < MAX_LITERAL:
-            return text
+            return text, len(text)
         raise ValueError(f"cannot tell what each $ and each literal means in {_short(text)}") from error
-    if before.measures.weight > MAX_WEIGHT:
-        rule = f"at most {MAX_WEIGHT} are allowed"
+    if before.measures.weight > max_weight:
+        rule = f"at most {max_weight} are allowed"
         raise ValueError(f"{before.measures.weight} elements with each repeat written out; {rule}")
     changes = (_replace(text, before.dollars, breaks) for breaks in _choices(before))
     for changed in changes:
         if (changed == text and "$" not in text) or _is_same(changed, flags, named_lists, before):
-            return changed
+            return changed, before.measures.weight
     if before.measures.longest >= MAX_LITERAL:
         raise ValueError(f"a literal of {before.measures.longest} characters is too long to search for")
     raise ValueError(f"cannot tell what each $ means in {_short(text)}")
+
+
+def _few(text: str) -> int:
+    """Estimate the elements of a short regex: those that are not ordinary characters, and runs of these."""
+    return 1 + sum(not char.isalnum() for char in text)
+
+
+def _weight_if_short(text: str, flags: int) -> int | None:
+    """Return the weight of a regex without a long literal, which is found sooner than what has to change."""
+    tree, info, _ = parse_tree(text, flags)
+    measures = measure(packed(tree, info), info)
+    return measures.weight if measures.longest <= SHORT else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,19 +325,27 @@ class Regular(Dialect):
         """Escape what means something in a regex."""
         return regex_text(Text(text)).removeprefix("(?s)")
 
-    def compile_flags(self, text: str, flags: int, named_lists: Mapping[str, Any] | None = None) -> Compiled:
+    def compile_flags(
+        self,
+        text: str,
+        flags: int,
+        named_lists: Mapping[str, Any] | None = None,
+        *,
+        max_weight: int = MAX_WEIGHT,
+    ) -> Compiled:
         r"""Compile a regex with flags of `regex` (not of `re`: some have other numbers there).
 
         Args:
             text: the regex.
             flags: such as `regex.I`.
             named_lists: the words behind each `\L<name>`.
+            max_weight: the most elements, each repeat written out as often as it must occur.
 
         Raises:
             PatternError: the `regex` package does not take it, or its meaning cannot be had exactly.
         """
         try:
-            exact = self._for_engine(text, flags, named_lists)
+            exact, elements = self._for_engine(text, flags, named_lists, max_weight)
             self._refuse_unbounded_lookbehind(text, flags)
             compiled = regex.compile(exact, flags, **(named_lists or {}))
         except regex.error as error:
@@ -321,12 +356,18 @@ class Regular(Dialect):
             raise PatternError(self.name, text, 0, f"the regex engine refuses it: {error}") from None
         found = literal_prefixes(exact, flags)
         return Compiled(
-            regex=compiled, prefixes=found.heads, literal=found.literal, timed=found.literal is None
+            regex=compiled,
+            prefixes=found.heads,
+            literal=found.literal,
+            timed=found.literal is None,
+            elements=elements,
         )
 
-    def _for_engine(self, text: str, flags: int, named_lists: Mapping[str, Any] | None) -> str:
+    def _for_engine(
+        self, text: str, flags: int, named_lists: Mapping[str, Any] | None, max_weight: int
+    ) -> tuple[str, int]:
         try:
-            return for_engine(text, flags, named_lists)
+            return written_for_engine(text, flags, named_lists, max_weight)
         except ValueError as error:
             raise PatternError(self.name, text, 0, str(error)) from None
 

@@ -5,6 +5,10 @@ Source: zmq_setsockopt(3), ZMQ_SUBSCRIBE.
 
 from __future__ import annotations
 
+from typing import Any
+
+import regex
+
 from oz.subjects.dialects import globs
 from oz.subjects.dialects.base import Compiled, Dialect, Form
 from oz.subjects.expressions import ANY_BYTE, Expression, Repeat, Seq, Text
@@ -22,7 +26,11 @@ class Zmq(Dialect):
     def compile(self, text: str | bytes, *, lenient: bool = False) -> Compiled:
         """Compile a prefix; see `Dialect.compile`."""
         assert isinstance(text, bytes)
-        return Compiled(regex=globs.compile_prefix(text), prefixes=(text,))
+        return Compiled(regex=None, prefixes=(text,))
+
+    def make_regex(self, compiled: Compiled) -> regex.Pattern[Any]:
+        """Write the regex of a prefix; see `Dialect.make_regex`."""
+        return globs.compile_prefix(compiled.prefixes[0])
 
     def expression(self, text: str | bytes, compiled: Compiled) -> Expression:
         """Return the prefix, and anything; see `Dialect.expression`."""

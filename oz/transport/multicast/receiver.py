@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from time import time_ns
@@ -10,13 +9,14 @@ from typing import Any
 
 import zmq
 
+from oz.logs import peer_logger
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.multicast.watchdog import Arriving, Watchdog
 from oz.protocol.node.advisories import Advisory
 from oz.transport.multicast.arrivals import Arrivals
 from oz.transport.multicast.group import MulticastGroup
 
-_log = logging.getLogger("oz.subscriber")
+_log = peer_logger("oz.subscriber")
 
 OnAdvisory = Callable[[Advisory], Any]
 

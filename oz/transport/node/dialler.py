@@ -5,23 +5,28 @@ It is touched by the node's I/O side only, and never waits.
 
 from __future__ import annotations
 
-import logging
+import os
 from collections.abc import Iterable
 from typing import Any, Protocol
 
 import zmq
 
+from oz.logs import peer_logger
 from oz.protocol.node.connections import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.protocol.node.inquiry import SAY_AGAIN
-from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged
+from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged, Refused
 from oz.protocol.node.membership import Act, Membership
+from oz.protocol.node.subscription import Refusable
 from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.subscriber import FOR_EVER, ONCE, NodeSubscriber
 from oz.wire.codec import Introduction
 from oz.wire.discovery import Announcement
 
-_log = logging.getLogger("oz.node")
+_log = peer_logger("oz.node")
 
+
+_LOGGED = 100
+"""Peers that cannot be reached of which each is logged."""
 
 _UNREACHABLE = (
     "nothing is heard of %s at %s, which it announces: its process stands still, or a firewall or router is "
@@ -41,6 +46,9 @@ class BusListener(Protocol):
     def introduce(self, peer: Announcement, text: str) -> None:
         """Tell a peer of others; `text` is what `Links.hear_of` takes."""
 
+    def refused(self, what: Refusable, text: str) -> None:
+        """Record that something of others was not believed, and why."""
+
 
 class Dialler:
     """The connections of one node, and those who are told of its links.
@@ -49,7 +57,7 @@ class Dialler:
         links: what it carries out.
     """
 
-    __slots__ = ("_listener", "_local", "_network", "_sub", "links")
+    __slots__ = ("_listener", "_local", "_network", "_sub", "_unreachable", "links")
 
     def __init__(
         self,
@@ -67,6 +75,7 @@ class Dialler:
         self.links = links
         self._sub, self._local, self._network = sockets
         self._listener = listener
+        self._unreachable = 0
 
     def start(self, now: float) -> None:
         """Connect to seeds, and look for nodes of this host.
@@ -119,11 +128,13 @@ class Dialler:
                 case Forget(origin):
                     self._sub.forget(origin)
                 case Unreachable(endpoint, name):
-                    _log.warning(_UNREACHABLE, name, endpoint)
+                    self._warn(_UNREACHABLE, name, endpoint)
                 case Introduce(peer, text):
                     self._listener.introduce(peer, text)
                 case PeerChanged(act, peer):
                     self._listener.peer_changed(act, peer)
+                case Refused(what, text):
+                    self._listener.refused(what, text)
                 case _:
                     self._listener.server_changed(step.endpoint, is_there=step.is_there)
 
@@ -132,10 +143,22 @@ class Dialler:
         if step.is_for_ever:
             self._sub.dial(step.endpoint, stop=FOR_EVER)
             return
+        if os.path.islink(step.endpoint.removeprefix("ipc://")):
+            self._listener.refused("introduction", f"{step.endpoint} is a symbolic link")
+            return
         try:
             self._sub.dial(step.endpoint, stop=ONCE)
         except (zmq.ZMQError, ValueError, OSError) as error:
-            _log.warning("cannot connect to %s at %s: %s", step.name, step.endpoint, error)
+            self._warn("cannot connect to %s at %s: %s", step.name, step.endpoint, error)
+
+    def _warn(self, text: str, *values: object) -> None:
+        """Log of the peers that cannot be reached the first, and whenever there are twice as many.
+
+        Whoever announces many may announce what it likes.
+        """
+        self._unreachable += 1
+        if self._unreachable <= _LOGGED or self._unreachable & (self._unreachable - 1) == 0:
+            _log.warning(text, *values)
 
 
 class Introductions:

@@ -7,13 +7,13 @@ it at their end after a while. So a slow handler fills its own queue, and a full
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
 
+from oz.logs import peer_logger
 from oz.message import Extras, Message
 from oz.protocol.node.handler_queue import HandlerQueue, Handling, Partition, Waker, Worker, Workers
 from oz.protocol.node.requests import FAILED, owner
@@ -22,7 +22,7 @@ from oz.transport.guard import Guard
 from oz.transport.node.publisher import NodePublisher
 from oz.wire.codec import Failure
 
-_log = logging.getLogger("oz.handlers")
+_log = peer_logger("oz.handlers")
 
 PARKED = 2.0
 """Seconds for which a reply waits for its requester to be connected."""
@@ -245,7 +245,7 @@ class HandlerRunner:
 class Replies:
     """The replies of one node; any thread may give one."""
 
-    __slots__ = ("_monotonic", "_name", "_note_due", "_parked", "_publisher_for", "_stats")
+    __slots__ = ("_monotonic", "_name", "_note_due", "_parked", "_publisher_for", "_refused", "_stats")
 
     def __init__(
         self,
@@ -254,6 +254,7 @@ class Replies:
         publisher_for: Callable[[Any], NodePublisher],
         note_due: Callable[[], None],
         monotonic: Callable[[], float],
+        refused: Callable[[str], None],
     ) -> None:
         """Start with none.
 
@@ -263,7 +264,9 @@ class Replies:
             publisher_for: says which publisher a subject goes out by, or refuses it.
             note_due: called when a reply is to wait, by whichever thread gave it.
             monotonic: the clock.
+            refused: is told, in words, of a reply that goes nowhere, since it was wanted on no inbox.
         """
+        self._refused = refused
         self._name = name
         self._stats = stats
         self._publisher_for = publisher_for
@@ -275,15 +278,22 @@ class Replies:
         """Publish a reply; one whose requester is not connected yet waits for it for a while."""
         inbox = message.reply_to
         assert inbox is not None
-        publisher = self._publisher_for(inbox)
-        self._stats.replies += 1
-        if publisher.interest(inbox) or owner(inbox) is None:
-            self._send(publisher, inbox, payload, headers)
+        if owner(inbox) is None:
+            # Whoever asks may ask for a reply to any subject, and would have this node publish there.
+            self._refused(f"the reply to {message.subject!r} was wanted on {inbox!r:.200}, which is no inbox")
         else:
-            self._park(inbox, payload, headers)
+            self._answer(inbox, payload, headers)
         if (partition := handled_partition.get()) is not None:
             # Not before: what cannot be encoded is no answer.
             partition.answered = message
+
+    def _answer(self, inbox: str, payload: Any, headers: dict[str, Any] | None) -> None:
+        publisher = self._publisher_for(inbox)
+        self._stats.replies += 1
+        if publisher.interest(inbox):
+            self._send(publisher, inbox, payload, headers)
+        else:
+            self._park(inbox, payload, headers)
 
     def answer_failure(self, message: Message, error: BaseException) -> None:
         """Tell the requester that a handler raised, unless the handler had answered before."""

@@ -49,6 +49,10 @@ class MeetingPlace(Protocol):
     def endpoint(self) -> str:
         """This node's own."""
 
+    @property
+    def prefix(self) -> str:
+        """The beginning that the endpoints of all nodes share."""
+
     def others(self) -> set[str]:
         """Return the endpoints of the others, dead ones perhaps among them."""
 
@@ -93,6 +97,11 @@ class LocalDirectory:
     def endpoint(self) -> str:
         """This node's own."""
         return f"ipc://{self.path}"
+
+    @property
+    def prefix(self) -> str:
+        """The beginning that the endpoints of all nodes share."""
+        return f"ipc://{self._directory / self._begins}"
 
     def others(self) -> set[str]:
         """Return the endpoints of the others, dead ones perhaps among them."""

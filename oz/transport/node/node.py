@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -21,8 +22,9 @@ from oz.protocol.node.inquiry import Inquiries, interest_subject
 from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Act, Membership
 from oz.protocol.node.presence import presence_pattern
+from oz.protocol.node.reach import Reach
 from oz.protocol.node.requests import RequestClient, Requests
-from oz.protocol.node.subscription import NodeStats
+from oz.protocol.node.subscription import NodeStats, Refusable
 from oz.subjects.pattern import compile
 from oz.transport.node.dialler import Dialler, Introductions
 from oz.transport.node.handlers import Replies
@@ -75,12 +77,15 @@ class NodeEngine:
         self.monotonic = shell.kinds.backend.monotonic
         self._stats = NodeStats()
         self.is_closed = self.has_joined = False
-        self.requests = Requests(settings.uuid)
+        self.notices = Notices(self._stats, shell.wake, shell.kinds.backend.time_ns)
+        refused = partial(self.notices.refused, "reply")
+        self.requests = Requests(settings.uuid, shell.kinds.backend.random_bytes, refused)
         self.client = RequestClient(
             self.requests, self._stats, self.publisher_for, self._has_responders, self._no_responders
         )
-        self.replies = Replies(settings.name, self._stats, self.publisher_for, self.note_due, self.monotonic)
-        self.notices = Notices(self._stats, shell.wake, shell.kinds.backend.time_ns)
+        self.replies = Replies(
+            settings.name, self._stats, self.publisher_for, self.note_due, self.monotonic, refused
+        )
         self.subscriptions = NodeSubscriptions(
             settings.name, self._stats, shell, self.notices, self._on_failed, self._has_subscribed,
             self._has_unsubscribed,
@@ -132,10 +137,20 @@ class NodeEngine:
         self._introductions = Introductions(sockets.main, self.membership)
         self.introduce = self._introductions.introduce
         self._inquiries = Inquiries(sub.asked, self._introductions.tell)
-        looks_around = sockets.local_directory if not (config.nameserver or config.peers) else None
+        place = sockets.local_directory
+        configured = (*config.nameserver, *config.peers)
+        reach = Reach(sockets.announcement, configured, None if place is None else place.prefix)
+        looks_around = None if configured else place
         self.links = Links(
             self.membership,
-            Connections(sockets.announcement, sub, looks_around, config.peers),
+            Connections(
+                sockets.announcement,
+                sub,
+                looks_around,
+                config.peers,
+                reach=reach,
+                limits=self.settings.publishing.limits,
+            ),
             sockets.local,
             sockets.network,
             servers=config.nameserver,
@@ -197,6 +212,10 @@ class NodeEngine:
         if not self.is_closed:
             self.notices.server_changed(endpoint, is_there=is_there)
 
+    def refused(self, what: Refusable, text: str) -> None:
+        """Record that something of others was not believed, and why."""
+        self.notices.refused(what, text)
+
     def _call_on_peer(self, notified: Any) -> Any:
         assert self.settings.on_peer is not None
         return self.settings.on_peer(*notified)
@@ -233,6 +252,8 @@ class NodeEngine:
         if self._watcher is not None and self.links.silent != silent:
             self._watcher.on_change()
         self._introductions.try_again()
+        for text in [text for one in self.sockets.publishers for text in one.take_refused()]:
+            self.notices.refused("announcement", text)
         self.replies.send_parked(self.sockets.main, now)
         self.subscriptions.settle()
         self.notices.count_losses(self.sockets.publishers, self.sockets.sub)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from oz.logs import peer_logger
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.advisories import Advisory, Throttle, advise
 from oz.protocol.node.membership import Act
-from oz.protocol.node.subscription import NodeStats, Pending
+from oz.protocol.node.subscription import NodeStats, Pending, Refusable
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
@@ -20,12 +20,19 @@ from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.subscriber import NodeSubscriber
 from oz.wire.discovery import Announcement
 
-_log = logging.getLogger("oz.node")
+_log = peer_logger("oz.node")
 
 MOST_NOTICES = 10_000
 """Advisories that wait for the I/O side at most."""
 
 _WORDS = {Act.UP: ("peer_up", "joined"), Act.LEFT: ("peer_left", "left"), Act.LOST: ("peer_lost", "is lost")}
+
+_REFUSED: dict[Refusable, tuple[str, str]] = {
+    "announcement": ("refused_announcements", "announcements"),
+    "introduction": ("refused_introductions", "introductions"),
+    "reply": ("refused_replies", "replies"),
+}
+"""The counter of what is refused, and what advisories say that they are about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +71,7 @@ class Notices:
         self._advised = reserved_subjects.ReservedIndex()
         self.waiting: deque[Advisory] = deque()
         self._throttle = Throttle()
-        self._counted = (0, 0)
+        self._counted = (0, 0, 0)
 
     # what happens ----------------------------------------------------------------------------------------
 
@@ -81,7 +88,7 @@ class Notices:
             self._advise(advise("nameserver_found", f"the name server at {endpoint} answers", about=endpoint))
         else:
             text = f"the name server at {endpoint} does not answer; traffic goes on without it"
-            _log.warning(text)
+            _log.warning("%s", text)
             self._advise(advise("nameserver_lost", text, about=endpoint))
 
     def lost(self, gap: Gap, whose: str) -> None:
@@ -102,12 +109,19 @@ class Notices:
         text = f"{what} whose handler is too slow, the last at {subject!r}"
         self._advise(advise("slow_consumer", text, about=str(subject), count=count))
 
+    def refused(self, what: Refusable, text: str) -> None:
+        """Record that something of others was not believed."""
+        counter, about = _REFUSED[what]
+        setattr(self._stats, counter, getattr(self._stats, counter) + 1)
+        # About what, and not about whom: others may call themselves what they like.
+        self._advise(advise("refused", text, about=about))
+
     def count_losses(self, publishers: Iterable[NodePublisher], sub: NodeSubscriber) -> None:
         """Record what publishers and the subscriber have lost since this was called last."""
         counts = [one.engine.stats for one in publishers]
         missed = sum(one.missed for one in counts)
         timed_out = sub.stats.timed_out + sum(one.timed_out for one in counts)
-        before, self._counted = self._counted, (missed, timed_out)
+        before, self._counted = self._counted, (missed, timed_out, sub.stats.contradictions)
         if missed > before[0]:
             count = missed - before[0]
             text = f"peers had no room for {count:,} messages; each learns what it missed"
@@ -116,6 +130,10 @@ class Notices:
             count = timed_out - before[1]
             text = f"patterns ran out of time on {count:,} messages"
             self._advise(advise("pattern_timeout", text, about="patterns", count=count))
+        if sub.stats.contradictions > before[2]:
+            count = sub.stats.contradictions - before[2]
+            text = f"{count:,} frames contradict what their publisher said before: its name may be in use"
+            self._advise(advise("contradiction", text, about="publishers", count=count))
 
     def _advise(self, advisory: Advisory) -> None:
         if len(self.waiting) < MOST_NOTICES:
@@ -182,4 +200,5 @@ def count_all(
         dropped=stats.dropped + sum(one.dropped for one in queues),
         waiting=sum(one.waiting for one in queues),
         malformed=sub.malformed + sum(one.malformed for one in pubs),
+        contradictions=sub.contradictions,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 import socket
@@ -17,8 +16,10 @@ import zmq
 
 from oz.configuration import Configuration, resolve
 from oz.errors import ConfigurationError
+from oz.logs import peer_logger
 from oz.message import Gap
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.security.limits import Limits, check_limits
 from oz.transport import descriptors
 from oz.transport.backend import PYZMQ, Backend
 from oz.transport.endpoints import needs_ipv6
@@ -27,12 +28,12 @@ from oz.transport.node.publisher import NodePublisher, make_uuid
 from oz.transport.node.subscriber import NodeSubscriber
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import OnFull, PublisherOptions, Role
-from oz.transport.socket import HIGH_WATER_MARK, end_context, keep_link_alive
+from oz.transport.socket import HIGH_WATER_MARK, end_context, keep_link_alive, limit_peers
 from oz.version import VERSION
 from oz.wire.codec import NodeCodec, find_codec
-from oz.wire.discovery import Announcement
+from oz.wire.discovery import MAX_REPLY, Announcement
 
-_log = logging.getLogger("oz.node")
+_log = peer_logger("oz.node")
 
 OnPeer = Callable[[Announcement, str], Any]
 
@@ -81,6 +82,7 @@ def node_settings(
     full_timeout: float | None = None,
     high_water_mark: int | None = None,
     last_value: bool = False,
+    limits: Limits | None = None,
     error_replies: bool = True,
     on_peer: OnPeer | None = None,
 ) -> NodeSettings:
@@ -91,6 +93,8 @@ def node_settings(
         TypeError: `on_peer` cannot be called.
         zmq.ZMQError: file descriptors are used up.
     """
+    if limits is not None:
+        check_limits(limits)
     if on_peer is not None and not callable(on_peer):
         raise TypeError(f"on_peer is called with a peer and what became of it; {on_peer!r} cannot be called")
     descriptors.need(descriptors.NODE, "a node")
@@ -104,6 +108,7 @@ def node_settings(
         # The context is the node's own, as it is a socket's that makes one.
         high_water_mark=HIGH_WATER_MARK if high_water_mark is None else high_water_mark,
         last_value=last_value,
+        limits=configuration.limits if limits is None else limits,
     )
     return NodeSettings(
         configuration=configuration,
@@ -193,7 +198,7 @@ class NodeSockets:
                 bound = tuple(self.network.engine.attachments.endpoints)
                 self.network.engine.bind(f"inproc://{settings.uuid.hex()}.network")
             self.main = self.network or self.local
-            self.sub = NodeSubscriber(self.context, codec, on_gap)
+            self.sub = NodeSubscriber(self.context, codec, on_gap, self._settings.publishing.limits)
             self.announcement = self._announcement(host, bound)
             if self.announcement.endpoints:
                 self.endpoint = self.announcement.endpoints[0]
@@ -299,8 +304,11 @@ class NodeSockets:
     def _dial_server(self, endpoint: str) -> zmq.Socket[bytes]:
         dealer: zmq.Socket[bytes] = self.context.socket(zmq.DEALER)
         keep_link_alive(dealer)
+        limit_peers(dealer, self._settings.publishing.limits, most=MAX_REPLY)
         dealer.set(zmq.LINGER, 500)
         dealer.set(zmq.SNDHWM, 100)
+        # More waits at the name server, which says everything anew to whom it could not tell all.
+        dealer.set(zmq.RCVHWM, 256)
         # What finds no name server is not kept: it is said again.
         dealer.set(zmq.IMMEDIATE, 1)
         dealer.set(zmq.IPV6, needs_ipv6(endpoint))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats
 from oz.transport.publisher.engine import PublisherEngine
-from oz.transport.publisher.options import PublisherOptions, Role
+from oz.transport.publisher.options import PublisherOptions, Role, pattern_time
 from oz.transport.publisher.sink import as_item, as_sendable
 from oz.transport.socket import keep_link_alive
 from oz.wire.discovery import Announcement
@@ -62,8 +63,15 @@ class NodePublisher:
         self._on_interest = on_interest
         stats = PublisherStats()
         self._presence = presence = Presence(stats, bus)
-        self._router = router = Router(origin, stats, index=ReservedIndex(cache_size=0), watcher=presence)
-        last_values = NodeLastValueCache() if options.last_value else None
+        self._router = router = Router(
+            origin,
+            stats,
+            index=ReservedIndex(cache_size=0),
+            watcher=presence,
+            pattern_time=pattern_time(options.limits),
+            limits=options.limits,
+        )
+        last_values = NodeLastValueCache(time.perf_counter) if options.last_value else None
         role = Role(router=router, last_values=last_values, interest_changed=self._interest_changed)
         self.engine = make_engine(options, role)
         keep_link_alive(self.engine)
@@ -90,6 +98,11 @@ class NodePublisher:
         """Return the nodes that are connected, and those whose connection was cut; see `Presence`."""
         with self.engine.guard:
             return self._presence.standing()
+
+    def take_refused(self) -> list[str]:
+        """Return, in words, the announcements that were not believed since the last call."""
+        with self.engine.guard:
+            return self._presence.take_refused()
 
     def streams(self) -> list[OutStream]:
         """Return the streams that there are."""

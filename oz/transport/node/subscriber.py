@@ -12,16 +12,18 @@ from oz.message import Message
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
-from oz.protocol.subscriber.streams import Stream, Streams
+from oz.protocol.subscriber.stream import Stream
+from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import Pattern
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.guard import StrictGuard
 from oz.transport.option_checks import Policy, delivery_options
-from oz.transport.socket import keep_link_alive
+from oz.transport.socket import keep_link_alive, limit_peers
+from oz.transport.subscriber.front import GOODBYE_SECONDS
 from oz.transport.subscriber.options import make_routed_engine
-from oz.transport.subscriber.socket import GOODBYE_SECONDS
 from oz.wire.codec import Codec
 from oz.wire.keys import DeliveryOptions
 
@@ -53,13 +55,20 @@ class NodeSubscriber:
 
     __slots__ = ("_attachments", "_decoder", "_introduced", "engine", "socket", "streams")
 
-    def __init__(self, context: zmq.Context[Any], codec: Codec | None, on_gap: OnGap | None) -> None:
+    def __init__(
+        self,
+        context: zmq.Context[Any],
+        codec: Codec | None,
+        on_gap: OnGap | None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
         """Make one that is not connected yet.
 
         Args:
             context: the node's.
             codec: decodes payloads.
             on_gap: called with each `oz.Gap`.
+            limits: of the node.
         """
         self.socket: Any = context.socket(zmq.SUB)
         self.streams = Streams(
@@ -73,12 +82,22 @@ class NodeSubscriber:
         # The mesh knows who is gone.
         guard = StrictGuard()
         self._attachments = Attachments(guard, None, own_context=False)
-        self.engine = make_routed_engine(self.socket, guard, codec, self.streams, on_gap, watches_links=False)
+        self.engine = make_routed_engine(
+            self.socket,
+            guard,
+            codec,
+            self.streams,
+            on_gap,
+            attachments=self._attachments,
+            watches_links=False,
+            limits=limits,
+        )
         self._decoder = self.engine.receiver
         self._introduced: Stream | None = None
         # A SUB forwards only so many subscriptions in a burst, and silently drops the rest.
         self.socket.set(zmq.SNDHWM, 0)
         keep_link_alive(self.socket)
+        limit_peers(self.socket, limits)
         # Whom it hangs up on may read no more; closing gives its own time.
         self.socket.set(zmq.LINGER, 0)
 
@@ -101,6 +120,7 @@ class NodeSubscriber:
         *,
         group: str | None = None,
         policy: Policy = "round_robin",
+        found_by: tuple[Pattern, ...] = (),
     ) -> Subscribed:
         """Ask for the messages whose subject matches.
 
@@ -109,12 +129,15 @@ class NodeSubscriber:
             handler: a plain function.
             group: a queue group.
             policy: which member of the group gets a message.
+            found_by: patterns by which its messages are found among those that come, if not by this one.
 
         Raises:
             PatternError: it cannot be sent to publishers.
             ValueError: the group or policy is none.
         """
         subscription = Subscribed([pattern], handler, self.engine.cancel)
+        if found_by:
+            subscription._find_by(found_by)
         delivery = delivery_options(group, policy, None, None, shared=False)
         self.begin(subscription, delivery, last_value=False)
         return subscription
@@ -238,11 +261,11 @@ class NodeSubscriber:
 
     def heard_at(self, origin: bytes) -> int:
         """Return the time when a publisher was heard last, in nanoseconds since 1970; 0 if it never was."""
-        return self.streams.heard_at(origin) or 0
+        return self.streams.publishers.heard_at(origin) or 0
 
     def last_heard(self) -> dict[bytes, int]:
         """Return the same of all publishers that are known."""
-        return self.streams.last_heard()
+        return self.streams.publishers.last_heard()
 
     def has_answer(self, origin: bytes) -> bool:
         """Tell whether a publisher has answered everything that is asked for."""

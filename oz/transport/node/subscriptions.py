@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from oz.errors import ClosedError, Timeout
+from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.node import reserved_subjects
 from oz.protocol.node.handler_queue import HandlerQueue
@@ -26,7 +26,7 @@ from oz.transport.option_checks import MOST_PENDING, Overflow, Policy, check_cou
 from oz.transport.subscriber.subscribing import EVERYTHING, compile_asked
 from oz.wire.keys import DeliveryOptions
 
-_log = logging.getLogger("oz.node")
+_log = peer_logger("oz.node")
 
 T = TypeVar("T")
 

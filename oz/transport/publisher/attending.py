@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 
+from oz.logs import peer_logger
 from oz.protocol.multicast.sender import MulticastDispatch
+from oz.protocol.publisher.access import Access
+from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.publisher.records import RECORD_PATIENCE, Records
 from oz.protocol.publisher.router import Router
+from oz.security.limits import Limits
 from oz.transport.backend import backend_of
+from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.publisher.closing import PublisherClosing
 from oz.transport.publisher.raw_sends import as_it_is
 from oz.transport.publisher.sender import Sender
 from oz.transport.publisher.sink import XpubSink
+
+_log = peer_logger("oz.publisher")
 
 _EVENTS = int(zmq.EVENTS)
 _NOBLOCK = int(zmq.NOBLOCK)
@@ -27,8 +34,18 @@ _POLLIN = int(zmq.POLLIN)
 _SUBSCRIBE = int(zmq.SUBSCRIBE)
 _UNSUBSCRIBE = int(zmq.UNSUBSCRIBE)
 
+_TAKES_BACK = b"\x00"
+_SUBSCRIPTIONS = (b"\x01", _TAKES_BACK)
+"""What a frame that subscribes, or takes that back, begins with. Source: ZeroMQ RFC 29."""
+
+_MOST_READ = 5_000
+"""Subscriptions that are read in one go: a count, as those of the program itself must all be read."""
+
 SOON = 0.1
 """Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
+
+RIGHTS_EVERY = 0.5
+"""Seconds between two looks at whether permissions have changed, and at connections that it made."""
 
 _FIRST_PAUSE = 0.0005
 """Seconds before the first attempt without a sign to send what found no room."""
@@ -62,18 +79,38 @@ class Shell:
     take_more: Callable[[], bool] | None = None
 
 
+class Secured(NamedTuple):
+    """The way to those who ask a publisher for something, where they have keys.
+
+    Attributes:
+        receive: reads a frame of the socket, and tells by which connection it came, with the key.
+        access: who may have what.
+        calls: looks after the connections that it made.
+    """
+
+    receive: Callable[[Any, int], tuple[bytes, Peer | None]]
+    access: Access
+    calls: Calls
+
+
 class Attendant:
     """Attends to one publisher's socket, for the thread or loop behind it and for those who send."""
 
     __slots__ = (
+        "_access",
         "_backend",
+        "_calls",
         "_closing",
         "_dispatch",
         "_guard",
+        "_has_left_some",
         "_heard",
         "_in_use",
         "_interest_changed",
+        "_is_astray",
         "_pause",
+        "_queue",
+        "_receive",
         "_records",
         "_router",
         "_sender",
@@ -93,6 +130,8 @@ class Attendant:
         closing: PublisherClosing,
         shell: Shell,
         *,
+        limits: Limits,
+        security: Secured | None,
         interest_changed: Callable[[], object] | None,
     ) -> None:
         """Put together what a publisher has.
@@ -107,15 +146,22 @@ class Attendant:
             sender: what is published passes through.
             closing: the end of it all.
             shell: the thread or the loop.
+            limits: how much subscribers may ask for.
+            security: tells who asks for something, and who may have it; None where everybody may everything.
             interest_changed: called when an interest has come or gone, under the guard.
         """
         self._socket = socket
-        self._backend = backend_of(socket)
+        self._backend = backend = backend_of(socket)
         self._guard = guard
         self._router = router
+        self._access = access = None if security is None else security.access
+        self._calls = None if security is None else security.calls
+        self._receive = backend.recv_named if security is None else security.receive
+        self._queue = InterestQueue(router, limits, self._is_alive if backend.tells_peers else None, access)
         self._dispatch = dispatch
         self._records = records
         self._sink = sink
+        sink.peers, sink.cut = self._queue.peers, self._cut
         self._sender = sender
         sender.listen = self.listen
         self._closing = closing
@@ -123,6 +169,7 @@ class Attendant:
         self._heard = shell.heard
         self._interest_changed = interest_changed
         self._pause = _FIRST_PAUSE
+        self._has_left_some = self._is_astray = False
 
     def listen(self) -> bool:
         """Take in the subscriptions that have arrived, and answer them; tell whether any interest changed."""
@@ -132,6 +179,9 @@ class Attendant:
             router = self._router
             if self._take_in():
                 self._heard()
+            if self._queue.waits or self._has_left_some:
+                # Nothing tells of that again.
+                self._in_use()
             has_changed = router.interest.has_changed
             if has_changed:
                 router.interest.has_changed = False
@@ -157,7 +207,7 @@ class Attendant:
         with self._guard:
             if self._socket.closed or self._closing.said_goodbye:
                 return None
-            if int(self._backend.get(self._socket, _EVENTS)) & _POLLIN:
+            if self._queue.waits or int(self._backend.get(self._socket, _EVENTS)) & _POLLIN:
                 return 0.0
             # What it has just taken notice of may have been room.
             self._heard()
@@ -165,29 +215,71 @@ class Attendant:
             due = self._records.next_deadline(now)
             if self._dispatch.full:
                 due = min(inf if due is None else due, now + self._pause)
+            if self._access is not None:
+                due = min(inf if due is None else due, now + RIGHTS_EVERY)
             return None if due is None else max(0.0, due - now)
 
-    def _take_in(self) -> bool:
-        """Learn of the subscriptions that have arrived, and tell ZeroMQ what comes of each; was there any?
+    def _is_alive(self, peer: Peer) -> bool:
+        return self._backend.inode(peer.descriptor) == peer.inode
 
-        All of them in one go, without asking for EVENTS in between, which may end connections: libzmq looks
-        at the connection that a subscription came from when that is read, even if its memory was freed since.
-        docs/decisions/030-the-handle-that-users-hold.md
-        """
+    def _take_in(self) -> bool:
+        """Take in the subscriptions that have arrived, and look at some of all that wait; were there any?"""
         # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
         # drops what a signal handler raises while it raises that itself.
-        if not int(self._backend.get(self._socket, _EVENTS)) & _POLLIN:
+        has_come = bool(int(self._backend.get(self._socket, _EVENTS)) & _POLLIN)
+        if has_come:
+            self._has_left_some = not self._read()
+        elif not self._queue.waits:
             return False
-        router, backend, now = self._router, self._backend, self._backend.monotonic()
-        with suppress(zmq.Again):
-            while True:
-                wanted, dropped = router.learn(backend.recv(self._socket, _NOBLOCK), now)
+        self._queue.work(self._backend.monotonic)
+        return True
+
+    def _read(self) -> bool:
+        """Read the subscriptions that have arrived, and tell ZeroMQ what comes of each; were those all?
+
+        Many of them in one go, without asking for EVENTS in between, which may end connections: libzmq looks
+        at the connection that a subscription came from when that is read, even if its memory was freed since.
+        docs/decisions/030-the-handle-that-users-hold.md
+
+        A frame that is no subscription leads libzmq 4.3.5 astray: `xpub_t::xrecv` takes a connection from its
+        list for that too, and then applies what is granted to the connection of the next frame. So nothing is
+        granted until all was read, when that list is empty.
+        """
+        queue, backend, socket, receive = self._queue, self._backend, self._socket, self._receive
+        now = backend.monotonic()
+        try:
+            for _ in range(_MOST_READ):
+                frame, peer = receive(socket, _NOBLOCK)
+                if frame[:1] not in _SUBSCRIPTIONS:
+                    self._is_astray = True
+                if self._is_astray and frame[:1] != _TAKES_BACK:
+                    queue.pass_over(frame, peer)
+                    continue
+                wanted, dropped = queue.take(frame, peer, now)
+                if self._is_astray:
+                    continue
                 # ZeroMQ applies these to the connection that the frame came from.
                 for key in wanted:
-                    backend.set(self._socket, _SUBSCRIBE, key)
+                    backend.set(socket, _SUBSCRIBE, key)
                 for key in dropped:
-                    backend.set(self._socket, _UNSUBSCRIBE, key)
-        return True
+                    backend.set(socket, _UNSUBSCRIBE, key)
+        except zmq.Again:
+            self._is_astray = False
+            return True
+        finally:
+            self._cut(queue.to_cut)
+        return False
+
+    def _cut(self, peers: list[Peer]) -> None:
+        """End connections."""
+        if peers and not self._router.stats.cut:
+            _log.warning(
+                "a connection is ended: it asks for more and more of what it is refused, or takes nothing "
+                "while more than Limits.unsent waits; `stats.cut` counts more of them"
+            )
+        while peers:
+            self._router.stats.cut += 1
+            self._backend.cut(peers.pop())
 
     def attend(self) -> bool:
         """Do what is due: send what waits, take in subscriptions, tell streams where they stand.
@@ -198,6 +290,11 @@ class Attendant:
         with self._guard:
             if self._socket.closed or self._closing.said_goodbye:
                 return False
+            if self._access is not None and self._access.has_changed():
+                self._queue.revoke(self._backend.monotonic())
+                self._cut(self._queue.to_cut)
+            if self._calls is not None:
+                self._calls.look(self._socket, self._backend.monotonic())
             accumulator, records = self._sender.accumulator, self._records
             was_busy = bool(accumulator)
             records.is_halfway = False

@@ -16,6 +16,7 @@ from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
+from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.publisher.sender import Sender
@@ -52,6 +53,7 @@ class PublisherClosing:
     """The end of a publisher. A thread or a task waits for the time that `leave` returns.
 
     Attributes:
+        calls: what looks after the connections of a socket with keys; None without.
         said_goodbye: subscribers were told that nothing more comes, or are being told.
     """
 
@@ -68,6 +70,7 @@ class PublisherClosing:
         "_socket",
         "_take_more",
         "_untaken",
+        "calls",
         "said_goodbye",
     )
 
@@ -104,6 +107,7 @@ class PublisherClosing:
         self._guard = guard
         self._attachments = attachments
         self._monitor = monitor
+        self.calls: Calls | None = None
         self._router = router
         self._dispatch = dispatch
         self._records = records
@@ -158,6 +162,8 @@ class PublisherClosing:
             return False
         # Not any monitor: libzmq tells it, and waits for ever if nobody is there any more.
         self._monitor.end()
+        if self.calls is not None:
+            self.calls.close(self._socket)
         self._socket.close(linger)
         if self._attachments.group is not None:
             self._attachments.group.release()

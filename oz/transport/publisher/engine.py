@@ -12,21 +12,25 @@ import zmq
 
 from oz.errors import ClosedError, WouldBlock
 from oz.protocol.multicast.sender import MulticastDispatch
+from oz.protocol.publisher.access import Access
 from oz.protocol.stats import PublisherStats
 from oz.transport import descriptors
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of, new_socket
+from oz.transport.calls import Calls
 from oz.transport.endpoints import Endpoints, as_list
 from oz.transport.guard import Guard
 from oz.transport.monitors import Monitor
 from oz.transport.option_checks import check_count
-from oz.transport.publisher.attending import Attendant, Shell
+from oz.transport.peer_keys import PeerKeys
+from oz.transport.publisher.attending import Attendant, Secured, Shell
 from oz.transport.publisher.closing import PublisherClosing, pauses
 from oz.transport.publisher.options import PublisherOptions, Role
 from oz.transport.publisher.raw_sends import RawSends
 from oz.transport.publisher.sender import Refused, Sender
 from oz.transport.publisher.sink import PlainFrames
 from oz.transport.publisher.subjects import Routes, subject_check
+from oz.transport.security import credentials_of
 from oz.transport.socket import (
     some,
 )
@@ -83,8 +87,11 @@ class PublisherEngine:
         # Also where the context is the user's: nobody can ask whether its threads run already.
         descriptors.need(descriptors.CONTEXT, "a Publisher")
         context = options.context
-        self.attachments = Attachments(guard, group, own_context=context is None)
+        self.attachments = Attachments(
+            guard, group, own_context=context is None, credentials=credentials_of(options.security)
+        )
         self._monitor = Monitor(guard, is_shared=True)
+        self._calls: Calls | None = None
         self.socket = socket = new_socket(shell.context_class() if context is None else context, zmq.XPUB)
         self.monotonic = backend_of(socket).monotonic
         parts = options.route(socket, group, role)
@@ -95,7 +102,7 @@ class PublisherEngine:
             subject_check(options.dialect, delimiter or b"", self.attachments.endpoints),
             self.check_open,
         )
-        plain = PlainFrames(guard, self.dispatch, backend_of(socket))
+        plain = PlainFrames(guard, self.dispatch, parts.sink, backend_of(socket))
         self.sender = Sender(
             guard,
             codec,
@@ -115,6 +122,7 @@ class PublisherEngine:
             guard,
             self.router,
             self.dispatch,
+            parts.sink,
             self.sender,
             delimiter=delimiter or b"",
             is_framed=isinstance(self.records, MulticastDispatch),
@@ -133,6 +141,7 @@ class PublisherEngine:
             self.sender,
             take_more=shell.take_more,
         )
+        self.sender.most_bytes = options.limits.message_size
         attendant = Attendant(
             socket,
             guard,
@@ -143,6 +152,8 @@ class PublisherEngine:
             self.sender,
             self.closing,
             shell,
+            limits=options.limits,
+            security=self._secured(options, delimiter or b""),
             interest_changed=None if role is None else role.interest_changed,
         )
         self.listen, self.rest, self.attend = attendant.listen, attendant.rest, attendant.attend
@@ -154,6 +165,15 @@ class PublisherEngine:
             raise
         # `Context.destroy` is to know of it, as of what `Context.socket` makes.
         socket.context._add_socket(self)
+
+    def _secured(self, options: PublisherOptions, delimiter: bytes) -> Secured | None:
+        credentials = self.attachments.credentials
+        if credentials is None:
+            return None
+        # A refusal is logged: `publish` goes on for all others.
+        self._calls = self.closing.calls = Calls(self.attachments, lambda error: None, lambda end: end())
+        access = Access(credentials.rights, options.dialect, delimiter)
+        return Secured(PeerKeys(self.attachments).receive, access, self._calls)
 
     def give_up(self) -> None:
         """Leave nothing open behind when it was never bound nor connected."""
@@ -219,6 +239,9 @@ class PublisherEngine:
         """Connect to an endpoint, such as a proxy's; see `Attachments.connect`."""
         # Without it the pipe to a peer that is gone stays, and with it interests that nobody has.
         self.set(zmq.IMMEDIATE, 1)
+        if self._calls is not None:
+            with self.guard:
+                self._calls.begin(self.socket)
         manager = self.attachments.connect(self.socket, addr)
         self._attached()
         return manager

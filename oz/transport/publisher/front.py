@@ -11,10 +11,12 @@ import zmq
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.publisher.batches import MAX_BATCH
 from oz.protocol.stats import PublisherStats
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.endpoints import Endpoints
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import MAX_DELAY, OnFull, PublisherOptions
+from oz.transport.security import Security
 from oz.transport.socket import describe, refuse_to_copy
 from oz.wire.codec import Codec
 
@@ -45,6 +47,8 @@ class PublisherFront:
         max_delay: float = MAX_DELAY,
         multicast: Multicast | None = None,
         plain: bool = False,
+        limits: Limits = DEFAULT_LIMITS,
+        security: Security | None = None,
     ) -> None:
         r"""Make a publisher.
 
@@ -64,14 +68,19 @@ class PublisherFront:
                 limit. Default 100,000, or what ZeroMQ has when the context is yours.
             last_value: keep the newest message of each subject, up to 65,536 of them, for subscribers that
                 ask for it.
-            max_batch: messages in one batch at most, from 1 to 65,535.
+            max_batch: messages in one batch at most, from 1 to 16,384.
             max_delay: seconds for which a message waits for others at most; one that comes alone never
                 waits. Only subscribers with publisher-side filtering get batches.
             multicast: how to send to `epgm://interface;group:port`; docs/multicast.md.
             plain: multicast ordinary ZeroMQ messages, for subscribers that are not oz: nobody can tell then
                 what was lost, nor what is corrupt.
+            limits: how much subscribers may ask for; docs/limits.md.
+            security: its key, the keys that it trusts and what their holders may do; docs/security.md.
 
         Raises:
+            PermissionDenied: with `security`, one side of a connection does not trust the key of the other.
+            ConfigurationError: with `security`, it cannot be told whose key an endpoint has, or another
+                authenticator answers for the context.
             ValueError: no such dialect, codec, `on_full` or endpoint, an empty delimiter, a number that is
                 out of bounds, or an option that does not go with multicast.
             TransportUnavailable: this libzmq lacks the transport of an endpoint.
@@ -98,6 +107,8 @@ class PublisherFront:
                 max_delay=max_delay,
                 multicast=multicast,
                 plain=plain,
+                limits=limits,
+                security=security,
             )
         )
 

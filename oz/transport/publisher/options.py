@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -13,9 +14,11 @@ from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter, hig
 from oz.protocol.publisher.batches import MAX_BATCH, Batches
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.pattern_time import PatternTime, Stopwatch
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT
 from oz.transport.backend import backend_of
@@ -24,10 +27,17 @@ from oz.transport.endpoints import Endpoints
 from oz.transport.multicast.group import MulticastGroup, group_for
 from oz.transport.option_checks import check_count, check_seconds
 from oz.transport.publisher.sink import XpubSink
-from oz.transport.socket import CLOSE_TIMEOUT, check_delimiter, keep_tcp_alive, set_high_water_mark
+from oz.transport.security import Security, credentials_of
+from oz.transport.socket import (
+    CLOSE_TIMEOUT,
+    check_delimiter,
+    keep_tcp_alive,
+    limit_peers,
+    set_high_water_mark,
+)
 from oz.wire.batch import MAX_COUNT
 from oz.wire.codec import Codec, find_codec
-from oz.wire.keys import ID_SIZE
+from oz.wire.keys import ID_SIZE, MAX_KEY
 
 OnFull = Literal["drop", "block", "error"]
 
@@ -40,8 +50,13 @@ MAX_DELAY = 0.0005
 _KINDS = (zmq.PUB, zmq.XPUB)
 
 
-MAX_SUBSCRIPTION = 131_072
-"""Bytes of a subscription; a peer that sends a longer one is cut off."""
+MAX_SUBSCRIPTION = 131_071
+"""Bytes of a subscription at most: libzmq walks it by recursion, and takes 100 bytes of memory for each."""
+
+
+def pattern_time(limits: Limits = DEFAULT_LIMITS) -> PatternTime:
+    """Make what measures and limits the time that patterns take."""
+    return PatternTime(Stopwatch(time.perf_counter, time.thread_time), limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +115,8 @@ class PublisherOptions:
     max_delay: float = MAX_DELAY
     multicast: Multicast | None = None
     plain: bool = False
+    limits: Limits = DEFAULT_LIMITS
+    security: Security | None = None
     kind: int | None = None
 
     def check(self) -> tuple[Codec | None, bytes | None, MulticastGroup | None]:
@@ -110,6 +127,7 @@ class PublisherOptions:
         """
         if self.on_full not in ("drop", "block", "error"):
             raise ValueError(f'on_full is "drop", "block" or "error", not {self.on_full!r}')
+        check_limits(self.limits)
         check_count("max_batch", self.max_batch, 1, MAX_COUNT)
         check_seconds("max_delay", self.max_delay, 1.0)
         if self.full_timeout is not None:
@@ -117,6 +135,7 @@ class PublisherOptions:
         codec, delimiter = find_codec(self.codec), check_delimiter(self.delimiter)
         ends = (self.bind, self.connect)
         group = group_for(ends, self.multicast, is_plain=self.plain, is_publisher=True)
+        credentials_of(self.security, group)
         if group is not None and (self.last_value or (delimiter and not self.plain)):
             raise ValueError("multicast has no last_value, and a delimiter only with plain=True")
         dialects.find(self.dialect)
@@ -136,8 +155,9 @@ class PublisherOptions:
         """
         backend = backend_of(socket)
         origin, stats, drops = backend.random_bytes(ID_SIZE), PublisherStats(), self.on_full == "drop"
-        sink, monotonic = XpubSink(socket, drops=drops), backend.monotonic
-        last_values = LastValueCache() if self.last_value else None
+        monotonic = backend.monotonic
+        sink = XpubSink(socket, drops=drops, unsent=self.limits.unsent)
+        last_values = LastValueCache(time.perf_counter) if self.last_value else None
         if role is not None:
             last_values = role.last_values
         if group is not None and not group.is_plain:
@@ -147,7 +167,11 @@ class PublisherOptions:
                 multicast, origin, group.options, sink, monotonic, epoch=now, drops=drops
             )
             return SendingParts(multicast, sends, sends, sink, last_values)
-        router = Router(origin, stats) if role is None else role.router
+        router = (
+            Router(origin, stats, pattern_time=pattern_time(self.limits), limits=self.limits)
+            if role is None
+            else role.router
+        )
         if group is not None:
             # Nobody can ask, so that everybody gets everything.
             router.plain.learn(b"\x01")
@@ -174,7 +198,7 @@ class PublisherOptions:
             group.configure(socket)
         # Every subscription and unsubscription is reported, and counts only once it was accepted here.
         socket.set(zmq.XPUB_MANUAL, 1)
-        # Nothing arrives but subscriptions, which libzmq walks by recursion: a huge one would crash it.
-        socket.set(zmq.MAXMSGSIZE, MAX_SUBSCRIPTION)
+        longest = min(MAX_SUBSCRIPTION, max(MAX_KEY, self.limits.plain_size))
+        limit_peers(socket, self.limits, most=int(longest) + 1)
         if self.on_full != "drop":
             socket.set(zmq.XPUB_NODROP, 1)

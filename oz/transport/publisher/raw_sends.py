@@ -10,11 +10,13 @@ import zmq
 
 from oz.errors import ProtocolError
 from oz.protocol.prefix_counts import UNREACHABLE
+from oz.protocol.publisher.backlog import WATCHED_FROM
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.router import Router
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
 from oz.transport.publisher.sender import LISTEN_EVERY, Sender
+from oz.transport.publisher.sink import XpubSink
 from oz.wire.keys import OWN as OWN_KEYS
 
 _send = zmq.backend.Socket.send
@@ -22,6 +24,10 @@ _SNDMORE = int(zmq.SNDMORE)
 
 _FIRST_FREE = OWN_KEYS[:-1] + bytes((OWN_KEYS[-1] + 1,))
 """Before it come frames that may not be sent: the empty one, a zero byte, and what begins as oz's keys do."""
+
+
+def _size(frame: Any) -> int:
+    return len(frame) if isinstance(frame, (bytes, zmq.Frame)) else memoryview(frame).nbytes
 
 
 def as_it_is(tracker: Any) -> Any:
@@ -49,6 +55,7 @@ class RawSends:
         "_router",
         "_send_whole",
         "_sender",
+        "_sink",
         "_socket",
         "is_framed",
     )
@@ -59,6 +66,7 @@ class RawSends:
         guard: Guard,
         router: Router,
         dispatch: Dispatch,
+        sink: XpubSink,
         sender: Sender,
         *,
         delimiter: bytes,
@@ -74,6 +82,7 @@ class RawSends:
             guard: of the publisher.
             router: knows who wants what.
             dispatch: sends batches.
+            sink: counts what waits.
             sender: what is published passes through.
             delimiter: what ends the subject in a message of one frame, or nothing.
             is_framed: whether every message is framed by oz.
@@ -85,6 +94,7 @@ class RawSends:
         self._guard = guard
         self._router = router
         self._dispatch = dispatch
+        self._sink = sink
         self._sender = sender
         self._delimiter = delimiter
         self.is_framed = is_framed
@@ -142,7 +152,12 @@ class RawSends:
                     raise zmq.Again
             # After it: what answers subscriptions is not to be dropped.
             self._dispatch.make_lossy()
-            result = self._as_result(tracker) if self.is_framed else self._deliver(frames, flags, tracker)
+            if self.is_framed:
+                result = self._as_result(tracker)
+            else:
+                size = sum(map(_size, frames))
+                given = frames if size < WATCHED_FROM else self._sink.weigh(frames, size)
+                result = self._deliver(given, flags, tracker)
             self._route_too(frames)
             if not self._sender.is_unheard:
                 self._sender.listen()
@@ -215,6 +230,7 @@ class RawSends:
         socket, guard, raw, sender = self._socket, self._guard, self._raw, self._sender
         streams = self._router.streams
         look, listen = sender.look, sender.listen
+        try_add = self._sink.try_add
         make_lossy, route = self._dispatch.make_lossy, self._route_too
         slow_send, slow_multipart, check = self.send, self.send_multipart, self._check_first
 
@@ -226,7 +242,14 @@ class RawSends:
             routing_id: int | None = None,
             group: str | None = None,
         ) -> zmq.MessageTracker | None:
-            if flags or raw or type(data) is not bytes or not copy or not (routing_id is None is group):
+            if (
+                flags
+                or raw
+                or type(data) is not bytes
+                or not copy
+                or not (routing_id is None is group)
+                or (len(data) >= WATCHED_FROM and not try_add(len(data)))
+            ):
                 return slow_send(data, flags, copy, track, routing_id=routing_id, group=group)  # type: ignore[no-any-return]
             with guard:
                 if data < _FIRST_FREE:
@@ -248,7 +271,7 @@ class RawSends:
             if flags or raw or not copy or kwargs or not frames:
                 return slow_multipart(frames, flags, copy, track, **kwargs)  # type: ignore[no-any-return]
             for frame in frames:
-                if type(frame) is not bytes:
+                if type(frame) is not bytes or (len(frame) >= WATCHED_FROM and not try_add(len(frame))):
                     return slow_multipart(frames)  # type: ignore[no-any-return]
             with guard:
                 if frames[0] < _FIRST_FREE:

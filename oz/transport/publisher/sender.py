@@ -17,6 +17,7 @@ from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from oz.security.limits import DEFAULT_LIMITS
 from oz.transport.guard import Guard
 from oz.transport.publisher.accumulator import Accumulator
 from oz.transport.publisher.sink import HandOver, as_item, as_sendable
@@ -78,6 +79,7 @@ class Sender:
         listen: takes in the subscriptions that have arrived, and tells whether any interest has changed. It
             is called also after a send that a look came before, unless `is_unheard`: nobody else is told of
             what that send has taken the sign of.
+        most_bytes: bytes of a frame at most.
         is_unheard: the last look was left out, and somebody else was told to look later.
     """
 
@@ -95,6 +97,7 @@ class Sender:
         "is_unheard",
         "listen",
         "listened_at",
+        "most_bytes",
         "routes",
         "stats",
     )
@@ -148,6 +151,7 @@ class Sender:
             guard, dispatch, router.stats, max_batch, self.look, expect_more, monotonic
         )
         self.flags = 0
+        self.most_bytes = DEFAULT_LIMITS.message_size
         self.listened_at = 0.0
         self.is_unheard = False
 
@@ -172,13 +176,16 @@ class Sender:
             None; or the message, when a subscriber is at its high-water mark and it was not sent.
 
         Raises:
-            SubjectError, ProtocolError, ClosedError, OwnershipError, TypeError: see `oz.Publisher.publish`.
+            SubjectError, ProtocolError, ClosedError, OwnershipError, TypeError, ValueError: see
+                `oz.Publisher.publish`.
         """
         fields = None if extras is None else check_extras(extras)
         if self._encode is not None:
             payload = self._encode(payload)
         if type(payload) is not bytes:
             payload = as_sendable(payload)
+        if type(payload) is not bytes or len(payload) > self.most_bytes:
+            self._check_size(payload)
         item = None
         if extras is not None:
             item = rich(payload if type(payload) is bytes else as_item(payload), extras, fields)
@@ -191,6 +198,20 @@ class Sender:
         except zmq.ZMQError:
             self._check_open()
             raise
+
+    def _check_size(self, payload: Any) -> None:
+        """Refuse a payload for which subscribers would cut the publisher off.
+
+        Raises:
+            ValueError: a frame is larger than `Limits.message_size`.
+        """
+        frames = payload if type(payload) is tuple else (payload,)
+        largest = max((memoryview(frame).nbytes for frame in frames), default=0)
+        if largest > self.most_bytes:
+            raise ValueError(
+                f"a frame of {largest:,} bytes: sockets of oz take {self.most_bytes:,.0f} at most, and cut "
+                "off who sends more; send it in parts, or set oz.Limits(message_size=…) on both sides"
+            )
 
     def long_way(
         self, socket: Any, when_refused: Callable[[Any, Refused], object]
@@ -269,7 +290,12 @@ class Sender:
                             self._check_open()
                             raise
                         return None
-                elif way and not self.look(socket) and self._try_plain(socket, way, payload):
+                elif (
+                    way
+                    and len(payload) < LARGE
+                    and not self.look(socket)
+                    and self._try_plain(socket, way, payload)
+                ):
                     return None
             if extras is None:
                 return long_way(subject, payload, **fields)

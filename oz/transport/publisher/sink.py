@@ -5,12 +5,17 @@ See `oz.protocol.publisher.sink` for what decides about batches.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, Protocol
 
 import zmq
 
+from oz.protocol.publisher.accounts import Peer
+from oz.protocol.publisher.backlog import WATCHED_FROM, Backlog
 from oz.protocol.publisher.dispatch import Dispatch
+from oz.protocol.publisher.slow_peers import SlowPeers
 from oz.transport.backend import Backend, backend_of
 from oz.transport.frames import send_frames
 from oz.transport.guard import Guard
@@ -28,40 +33,84 @@ class XpubSink:
 
     Attributes:
         taken: messages for which `try_send` found room.
+        peers: gives the connections that there are.
+        cut: ends some of them, which hold up what several share.
+        try_add: counts a message for several connections, the short way: where not, call `weigh`.
     """
 
-    __slots__ = ("_backend", "_drops", "_is_lossless", "_send", "_socket", "taken")
+    __slots__ = (
+        "_backend",
+        "_drops",
+        "_is_lossless",
+        "_send",
+        "_several",
+        "_slow",
+        "_socket",
+        "cut",
+        "peers",
+        "taken",
+        "try_add",
+    )
 
-    def __init__(self, socket: zmq.Socket[Any], *, drops: bool) -> None:
+    def __init__(self, socket: zmq.Socket[Any], *, drops: bool, unsent: float = inf) -> None:
         """Begin.
 
         Args:
             socket: the socket.
             drops: whether what has no room may be dropped; otherwise the publisher waits, and the socket
                 has XPUB_NODROP for good.
+            unsent: bytes that may wait for several connections together.
         """
         self._socket = socket
         self._backend = backend = backend_of(socket)
         self._send = backend.send
         self._drops = drops
         self._is_lossless = not drops
+        self._several = Backlog(unsent)
+        self.try_add = self._several.try_add
+        self._slow = SlowPeers()
+        self.peers: Callable[[], Iterable[Peer]] = tuple
+        self.cut: Callable[[list[Peer]], object] = bool
         self.taken = 0
 
     def try_send_one(self, frame: bytes) -> bool:
-        """Send one frame, the short way."""
+        """Send one small frame, the short way."""
         try:
             self._send(self._socket, frame, _NOBLOCK)
         except zmq.Again:
             return False
         return True
 
-    def try_send(self, frames: tuple[bytes, ...]) -> bool:
+    def try_send(self, frames: tuple[bytes, ...], backlog: Backlog | None = None) -> bool:
         """Send the frames of one message; tell whether there was room.
+
+        There is none either where too many bytes wait. What several connections share is sent all the same
+        where the publisher drops: whoever holds it up is found.
 
         libzmq hears of room that has come only now and then while it sends. Before anything is dropped it is
         made to look: asking for its events does.
         """
         copy = len(frames[-1]) < LARGE
+        size = sum(map(len, frames))
+        if size < WATCHED_FROM:
+            return self._try_send(frames, copy=copy)
+        if backlog is None:
+            try:
+                return self._try_send(self.weigh(frames, size), copy=copy)
+            except zmq.Again:
+                return False
+        if backlog.is_full:
+            return False
+        is_sent, given = None, frames
+        if backlog.is_due(size) and self._backend.watched is not None:
+            last, is_sent = self._backend.watched(frames[-1])
+            given = (*frames[:-1], last)
+        if not self._try_send(given, copy=copy):
+            return False
+        backlog.add(size, is_sent)
+        return True
+
+    def _try_send(self, frames: Sequence[Any], *, copy: bool) -> bool:
         try:
             send_frames(self._send, self._socket, frames, _NOBLOCK, copy=copy)
         except zmq.Again:
@@ -72,6 +121,31 @@ class XpubSink:
                 return False
         self.taken += 1
         return True
+
+    def weigh(self, frames: Sequence[Any], size: int) -> Sequence[Any]:
+        """Count a message that is about to be sent to several connections.
+
+        Returns:
+            The frames to be sent: one of them may be watched.
+
+        Raises:
+            zmq.Again: too much waits already, and the publisher does not drop.
+        """
+        if not self._several.is_full:
+            self._slow.calm()
+        elif not self._drops:
+            raise zmq.Again
+        else:
+            backend = self._backend
+            slow = self._slow.find(backend.monotonic(), size, self.peers, backend.taken)
+            if slow:
+                self.cut(slow)
+        is_sent = None
+        if self._several.is_due(size) and self._backend.watched is not None:
+            last, is_sent = self._backend.watched(frames[-1])
+            frames = (*frames[:-1], last)
+        self._several.add(size, is_sent)
+        return frames
 
     def send_past_the_full(self, frames: tuple[bytes, ...]) -> None:
         """Send frames to those connections that have room."""
@@ -145,20 +219,24 @@ class HandOver(Protocol):
 class PlainFrames:
     """Sends the subject as a frame, and the payload behind it."""
 
-    __slots__ = ("_dispatch", "_guard", "_send")
+    __slots__ = ("_dispatch", "_guard", "_send", "_sink")
 
-    def __init__(self, guard: Guard, dispatch: Dispatch, backend: Backend) -> None:
+    def __init__(self, guard: Guard, dispatch: Dispatch, sink: XpubSink, backend: Backend) -> None:
         """Put together what a publisher has."""
         self._guard = guard
         self._dispatch = dispatch
+        self._sink = sink
         self._send = backend.send
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Hand one message to ZeroMQ; see `HandOver`."""
         with self._guard:
             self._dispatch.make_lossy()
-            if type(payload) is tuple:
-                send_frames(self._send, socket, (wire, *payload), flags)
+            if type(payload) is tuple or (
+                (size := len(payload)) >= WATCHED_FROM and not self._sink.try_add(size)
+            ):
+                frames = (wire, *payload) if type(payload) is tuple else (wire, payload)
+                self._send_all(socket, frames, flags)
                 return
             is_open = True
             try:
@@ -178,8 +256,14 @@ class PlainFrames:
         """The same with the subject, its delimiter and the payload in one frame; more may follow it."""
         with self._guard:
             self._dispatch.make_lossy()
-            if type(payload) is bytes:
+            if type(payload) is bytes and ((size := len(payload)) < WATCHED_FROM or self._sink.try_add(size)):
                 self._send(socket, wire + payload, flags)
             else:
                 first, *rest = payload if type(payload) is tuple else (payload,)
-                send_frames(self._send, socket, (wire + bytes(first), *rest), flags)
+                self._send_all(socket, (wire + bytes(first), *rest), flags)
+
+    def _send_all(self, socket: Any, frames: tuple[Any, ...], flags: int) -> None:
+        size = sum(map(len, frames))
+        if size >= WATCHED_FROM:
+            frames = tuple(self._sink.weigh(frames, size))
+        send_frames(self._send, socket, frames, flags)

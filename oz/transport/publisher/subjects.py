@@ -21,8 +21,9 @@ SUBJECTS_REMEMBERED = 65_536
 LONGEST_REMEMBERED = 1_024
 """How many subjects a publisher remembers as valid, and the bytes of the longest."""
 
-LONGEST_INBOX = 100
-"""Characters of the longest inbox, without what numbers its requests, that is remembered as valid."""
+LONGEST_INBOX, LONGEST_NUMBER = 100, 60
+"""Characters of the longest inbox, without what numbers its requests, that is remembered as valid; and the
+digits of the longest number."""
 
 Route = tuple[Recipients, bytes, bytes]
 """Of a subject: who wants it, the bytes before a plain payload, and the subject's own bytes."""
@@ -86,6 +87,7 @@ class Routes:
         "_count",
         "_guard",
         "_inboxes",
+        "_interest",
         "_look_up",
         "_valid",
         "is_closing",
@@ -109,6 +111,7 @@ class Routes:
             check_open: raises when the publisher is closed, or closes.
         """
         self._guard = guard
+        self._interest = router.interest
         self._look_up = router.find
         self._count = router.count
         self._check = check
@@ -145,7 +148,8 @@ class Routes:
         # At once, or an interest that another thread takes in between would stay unknown here.
         with self._guard:
             route = self.look_up(*forms)
-            if can_remember:
+            # A pattern may have been passed over this time only.
+            if can_remember and not self._interest.has_changed:
                 self._remember(subject, route)
         return route
 
@@ -155,7 +159,7 @@ class Routes:
         if answered is not None and answered[0] == subject:
             return answered[1]
         owner, _, number = subject.rpartition(".")
-        is_numbered = len(number) < 20 and subject.isascii() and number.isdecimal()
+        is_numbered = len(number) <= LONGEST_NUMBER and subject.isascii() and number.isdecimal()
         if is_numbered and owner in self._inboxes:
             raw = subject.encode()
             forms = (raw, raw)

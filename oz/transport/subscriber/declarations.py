@@ -18,10 +18,12 @@ from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.backend import backend_of
+from oz.transport.calls import Calls
 from oz.transport.guard import Guard
 from oz.transport.multicast.receiver import Listening
 from oz.transport.socket import some
 from oz.transport.subscriber.links import PublisherLinks
+from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
 
 LOOK_EVERY = 0.1
@@ -39,6 +41,7 @@ class Declarer:
         streams: the streams of publisher-side filtering; None without it.
         listening: what looks after the publishers of multicast; None without it.
         links: what looks after connections; None where nothing does.
+        calls: what looks after those of a socket with keys; None without.
         due_at: when to look at the latest, in monotonic seconds; infinite for never.
         is_settled: nothing has changed since the last look.
         when_hastened: called when `due_at` has become earlier, for whoever waits meanwhile.
@@ -71,6 +74,7 @@ class Declarer:
         self.streams = streams
         self.listening = listening
         self.links = links
+        self.calls: Calls | None = None
         self.due_at = inf
         self.is_settled = not self.has_duties
         self.when_hastened: Callable[[], None] | None = None
@@ -92,7 +96,7 @@ class Declarer:
     @property
     def has_duties(self) -> bool:
         """Whether something may be due while no message comes."""
-        return self.streams is not None or self.listening is not None
+        return self.streams is not None or self.listening is not None or self.calls is not None
 
     def ask(self, changes: SubscriptionChanges) -> None:
         """Tell ZeroMQ what to ask for, and what no longer."""
@@ -166,6 +170,8 @@ class Declarer:
                 self.ask(self.streams.renew(now))
         if self.links is not None:
             self.links.look(now, is_idle=is_idle)
+        if self.calls is not None:
+            self.calls.look(self.socket, now)
         self._plan()
 
     def settle(self) -> None:
@@ -194,7 +200,9 @@ class Declarer:
     def _plan(self) -> None:
         """Find out when to look next."""
         deadlines = [
-            part.next_deadline() for part in (self.listening, self.streams, self.links) if part is not None
+            part.next_deadline()
+            for part in (self.listening, self.streams, self.links, self.calls)
+            if part is not None
         ]
         earliest = min((one for one in deadlines if one is not None), default=inf)
         self.due_at = max(self._look_at, earliest if self.is_settled else -inf)
@@ -210,8 +218,15 @@ class Declarer:
         """Return how long to wait at most until `look` is due; infinite when it never is."""
         return max(0.0, self.due_at - self.backend.monotonic())
 
+    def begin_calls(self) -> None:
+        """Prepare for another connection, which may be refused where the socket has keys."""
+        if self.calls is not None:
+            self.calls.begin(self.socket)
+
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""
+        if self.calls is not None:
+            self.hasten()
         if self.listening is not None:
             self.listening.joined()
 
@@ -229,10 +244,14 @@ class Declarer:
             connections: over which publishers are expected.
 
         Raises:
+            PermissionDenied: a publisher refuses a pattern, as this key may not have it.
             ProtocolError: a publisher refuses a pattern.
         """
         assert self.streams is not None
-        refusals = self.streams.refusals()
+        refusals = self.streams.publishers.refusals()
+        denial = next((one for one in refusals if isinstance(one, Denial)), None)
+        if denial is not None:
+            raise denial.error()
         if refusals:
             raise ProtocolError(f"a publisher refuses to serve this subscriber: {refusals[0]}")
         return self.streams.is_ready(connections, self.backend.time_ns())
@@ -299,6 +318,8 @@ class Declarer:
         """Tell publishers that filter that the subscriber closes; tell whether there was anything to say."""
         if self.listening is not None:
             self.listening.close()
+        if self.calls is not None:
+            self.calls.close(self.socket)
         if self.streams is None:
             return False
         goodbye = self.streams.leave()

@@ -15,7 +15,10 @@ import zmq
 from oz.message import Message
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.transport.attachments import Attachments
-from oz.transport.subscriber.engine import PATIENCE, SubscriberEngine
+from oz.transport.subscriber.engine import SubscriberEngine
+
+_LEAST = 0.05
+"""Seconds for which a subscriber that stops takes what is here, though it is given no time for publishers."""
 
 _LATER = 0.001
 """Seconds after a time by which it is over for sure."""
@@ -97,7 +100,7 @@ def wait_ready(engine: SubscriberEngine, attachments: Attachments, timeout: floa
 
     def next_silence() -> float | None:
         # A publisher that has been silent for long is not waited for.
-        return streams.next_silence(engine.declarer.backend.time_ns())
+        return streams.publishers.next_silence(engine.declarer.backend.time_ns())
 
     is_ready = yield from _unpack_until(
         engine, lambda: engine.declarer.is_ready(attachments.connections), deadline, next_silence
@@ -122,7 +125,7 @@ def next_deadline(engine: SubscriberEngine, connections: int) -> float | None:
     due, streams, now_ns = declarer.next_deadline(), declarer.streams, declarer.backend.time_ns()
     if streams is None or streams.is_ready(connections, now_ns):
         return due
-    silence = streams.next_silence(now_ns)
+    silence = streams.publishers.next_silence(now_ns)
     if silence is None:
         return due
     silent_at = engine.monotonic() + silence
@@ -163,7 +166,7 @@ def _unpack_until(
 def _take_what_is_here(engine: SubscriberEngine, deadline: float) -> Steps[None]:
     """Take what has come, and have handlers called; the rest is still to be received."""
     # A plain publisher may be faster than this, so that there is always one more.
-    ends = max(deadline, engine.monotonic() + PATIENCE)
+    ends = max(deadline, engine.monotonic() + _LEAST)
     while engine.monotonic() < ends:
         try:
             message = engine.take_one(ends)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 import zmq
 
-from oz.errors import ClosedError
+from oz.errors import ClosedError, PermissionDenied
+from oz.logs import peer_logger
 from oz.message import Message
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.transport.attachments import Attachments
+from oz.transport.calls import Calls
 from oz.transport.subscriber.declarations import Declarer
-from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath
+from oz.transport.subscriber.receiver import PATIENCE, ReceivePath, RoutedReceivePath
 
-_log = logging.getLogger("oz.subscriber")
+_log = peer_logger("oz.subscriber")
 
 _NOBLOCK = int(zmq.NOBLOCK)
-
-PATIENCE = 0.05
-"""Seconds that a call which must not wait may look through messages that are not for its caller."""
 
 
 class SubscriberEngine:
@@ -36,13 +35,17 @@ class SubscriberEngine:
         waiting: messages that were unpacked and are still to be given.
         monotonic: the clock that its deadlines are of.
         is_drained: it has stopped asking; what is here is the last.
+        must_check: `check` is to be called before it is waited for a message.
     """
 
     __slots__ = (
         "__weakref__",
+        "_denials",
+        "_failures",
         "declarer",
         "is_drained",
         "monotonic",
+        "must_check",
         "ready",
         "receive_path",
         "receiver",
@@ -66,7 +69,9 @@ class SubscriberEngine:
         # Nothing is unpacked without batches.
         receiver = self.receiver
         self.waiting = receiver.waiting if isinstance(receiver, BatchDecoder) else deque()
-        self.is_drained = False
+        self._failures: deque[PermissionDenied] = deque()
+        self._denials = receiver.denials if isinstance(receiver, BatchDecoder) else deque()
+        self.is_drained = self.must_check = False
 
     @property
     def socket(self) -> zmq.Socket[Any]:
@@ -98,12 +103,46 @@ class SubscriberEngine:
         if self.socket._closed:
             raise ClosedError("this Subscriber is closed")
 
-    def check_drained(self) -> None:
-        """Refuse to wait for what does not come any more.
+    def raise_denials(self) -> None:
+        """Have the next call that would wait raise what a publisher denies; otherwise only readiness asks."""
+        if isinstance(self.receiver, BatchDecoder):
+            self.receiver.on_denial = self._denied
+
+    def look_after_calls(self, attachments: Attachments) -> None:
+        """Look after the endpoints that are connected to, as the socket has keys."""
+        self.declarer.calls = Calls(attachments, self.fail, self.end_connections)
+
+    def _denied(self) -> None:
+        self.must_check = True
+
+    def fail(self, error: PermissionDenied) -> None:
+        """Have the next call that would wait raise that a connection is refused."""
+        self._failures.append(error)
+        self.must_check = True
+
+    def tend(self) -> None:
+        """Do what is due between two waits, and refuse to wait for what does not come; see `check`."""
+        self.look()
+        if self.must_check:
+            self.check()
+
+    def look(self) -> None:
+        """Do what is due."""
+        if self.declarer.due_at <= self.monotonic():
+            self.declarer.look(self.monotonic())
+
+    def check(self) -> None:
+        """Refuse to wait for what does not come, or not any more.
 
         Raises:
+            PermissionDenied: a publisher denies what a subscription asks for, or does not trust this side's
+                key; once for each.
             ClosedError: it was drained, and nothing is left.
         """
+        if (self._denials or self._failures) and not self.has_some:
+            error = self._failures.popleft() if self._failures else self._denials.popleft().error()
+            self.must_check = self.is_drained or bool(self._denials or self._failures)
+            raise error
         if self.is_drained and not self.has_some:
             raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
 
@@ -127,9 +166,9 @@ class SubscriberEngine:
             if message is not None and (message.route.is_only_listed or dispatch(message)):
                 return message
             message = None
-            if self.is_drained:
+            if self.must_check:
                 # By a handler, just now.
-                self.check_drained()
+                self.check()
             if until is not None and self.monotonic() >= until:
                 raise zmq.Again
 
@@ -231,7 +270,7 @@ class SubscriberEngine:
     def end_drain(self) -> None:
         """Ask for nothing more."""
         self.declarer.end_drain()
-        self.is_drained = True
+        self.is_drained = self.must_check = True
 
 
 def is_kept(message: Message) -> bool:

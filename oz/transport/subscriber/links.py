@@ -51,14 +51,14 @@ class PublisherLinks:
         """
         self._decoder = decoder
         self._inode = inode
-        self._absences = Absences(decoder.streams)
+        self._absences = Absences(decoder.streams.publishers)
         self.is_curious = True
 
     def note(self, frame: bytes, link: Link) -> None:
         """Record the connection that a message came by, if it is of a publisher that filters."""
         with suppress(ProtocolError):
             origin = parse_head(frame, key_size(frame)).origin
-            if self._decoder.streams.heard_at(origin) is not None:
+            if self._decoder.streams.publishers.heard_at(origin) is not None:
                 self._absences.note(origin, link)
 
     def forgive(self) -> None:
@@ -92,8 +92,16 @@ class PublisherLinks:
         return self._absences.next_deadline()
 
 
-def read_with_link(backend: Backend, socket: Any, flags: int) -> tuple[list[bytes], Link]:
+def read_with_link(
+    backend: Backend, socket: Any, flags: int, note: Callable[[zmq.Frame], object] | None = None
+) -> tuple[list[bytes], Link]:
     """Return the frames of the next message, and the connection that they came by.
+
+    Args:
+        backend: of the socket.
+        socket: the subscriber's.
+        flags: 0 or `zmq.NOBLOCK`.
+        note: called with the first frame.
 
     Raises:
         zmq.Again: there is none.
@@ -104,6 +112,8 @@ def read_with_link(backend: Backend, socket: Any, flags: int) -> tuple[list[byte
         raise zmq.Again(zmq.EAGAIN)
     frame = backend.recv(socket, flags, False, False)
     link = _link_of(backend, frame)
+    if note is not None:
+        note(frame)
     frames = [frame.bytes]
     while frame.more:
         frame = backend.recv(socket, 0, False, False)

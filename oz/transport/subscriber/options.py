@@ -10,18 +10,28 @@ import zmq
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
+from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
 from oz.protocol.subscriber.streams import Streams
+from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
+from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
 from oz.transport.guard import Guard
 from oz.transport.multicast.group import MulticastGroup, group_for
 from oz.transport.multicast.receiver import Listening, OnAdvisory
 from oz.transport.option_checks import Filtering, check_advisory, check_filtering, check_multicast
-from oz.transport.socket import CLOSE_TIMEOUT, check_delimiter, keep_tcp_alive, set_high_water_mark
+from oz.transport.peer_keys import KeyedReader, PeerKeys
+from oz.transport.socket import (
+    CLOSE_TIMEOUT,
+    check_delimiter,
+    keep_tcp_alive,
+    limit_peers,
+    set_high_water_mark,
+)
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.engine import SubscriberEngine
 from oz.transport.subscriber.links import CAN_TELL, PublisherLinks
-from oz.transport.subscriber.receiver import ReceivePath, RoutedReceivePath, frame_reader
+from oz.transport.subscriber.receiver import FrameReader, ReceivePath, RoutedReceivePath, frame_reader
 from oz.wire.codec import Codec, find_codec
 
 ROUTED_HIGH_WATER_MARK = 1_000
@@ -41,6 +51,7 @@ class SubscriberOptions:
         dedupe: repeats are dropped.
         on_gap: called with each `oz.Gap`.
         on_advisory: called with each `oz.Advisory`.
+        limits: how much publishers may send.
     """
 
     codec: Codec | None
@@ -51,6 +62,7 @@ class SubscriberOptions:
     dedupe: bool
     on_gap: OnGap | None
     on_advisory: OnAdvisory | None
+    limits: Limits = DEFAULT_LIMITS
 
     @property
     def is_plain(self) -> bool:
@@ -71,6 +83,7 @@ class SubscriberOptions:
         if own_context:
             socket.set(zmq.LINGER, round(CLOSE_TIMEOUT * 1000))
         keep_tcp_alive(socket)
+        limit_peers(socket, self.limits)
         if self.is_routed and high_water_mark is None and own_context:
             high_water_mark = ROUTED_HIGH_WATER_MARK
         set_high_water_mark(socket, high_water_mark, own_context=own_context)
@@ -79,16 +92,21 @@ class SubscriberOptions:
         if self.group is not None:
             self.group.configure(socket)
 
-    def make_engine(self, socket: zmq.Socket[Any], guard: Guard) -> SubscriberEngine:
+    def make_engine(
+        self, socket: zmq.Socket[Any], guard: Guard, attachments: Attachments
+    ) -> SubscriberEngine:
         """Make the engine.
 
         Args:
             socket: a SUB.
             guard: its guard.
+            attachments: its endpoints, and its keys.
         """
         if self.is_routed:
             streams = Streams(backend_of(socket).random_bytes, dedupe=self.dedupe)
-            return make_routed_engine(socket, guard, self.codec, streams, self.on_gap)
+            return make_routed_engine(
+                socket, guard, self.codec, streams, self.on_gap, attachments=attachments, limits=self.limits
+            )
         if self.group is not None and not self.is_plain:
             return self._make_multicast_engine(socket, guard, self.group)
         receiver = (
@@ -96,14 +114,19 @@ class SubscriberOptions:
             if self.delimiter is None
             else SplittingReceiver(self.delimiter, self.codec)
         )
-        path = ReceivePath(guard, backend_of(socket), frame_reader(socket), receiver)
-        return SubscriberEngine(Declarer(socket, guard, receiver), path)
+        reader, declarer = reader_for(socket, receiver, attachments), Declarer(socket, guard, receiver)
+        if isinstance(reader, KeyedReader):
+            reader.seconds_left = declarer.seconds_left
+        return SubscriberEngine(declarer, ReceivePath(guard, backend_of(socket), reader, receiver))
 
     def _make_multicast_engine(
         self, socket: zmq.Socket[Any], guard: Guard, group: MulticastGroup
     ) -> SubscriberEngine:
         receiver = MulticastReceiver(
-            Streams(backend_of(socket).random_bytes, dedupe=self.dedupe), self.codec, self.on_gap
+            Streams(backend_of(socket).random_bytes, dedupe=self.dedupe),
+            self.codec,
+            self.on_gap,
+            self.limits,
         )
         listening = Listening(group, receiver, self.on_advisory)
         declarer = Declarer(socket, guard, receiver, listening=listening)
@@ -123,6 +146,7 @@ def check_options(
     multicast: Multicast | None,
     plain: bool,
     on_advisory: OnAdvisory | None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> SubscriberOptions:
     """Check the options of a subscriber; see `oz.Subscriber`.
 
@@ -137,10 +161,13 @@ def check_options(
         multicast: how to listen to multicast.
         plain: messages that are multicast are ordinary ones of ZeroMQ.
         on_advisory: called with each `oz.Advisory`.
+        limits: how much publishers may send.
 
     Raises:
+        TypeError: the limits are none.
         ValueError: one of them is no such thing, or does not go with another.
     """
+    check_limits(limits)
     found, ends = find_codec(codec), check_delimiter(delimiter)
     group = group_for(endpoints, multicast, is_plain=plain, is_publisher=False)
     is_framed = group is not None and not group.is_plain
@@ -152,7 +179,7 @@ def check_options(
     )
     if is_routed and group is not None:
         raise ValueError('multicast has no way back to the publisher: no filtering="publisher"')
-    return SubscriberOptions(found, ends, group, is_routed, shared, dedupe, on_gap, on_advisory)
+    return SubscriberOptions(found, ends, group, is_routed, shared, dedupe, on_gap, on_advisory, limits)
 
 
 def make_routed_engine(
@@ -162,7 +189,9 @@ def make_routed_engine(
     streams: Streams,
     on_gap: OnGap | None,
     *,
+    attachments: Attachments,
     watches_links: bool = True,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> SubscriberEngine:
     """Make the engine of a subscriber with publisher-side filtering.
 
@@ -172,11 +201,31 @@ def make_routed_engine(
         codec: decodes payloads.
         streams: without subscriptions.
         on_gap: called with each `oz.Gap`.
+        attachments: its endpoints, and its keys.
         watches_links: whether to look after connections; False where others do.
+        limits: how many publishers are kept in mind.
     """
-    decoder = BatchDecoder(streams, codec, on_gap)
+    decoder = BatchDecoder(streams, codec, on_gap, limits)
     links = PublisherLinks(decoder, backend_of(socket).inode) if watches_links and CAN_TELL else None
     declarer = Declarer(socket, guard, decoder, streams=streams, links=links)
+    reader = reader_for(socket, decoder, attachments)
     return SubscriberEngine(
-        declarer, RoutedReceivePath(guard, backend_of(socket), frame_reader(socket), decoder, declarer, links)
+        declarer, RoutedReceivePath(guard, backend_of(socket), reader, decoder, declarer, links)
     )
+
+
+def reader_for(
+    socket: zmq.Socket[Any], receiver: PrefixReceiver | BatchDecoder, attachments: Attachments
+) -> FrameReader:
+    """Make what reads the messages of a subscriber; with keys, the receiver asks who may publish what.
+
+    Args:
+        socket: a SUB.
+        receiver: takes the messages in.
+        attachments: its endpoints, and its keys.
+    """
+    credentials = attachments.credentials
+    if credentials is None:
+        return frame_reader(socket)
+    receiver.access = PublishAccess(credentials.rights, receiver.stats)
+    return KeyedReader(PeerKeys(attachments), receiver.access)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from math import ceil, inf, nan
 from typing import Any
 
@@ -25,6 +26,7 @@ from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.receiver import Receiver
 from oz.transport.backend import PYZMQ, Backend, backend_of
 from oz.transport.guard import Guard, in_use
+from oz.transport.peer_keys import KeyedReader
 from oz.transport.subscriber.declarations import Declarer
 from oz.transport.subscriber.links import PublisherLinks, read_with_link
 
@@ -39,13 +41,14 @@ _LATER = 0.15
 _LOOK_NS = 250_000_000
 """Nanoseconds between two looks at what is due where there is always something to read."""
 
-_PATIENCE = 0.05
-"""Seconds that a call which must not wait may look through messages that are not for its caller."""
+PATIENCE = 0.01
+"""Seconds that a call which must not wait may look through what is not for its caller. What is left is for
+the next call."""
 
 LONGEST = 1e6
 """Seconds of one wait at most: more than timers take is for ever all the same."""
 
-_DRAIN_SECONDS = 0.05
+_DRAIN_SECONDS = 0.01
 """Seconds spent at most on looking for newer messages before one that is held back is given."""
 
 
@@ -248,7 +251,9 @@ class RoutedReceivePath(ReceivePath):
         waiting: messages that were unpacked and are still to be given.
     """
 
-    __slots__ = ("_armed_for", "_declarer", "_decoder", "_links", "_look_at", "waiting")
+    __slots__ = (
+        "_armed_for", "_declarer", "_decoder", "_links", "_look_at", "_read_with_link", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -267,6 +272,9 @@ class RoutedReceivePath(ReceivePath):
         self.waiting = decoder.waiting
         self._look_at = 0
         self._armed_for = nan
+        self._read_with_link = (
+            reader.read_with_link if isinstance(reader, KeyedReader) else partial(read_with_link, backend)
+        )
 
     def take(self, socket: Any, flags: int, until: float | None = None) -> Message | None:
         """Return the next message; see `ReceivePath.take`.
@@ -295,6 +303,8 @@ class RoutedReceivePath(ReceivePath):
                 return lone
             if waiting:
                 return waiting.popleft()
+            if may_wait and self._decoder.denials:
+                return None
             if until is not None and self._monotonic() >= until:
                 return None
 
@@ -352,7 +362,7 @@ class RoutedReceivePath(ReceivePath):
 
         A publisher may be faster than this, so that there is always one more: it has an end.
         """
-        ends = self._monotonic() + _PATIENCE
+        ends = self._monotonic() + PATIENCE
         try:
             while self._monotonic() < ends:
                 lone = self._read_one(socket, _NOBLOCK)
@@ -369,7 +379,7 @@ class RoutedReceivePath(ReceivePath):
         is_curious = links is not None and links.is_curious
         try:
             if is_curious:
-                frames, link = read_with_link(self._backend, socket, flags)
+                frames, link = self._read_with_link(socket, flags)
             else:
                 frames = self._read(socket, flags)
         except zmq.ZMQError:
@@ -389,6 +399,7 @@ class RoutedReceivePath(ReceivePath):
         message = self._accept(frames, now)
         if self._declarer.is_settled and (links is not None or self._decoder.streams.due_at == -inf):
             self._declarer.hasten(_LATER)
-        if is_curious and links is not None:
+        access = self._decoder.access
+        if is_curious and links is not None and (access is None or not access.has_denied):
             links.note(frames[0], link)
         return message

@@ -1,0 +1,81 @@
+"""Reach: which of the endpoints that others announce a node connects to at all.
+
+Anybody may announce anything, and a node connects to what is announced. So it connects to addresses of single
+hosts, to names that its user has written, and to sockets of its own bus directly in its own directory.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable
+
+from oz.wire.announcement import Announcement
+
+_TCP = re.compile(r"tcp://(.*):[0-9]+")
+_BROADCAST = ipaddress.ip_address("255.255.255.255")
+_NO_NAMES = re.compile(r"[/\0]")
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+class Reach:
+    """The endpoints that a node connects to, of all that others announce."""
+
+    __slots__ = ("_directory", "_has_loopback", "_host_id", "_names", "_own")
+
+    def __init__(
+        self, own: Announcement, configured: Iterable[str] = (), directory: str | None = None
+    ) -> None:
+        """Take in what the user has said.
+
+        Args:
+            own: the node's announcement.
+            configured: the endpoints that its user has written, of peers and of name servers.
+            directory: what the endpoints begin with at which nodes of this bus and host listen; None for any.
+        """
+        hosts = {host for one in (*configured, *own.endpoints) if (host := host_of(one)) is not None}
+        self._own = own.endpoints
+        self._names = {host.lower() for host in hosts if _address(host) is None}
+        addresses = [address for address in map(_address, hosts) if address is not None]
+        self._has_loopback = "localhost" in self._names or any(one.is_loopback for one in addresses)
+        self._host_id = own.host_id
+        self._directory = directory
+
+    def refusal(self, peer: Announcement) -> str | None:
+        """Say why a peer is not connected to; None if nothing speaks against it."""
+        if not peer.endpoints or peer.endpoints[0] in self._own:
+            return None
+        host = host_of(peer.endpoints[0]) or ""
+        address = _address(host)
+        if address is None:
+            if host.lower() in self._names:
+                return None
+            return f"{host!r} is a name, and stands in no peers= or nameserver= of this node"
+        if address.is_unspecified or address.is_multicast or address == _BROADCAST:
+            return f"{host} is not the address of one host"
+        if address.is_loopback and not (self._has_loopback or peer.host_id == self._host_id):
+            return f"{host} is an address of its own host only, which is another"
+        return None
+
+    def is_in_directory(self, endpoint: str) -> bool:
+        """Tell whether an `ipc://` endpoint is one of this bus, directly in this node's directory."""
+        if self._directory is None:
+            return True
+        name = endpoint.removeprefix(self._directory)
+        return len(name) < len(endpoint) and bool(name) and not _NO_NAMES.search(name)
+
+
+def host_of(endpoint: str) -> str | None:
+    """Return the host of a `tcp://` endpoint, without brackets; None if it is none."""
+    found = _TCP.fullmatch(endpoint)
+    return None if found is None else found[1].removeprefix("[").removesuffix("]")
+
+
+def _address(host: str) -> Address | None:
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return address if mapped is None else mapped

@@ -1,0 +1,390 @@
+"""The queue of the interests that subscribers declare: a publisher looks at them a little at a time.
+
+What ZeroMQ is to do for a connection must be said as soon as a frame of it was read. That is cheap. To learn
+what the frame means may take long, as patterns are compiled: so it waits its turn, one connection after the
+other.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from oz.logs import peer_logger
+from oz.protocol.prefix_counts import NOTHING, Keys
+from oz.protocol.publisher.access import Access
+from oz.protocol.publisher.accounts import Account, IsAlive, KeyHolders, Peer
+from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.stream import OutStream
+from oz.security.limits import Limits
+from oz.wire import keys
+from oz.wire.denials import Denial
+from oz.wire.keys import OWN
+
+_log = peer_logger("oz.publisher")
+
+_DONE = object()
+
+_FIRST_SWEEP = 64
+"""Accounts from which on those of connections that have ended are looked for."""
+
+
+MOST_OWNERS = 65_536
+"""Streams whose owners are remembered by their public keys, until those that are gone are forgotten."""
+
+
+class _Waiting:
+    """One frame that waits, and the work on it."""
+
+    __slots__ = ("frame", "steps")
+
+    def __init__(self, frame: bytes, steps: Iterator[None]) -> None:
+        self.frame = frame
+        self.steps = steps
+
+
+class InterestQueue:
+    """Takes in the subscriptions of one publisher.
+
+    Attributes:
+        to_cut: connections that ask for more and more of what they are refused: they are to be cut off.
+    """
+
+    __slots__ = (
+        "_access",
+        "_accounts",
+        "_by_descriptor",
+        "_closed",
+        "_ended",
+        "_holders",
+        "_limits",
+        "_others",
+        "_owners",
+        "_plain_bytes",
+        "_reports",
+        "_router",
+        "_sweep_at",
+        "_turns",
+        "_waiting_bytes",
+        "_waiting_keys",
+        "to_cut",
+    )  # fmt: skip
+
+    def __init__(
+        self, router: Router, limits: Limits, is_alive: IsAlive | None, access: Access | None = None
+    ) -> None:
+        """Start with nothing.
+
+        Args:
+            router: learns who wants what.
+            limits: how much a connection may ask for.
+            is_alive: tells whether a connection is still there; None where ZeroMQ tells no connections apart.
+            access: who may ask for what; None where everybody may for everything. It needs `is_alive`.
+        """
+        self._access = access
+        self._owners: dict[bytes, str] = {}
+        self._router = router
+        self._limits = limits
+        self._holders = None if is_alive is None else KeyHolders(is_alive)
+        router.access = access
+        if self._holders is not None:
+            router.hold_alone = self._holders.hold_alone
+        self._others = Account()
+        # Those that had closed before anything of them was read.
+        self._closed = Account()
+        self._closed.is_limited = True
+        self._ended = Account()
+        self._ended.has_ended = True
+        self._accounts: dict[Peer, Account] = {}
+        self._by_descriptor: dict[int, Account] = {}
+        self._turns: OrderedDict[Account, None] = OrderedDict()
+        self._waiting_keys: dict[bytes, tuple[Account, int]] = {}
+        self._waiting_bytes = self._plain_bytes = 0
+        self._sweep_at = _FIRST_SWEEP
+        self._reports = True
+        self.to_cut: list[Peer] = []
+
+    @property
+    def waits(self) -> bool:
+        """Whether something waits to be looked at."""
+        return bool(self._turns)
+
+    def peers(self) -> list[Peer]:
+        """Return the connections that have asked for something."""
+        return [one for one, account in self._accounts.items() if account.keys]
+
+    # what has come ---------------------------------------------------------------------------------------
+
+    def pass_over(self, frame: bytes, peer: Peer | None) -> None:
+        """Take in a frame of which ZeroMQ does not know any more by which connection it came.
+
+        Nothing is granted by it. What asks for something has its connection cut, so that it asks again; so
+        has what is no subscription, which caused that.
+
+        Args:
+            frame: 1 or 0 and the key, or anything else.
+            peer: the connection that it came over, as ZeroMQ tells with the frame.
+        """
+        if frame[:1] == b"\x01" and self._holders is not None:
+            self._holders.refuse(frame[1:], self._account_of(peer), peer)
+        if peer is not None and peer not in self.to_cut:
+            self.to_cut.append(peer)
+
+    def take(self, frame: bytes, peer: Peer | None, now: float) -> Keys:
+        """Take in a frame.
+
+        Args:
+            frame: 1 or 0, and the key. Source: ZeroMQ RFC 29.
+            peer: the connection that it came over; None where ZeroMQ does not tell, as at the end of one.
+            now: monotonic seconds.
+
+        Returns:
+            What ZeroMQ is to send to that connection, or no longer.
+        """
+        key, comes = frame[1:], frame[:1] == b"\x01"
+        if not comes and frame[:1] != b"\x00":
+            return NOTHING
+        account = teller = self._account_of(peer)
+        times, gone = 1, list[Account]()
+        if self._holders is not None and comes:
+            times = self._come(key, account, peer)
+        elif self._holders is not None:
+            times, gone = self._go(key, account, peer)
+            if peer is None:
+                account, teller = self._behind(key, gone), self._ended
+        granted = NOTHING
+        for _ in range(times):
+            if key.startswith(OWN):
+                self._wait(frame, key, account, teller, now)
+                granted = self._router.granted(key, comes=comes)
+            else:
+                granted = self._router.learn(frame, now)
+        return granted
+
+    def _account_of(self, peer: Peer | None) -> Account:
+        if peer is None or self._holders is None:
+            return self._others
+        if peer.inode is None:
+            # It has ended since, and was the last that had the descriptor.
+            found = self._by_descriptor.get(peer.descriptor, self._closed)
+            return found if found.key == peer.key else self._closed
+        account = self._accounts.get(peer)
+        if account is None:
+            if len(self._accounts) >= self._sweep_at:
+                self._accounts = {one: held for one, held in self._accounts.items() if not held.is_idle}
+                self._sweep_at = max(_FIRST_SWEEP, 2 * len(self._accounts))
+            account = self._accounts[peer] = self._by_descriptor[peer.descriptor] = Account(
+                peer, self._limits.unsent
+            )
+        return account
+
+    def _come(self, key: bytes, account: Account, peer: Peer | None) -> int:
+        """Record that a connection has asked for a key; return 1 if it may."""
+        assert self._holders is not None
+        is_plain = not key.startswith(OWN)
+        if not self._may_say(key, account, peer):
+            return 0
+        reason = self._refusal(key, account, is_plain=is_plain)
+        if reason is None and self._access is not None and peer is not None:
+            reason = self._denial(key, account.key or "", self._access)
+        if reason is not None:
+            self._holders.refuse(key, account, peer)
+            self._refuse(account, len(key), reason)
+            self._router.refuse(key, reason)
+            return 0
+        if self._holders.add(key, account, peer):
+            account.hold(len(key), is_stream=key.startswith(keys.STREAM), is_plain=is_plain)
+            self._plain_bytes += len(key) * is_plain
+        return 1
+
+    def _may_say(self, key: bytes, account: Account, peer: Peer | None) -> bool:
+        """Tell whether a key is no goodbye, or one to a stream that the connection listens on."""
+        assert self._holders is not None
+        if not key.startswith(keys.DECLARATION) or not keys.is_goodbye(key):
+            return True
+        return self._holders.holds(keys.stream_key(keys.stream_of(key)), account, peer)
+
+    def _go(self, key: bytes, account: Account, peer: Peer | None) -> tuple[int, list[Account]]:
+        """Record that a connection has taken back a key, or has ended.
+
+        Returns:
+            How many less hold it, and the accounts that do not hold it any more.
+        """
+        assert self._holders is not None
+        if account.peer is not None:
+            less, gone = self._holders.take_back(key, account)
+        elif peer is not None:
+            less, gone = self._holders.take_back_closed(key, peer.descriptor)
+        else:
+            less, gone = self._holders.end_one(key)
+        is_plain = not key.startswith(OWN)
+        for one in gone:
+            one.hold(len(key), is_stream=key.startswith(keys.STREAM), is_plain=is_plain, by=-1)
+            self._plain_bytes -= len(key) * is_plain
+        return less, gone
+
+    def _behind(self, key: bytes, gone: list[Account]) -> Account:
+        """Return the account behind whose frames it is looked at that a key was taken back by an end.
+
+        What a connection took back by ending is behind what it asked for, and behind its goodbye.
+        """
+        waiting = next((one for one in gone if one.waiting), None)
+        known = self._waiting_keys.get(key)
+        return waiting or (self._others if known is None else known[0])
+
+    def _refusal(self, key: bytes, account: Account, *, is_plain: bool) -> str | None:
+        """Say why a connection may not subscribe to a key, if so."""
+        limits, size = self._limits, len(key)
+        if is_plain:
+            if self._plain_bytes + size > limits.all_plain_bytes:
+                return f"all plain subscriptions together have at most {limits.all_plain_bytes:g} bytes"
+            if not account.is_limited:
+                return None
+            if size > limits.plain_size:
+                return f"a plain subscription of {size} bytes; one may have {limits.plain_size:g}"
+            if account.plain >= limits.plain_subscriptions or account.plain_bytes + size > limits.plain_bytes:
+                return f"it has {account.plain} plain subscriptions of {account.plain_bytes} bytes"
+            return None
+        if self._waiting_bytes + size > limits.all_waiting_keys:
+            return f"keys of {self._waiting_bytes} bytes wait to be looked at"
+        if not account.is_limited:
+            return None
+        if account.key_bytes + size > limits.key_bytes:
+            return f"it has keys of {account.key_bytes} bytes"
+        if account.waiting_bytes + size > limits.waiting_keys:
+            return f"keys of {account.waiting_bytes} bytes wait to be looked at"
+        if key.startswith(keys.STREAM) and account.streams >= limits.streams:
+            return f"it has {account.streams} streams"
+        return None
+
+    def _denial(self, key: bytes, who: str, access: Access) -> Denial | None:
+        """Say why the holder of a public key may not subscribe to a key, if so.
+
+        What a declaration asks for is decided later, a little at a time, but for that of shared patterns:
+        ZeroMQ is told of their keys at once.
+        """
+        kind = key[: len(OWN) + 1]
+        if kind == keys.STREAM:
+            owned = key
+        elif kind == keys.DECLARATION:
+            owned = keys.stream_key(keys.stream_of(key))
+        else:
+            return access.denial_of_key(who, key)
+        if self._is_of_another(owned, who):
+            return Denial("this stream is somebody else's")
+        if len(self._owners) >= MOST_OWNERS:
+            self._owners = {one: key for one, key in self._owners.items() if one in self._router.streams}
+        # From now on: what it asks for waits to be looked at, and others may be quicker.
+        self._owners.setdefault(owned, who)
+        if kind == keys.DECLARATION and keys.is_shared(key):
+            return access.denial_of_declaration(who, key)
+        return access.denial(who, ())
+
+    def _is_of_another(self, stream_key: bytes, who: str) -> bool:
+        """Tell whether a stream is of somebody with another public key."""
+        assert self._holders is not None
+        stream = self._router.streams.get(stream_key)
+        owners = self._holders.accounts(stream_key)
+        return self._owners.get(stream_key, who) != who or any(
+            one.key != who for one in (owners if stream is None else (*owners, stream.account))
+        )
+
+    def revoke(self, now: float) -> None:
+        """Have the connections cut that hold what they may not have any more; they may ask again.
+
+        Args:
+            now: monotonic seconds.
+        """
+        access = self._access
+        if access is None or self._holders is None:
+            return
+        lost = {one for one in self._accounts.values() if access.denial(one.key or "", ())}
+        # What waits was let through to ZeroMQ by what held then.
+        lost |= {one for one in self._turns if one.is_limited}
+        for key in self._holders.held():
+            if key[: len(OWN) + 1] not in (keys.STREAM, keys.DECLARATION):
+                for one in self._holders.accounts(key):
+                    if one not in lost and access.denial_of_key(one.key or "", key):
+                        lost.add(one)
+        for stream in list(self._router.streams.values()):
+            if losers := self._losers(stream, access):
+                # What was its own is served for a while to whoever connects again.
+                self._router.lifetimes.forget(stream, now)
+                lost |= losers
+        self.to_cut += [one.peer for one in lost if one.peer is not None]
+
+    def _losers(self, stream: OutStream, access: Access) -> set[Account]:
+        """Return the connections that may not have any more what they have declared on a stream."""
+        group = stream.delivery.group
+        return {
+            chunk.account
+            for chunk in (*stream.chunks.values(), *stream.ending.values())
+            if chunk.account is not None
+            and chunk.account.is_limited
+            and access.denial(chunk.account.key or "", chunk.patterns, group)
+        }
+
+    def _refuse(self, account: Account, size: int, reason: str) -> None:
+        if isinstance(reason, Denial):
+            self._router.deny(account, reason)
+        else:
+            self._router.stats.refused += 1
+        before, account.refused_bytes = account.refused_bytes, account.refused_bytes + size
+        if account.peer is not None and before <= self._limits.refused_bytes < account.refused_bytes:
+            # What it says costs libzmq time and memory, whatever comes of it here.
+            self.to_cut.append(account.peer)
+        if self._reports and not isinstance(reason, Denial):
+            self._reports = False
+            _log.warning(
+                "a connection asks for more than one may, and is refused it: %s; "
+                "docs/limits.md says how to allow it more",
+                reason,
+            )
+
+    # what it means ---------------------------------------------------------------------------------------
+
+    def _wait(self, frame: bytes, key: bytes, account: Account, teller: Account, now: float) -> None:
+        """Put a frame behind all others of its connection."""
+        if frame[:1] == b"\x01":
+            known = self._waiting_keys.get(key)
+            self._waiting_keys[key] = (account, 1 if known is None else known[1] + 1)
+        account.waiting.append(_Waiting(frame, self._router.learn_stepwise(frame, now, teller)))
+        account.waiting_bytes += len(frame)
+        self._waiting_bytes += len(frame)
+        self._turns[account] = None
+
+    def work(self, clock: Callable[[], float]) -> None:
+        """Look at what waits, one connection after the other, for as long as the limits allow.
+
+        Args:
+            clock: what time it is, in monotonic seconds.
+        """
+        # All of what is inside the process: a node that publishes hears what it has subscribed to before.
+        inside = self._others
+        while inside.waiting:
+            for _ in inside.waiting[0].steps:
+                pass
+            self._forget(inside.waiting.popleft().frame, inside)
+        self._turns.pop(inside, None)
+        deadline = clock() + self._limits.interest_time
+        while self._turns:
+            account, _ = self._turns.popitem(last=False)
+            first = account.waiting[0]
+            if next(first.steps, _DONE) is _DONE:
+                account.waiting.popleft()
+                self._forget(first.frame, account)
+            if account.waiting:
+                self._turns[account] = None
+            if clock() >= deadline:
+                return
+
+    def _forget(self, frame: bytes, account: Account) -> None:
+        account.waiting_bytes -= len(frame)
+        self._waiting_bytes -= len(frame)
+        key = frame[1:]
+        if frame[:1] == b"\x01":
+            holder, count = self._waiting_keys[key]
+            if count > 1:
+                self._waiting_keys[key] = (holder, count - 1)
+            else:
+                del self._waiting_keys[key]

@@ -1,0 +1,283 @@
+"""Contradictions: records under a publisher's name that contradict what it has said before.
+
+A publisher's name is no secret, and without keys whoever is heard can use it. So nothing that is said in a
+name is obeyed for ever. What a publisher cannot have reached is passed over. What it can have reached is
+believed at once, since losses are told by it; but when the publisher goes on from where it stood before, for
+some seconds, two of one name are heard. From then on each of them is followed by its own numbers: nobody is
+shut out by what another one says, and no number is given twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from oz.wire.batch import Head
+
+NS: Final = 1_000_000_000
+
+PATIENCE = 3.0
+"""Seconds for which a publisher goes on from an earlier place before that counts as a contradiction; and for
+which nothing else of it is heard before a place is believed that it cannot have reached."""
+
+CALM = 600.0
+"""Seconds without a contradiction after which a publisher is believed as any other."""
+
+MOST_MESSAGES = 10_000_000
+"""Messages that a publisher numbers in a second at most."""
+
+SLACK, LONGEST = 10.0, 3_600.0
+"""Seconds that are granted for a clock that was set; and after which no more are granted."""
+
+MOST_EPOCHS = 1 << 20
+"""How far an epoch rises at once at most: it counts the streams of a publisher."""
+
+MOST_RIVALS = 33
+"""Places that are followed besides the first."""
+
+MOST_RUNS, REMEMBERED = 32, 10.0
+"""Runs of numbers, with losses between them, that are remembered, and for how many seconds."""
+
+_PATIENCE_NS, _CALM_NS = round(PATIENCE * NS), round(CALM * NS)
+_REMEMBERED_NS, _EVERY_NS = round(REMEMBERED * NS), NS
+_NEVER = -_CALM_NS
+
+
+class Place:
+    """A place where a numbering stands, and the run of numbers that has led there.
+
+    Attributes:
+        epoch: the life of the key.
+        began: the first number of the run.
+        expected: the number that comes next.
+        heard_at: when anything came of it, in nanoseconds.
+        since: when that began, with no pause of some seconds.
+        is_announced: the run was begun by a control record.
+        left_at: when the publisher was said to be farther on.
+    """
+
+    __slots__ = ("began", "epoch", "expected", "heard_at", "is_announced", "left_at", "since")
+
+    def __init__(
+        self, epoch: int, began: int, expected: int, heard_at: int, *, is_announced: bool = False
+    ) -> None:
+        """Begin with what was heard."""
+        self.epoch = epoch
+        self.began = began
+        self.expected = expected
+        self.heard_at = self.since = heard_at
+        self.is_announced = is_announced
+        self.left_at = _NEVER
+
+    def holds(self, head: Head) -> bool:
+        """Tell whether a record goes on from here, or repeats what was here."""
+        return head.epoch == self.epoch and self.began <= head.sequence <= self.expected
+
+    def is_before(self, head: Head) -> bool:
+        """Tell whether a record says more than was known when the publisher stood here."""
+        end = head.sequence + head.count + (not head.count)
+        return (self.epoch, self.expected) < (head.epoch, end)
+
+    def take(self, head: Head, time_ns: int) -> int:
+        """Go on by a record; return how many of its messages were here before."""
+        self.hear(time_ns)
+        seen = max(0, min(head.count, self.expected - head.sequence))
+        self.expected = max(self.expected, head.sequence + head.count)
+        return seen
+
+    def hear(self, time_ns: int) -> bool:
+        """Record that something has come of it; tell whether that has gone on for some seconds."""
+        if self.is_silent(time_ns):
+            self.since = time_ns
+        self.heard_at = time_ns
+        return time_ns - self.since >= _PATIENCE_NS
+
+    def is_silent(self, time_ns: int) -> bool:
+        """Tell whether nothing has come of it for some seconds."""
+        return time_ns - self.heard_at >= _PATIENCE_NS
+
+
+class Doubt:
+    """All that speaks against one publisher, on one key.
+
+    Attributes:
+        began: the first number of the run in which it is.
+        rivals: the other places, once it has contradicted itself.
+        is_contested: it has.
+        believes_records: control records are believed that say that it is farther on in its epoch.
+        news: contradictions that nobody has counted yet.
+    """
+
+    __slots__ = (
+        "_answered", "_claim", "_ends_at", "_first_at", "_has_forgotten", "_hasty", "_is_announced",
+        "_reported_at", "_runs", "began", "believes_records", "is_contested", "news", "rivals",
+    )  # fmt: skip
+
+    def __init__(self, first_at: int, began: int = 0) -> None:
+        """Nothing speaks against it yet.
+
+        Args:
+            first_at: when the publisher was first heard, in nanoseconds.
+            began: the first number of the run in which it is.
+        """
+        self._first_at, self._has_forgotten = first_at, False
+        self.began = began
+        self._runs: list[Place] = []
+        self._claim = self._hasty = Place(-1, 0, 0, _NEVER)
+        self._answered: dict[int, frozenset[int]] = {}
+        self.rivals: list[Place] = []
+        self.is_contested = self._is_announced = False
+        self.believes_records = True
+        self.news = 0
+        self._reported_at = _NEVER
+        self._ends_at = first_at + _CALM_NS
+
+    def present(self, epoch: int, expected: int, heard_at: int) -> Place:
+        """Return where the publisher stands."""
+        return Place(epoch, self.began, expected, heard_at, is_announced=self._is_announced)
+
+    def fork(self, present: Place, head: Head, answered: frozenset[int], time_ns: int) -> None:
+        """Record that a publisher is believed to be farther on than where it stood.
+
+        Args:
+            present: where it stood.
+            head: of the record that says so.
+            answered: the chunks that it had answered.
+            time_ns: now.
+        """
+        self._extend(time_ns)
+        present.left_at = time_ns
+        self._runs.append(present)
+        if len(self._runs) > MOST_RUNS:
+            # The first of them may be where the publisher really is.
+            is_needed = time_ns - self._runs[0].left_at < _REMEMBERED_NS
+            self._has_forgotten |= not is_needed
+            del self._runs[is_needed]
+        if head.epoch != present.epoch:
+            self._answered = {present.epoch: answered}
+        self.began, self._is_announced = head.sequence, not head.count
+
+    def contradicts(self, head: Head, present: Place, time_ns: int) -> bool:
+        """Take in a record from before the present place; tell whether it cannot be of the same publisher.
+
+        Of a loss a slower path may bring what was lost, but not for long: whoever goes on from before has
+        not been farther on at all.
+        """
+        self._extend(time_ns)
+        before = [one for one in self._runs if one.is_before(head)]
+        following = (*self._runs, present)[len(before)]
+        if (following.epoch, following.began) <= (head.epoch, head.sequence):
+            # It was here, on another path.
+            return False
+        if following.is_announced and self._hasty.hear(time_ns):
+            self.believes_records = False
+        if before:
+            return time_ns - before[-1].left_at >= _PATIENCE_NS
+        return not self._has_forgotten and time_ns - self._first_at >= _PATIENCE_NS
+
+    def contest(self, head: Head, present: Place, time_ns: int) -> Place:
+        """Begin to follow more than one place; return that of a record that contradicts the present one."""
+        self.rivals = [present, *self._runs]
+        self._runs = []
+        self.is_contested = True
+        place = self.find(head) or Place(head.epoch, head.sequence, head.sequence, time_ns)
+        self.rivals = [one for one in self.rivals if one is not place]
+        self.began, self._is_announced = place.began, False
+        return place
+
+    def outlive(self) -> None:
+        """Begin to follow all places where the publisher was: it goes on though it has said goodbye."""
+        self.rivals, self._runs = [*self.rivals, *self._runs], []
+        self.is_contested = True
+
+    def answered(self, epoch: int) -> frozenset[int]:
+        """Return the chunks that the publisher had answered in an epoch that it has left."""
+        return self._answered.get(epoch, frozenset())
+
+    def _extend(self, time_ns: int) -> None:
+        self._ends_at = max(self._ends_at, time_ns + _CALM_NS)
+
+    def is_claimed(self, head: Head, time_ns: int) -> bool:
+        """Take in a place that is not believed; tell whether it has been claimed for some seconds."""
+        self._extend(time_ns)
+        if self._claim.is_silent(time_ns) or not self._claim.holds(head):
+            self._claim = Place(head.epoch, head.sequence, head.sequence, time_ns)
+        self._claim.take(head, time_ns)
+        return time_ns - self._claim.since >= _PATIENCE_NS
+
+    def note(self, time_ns: int) -> None:
+        """Record a contradiction of a publisher that is contested."""
+        self.news += 1
+        self._extend(time_ns)
+
+    def is_over(self, time_ns: int) -> bool:
+        """Tell whether nothing has spoken against the publisher for long."""
+        return time_ns >= self._ends_at
+
+    def may_tell(self, time_ns: int) -> bool:
+        """Tell whether to report once more that messages may be missing: once a second."""
+        if time_ns - self._reported_at < _EVERY_NS:
+            return False
+        self._reported_at = time_ns
+        return True
+
+    def seen_by(self, places: Iterable[Place], head: Head, but: Place | None = None) -> int:
+        """Return how many messages of a batch, from its first, other places have given already."""
+        return max(
+            (
+                min(head.count, one.expected - head.sequence)
+                for one in places
+                if one is not but and one.holds(head)
+            ),
+            default=0,
+        )
+
+    def merge(self, epoch: int, expected: int) -> int:
+        """Forget the places that the first one has come to; return where that stands then."""
+        reached = [one for one in self.rivals if one.epoch == epoch and one.began <= expected]
+        self.rivals = [one for one in self.rivals if one not in reached]
+        return max([expected, *(one.expected for one in reached)])
+
+    def promote(self, place: Place, first: Place) -> None:
+        """Put one of the other places first, as the first has fallen silent."""
+        self.rivals = [first, *(one for one in self.rivals if one is not place)]
+        self.began = place.began
+
+    def find(self, head: Head) -> Place | None:
+        """Return the place besides the first that a record goes on from, if any."""
+        return next((one for one in self.rivals if one.holds(head)), None)
+
+    def was_here(self, head: Head, present: Place) -> bool:
+        """Tell whether some place had a record before: then it came by a slower path."""
+        end = head.sequence + head.count
+        return any(one.holds(head) and end <= one.expected for one in (present, *self.rivals))
+
+    def add(self, head: Head, time_ns: int) -> Place:
+        """Make a place for a record that goes on from none; it is followed unless there are too many."""
+        place = Place(head.epoch, head.sequence, head.sequence, time_ns)
+        if len(self.rivals) >= MOST_RIVALS:
+            oldest = min(self.rivals, key=lambda one: one.heard_at)
+            if not oldest.is_silent(time_ns):
+                return place
+            self.rivals.remove(oldest)
+        self.rivals.append(place)
+        return place
+
+
+def can_be(head: Head, epoch: int | None, expected: int, seconds: float, *, is_shared: bool) -> bool:
+    """Tell whether a publisher can have come to where a record says that it is.
+
+    Args:
+        head: of the record, which is ahead.
+        epoch: the epoch before; None where nothing was heard.
+        expected: the number that came next.
+        seconds: since when it was there.
+        is_shared: others read the key too, so that it may have begun at any number.
+    """
+    if epoch is not None and head.epoch - epoch > MOST_EPOCHS:
+        return False
+    if head.epoch != epoch:
+        if is_shared:
+            return True
+        expected = 0
+    return head.sequence - expected <= MOST_MESSAGES * (SLACK + min(LONGEST, max(0.0, seconds)))

@@ -1,0 +1,102 @@
+"""The publishers that a subscriber has heard: when, and what they have left unanswered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oz.protocol.subscriber.stream import Interest, Stream
+from oz.wire.keys import DeliveryOptions
+
+SILENCE = 3.5
+"""Seconds behind the others after which a publisher counts as gone; its heart beats every second."""
+
+_NS = 1_000_000_000
+
+
+class Publishers:
+    """The publishers that all streams of one subscriber know."""
+
+    __slots__ = ("_by_key", "_interests")
+
+    def __init__(self, interests: Mapping[DeliveryOptions, Interest], by_key: Mapping[bytes, Stream]) -> None:
+        """Look at streams that others change.
+
+        Args:
+            interests: what is declared; publishers answer on their streams.
+            by_key: all streams.
+        """
+        self._interests = interests
+        self._by_key = by_key
+
+    def origins(self) -> set[bytes]:
+        """Return the publishers that have answered something and have not said goodbye."""
+        return {origin for interest in self._interests.values() for origin in interest.stream.sources}
+
+    def heard_at(self, origin: bytes) -> int | None:
+        """Return the time at which a publisher was heard last, in nanoseconds; None once it is not known.
+
+        It is not known before it was heard, and after it said goodbye on each stream.
+        """
+        newest = None
+        for stream in self._by_key.values():
+            source = stream.sources.get(origin)
+            if source is not None and (newest is None or source.heard_at > newest):
+                newest = source.heard_at
+        return newest
+
+    def last_heard(self) -> dict[bytes, int]:
+        """Return the time at which each publisher was heard last, in nanoseconds."""
+        newest: dict[bytes, int] = {}
+        for stream in self._by_key.values():
+            for origin, source in stream.sources.items():
+                if source.heard_at > newest.get(origin, 0):
+                    newest[origin] = source.heard_at
+        return newest
+
+    def answering(self) -> dict[bytes, int]:
+        """Return the time at which each publisher that answers was heard last on a stream of its own."""
+        heard: dict[bytes, int] = {}
+        for interest in self._interests.values():
+            for origin, source in interest.stream.sources.items():
+                heard[origin] = max(heard.get(origin, 0), source.heard_at)
+        return heard
+
+    def alive(self, time_ns: int | None = None) -> list[bytes]:
+        """Find the publishers that were heard about as lately as any other, or lately."""
+        heard = self.answering()
+        newest = time_ns or max(heard.values(), default=0)
+        return [origin for origin, at in heard.items() if newest - at <= SILENCE * _NS]
+
+    def next_silence(self, time_ns: int) -> float | None:
+        """Return in how many seconds a publisher does not count any more for `is_ready`, if it stays silent.
+
+        Args:
+            time_ns: now, in nanoseconds since 1970.
+
+        Returns:
+            Seconds; None when there is none that counts.
+        """
+        ends = [heard_at / _NS + SILENCE for heard_at in self.answering().values()]
+        return min((left for at in ends if (left := at - time_ns / _NS) >= 0), default=None)
+
+    def unanswered(self, interest: Interest, alive: list[bytes]) -> set[int]:
+        """Return the chunks of an interest that one of these publishers has not answered yet."""
+        standing = interest.declarations.chunks.keys()
+        missing: set[int] = set()
+        for origin in alive:
+            source = interest.stream.sources.get(origin)
+            if source is None:
+                return set(standing)
+            if not standing <= source.answered:
+                missing |= standing - source.answered - source.refused.keys()
+        return missing
+
+    def refusals(self) -> list[str]:
+        """Return the reasons of publishers that will not serve something."""
+        return [
+            reason
+            for interest in self._interests.values()
+            for source in interest.stream.sources.values()
+            for number, reason in source.refused.items()
+            if number in interest.declarations.chunks
+        ]

@@ -1,0 +1,120 @@
+"""A stream of a subscriber: one key that messages come on, with its subscriptions and its publishers."""
+
+from __future__ import annotations
+
+from oz.protocol.subscriber import receive_buffer
+from oz.protocol.subscriber.declarations import Declarations
+from oz.protocol.subscriber.dedupe import Repeats
+from oz.protocol.subscriber.sequences import Source
+from oz.protocol.subscriber.subscriptions import SubscriptionTable
+from oz.subjects.index.patterns import PatternIndex
+from oz.wire.keys import DeliveryOptions, stream_key
+
+OUTLIVED = 5.0
+"""Seconds behind a goodbye after which nothing is on its way on another path any more: who goes on has not
+said it."""
+
+_NS = 1_000_000_000
+_MOST_ENDED = 16  # publishers that have said goodbye and are remembered, for each stream
+
+
+class Stream:
+    """One key that messages come on.
+
+    Attributes:
+        key: the ZeroMQ subscription.
+        table: the subscriptions behind it.
+        sources: what is known of each publisher, by origin.
+        receive_buffer: what holds messages back, unless `overflow` is None.
+        is_shared: whether others read the same key.
+        only_answers: whether publishers only say here what they serve, and messages come on other streams.
+        repeats: the ids of what came, where repeats are dropped.
+    """
+
+    __slots__ = (
+        "_ended",
+        "is_shared",
+        "key",
+        "only_answers",
+        "receive_buffer",
+        "repeats",
+        "sources",
+        "table",
+    )
+
+    def __init__(
+        self,
+        key: bytes,
+        delivery: DeliveryOptions,
+        *,
+        is_shared: bool,
+        dedupe: bool = False,
+        index: type[PatternIndex] = PatternIndex,
+        has_buffer: bool = True,
+    ) -> None:
+        """Start without subscriptions."""
+        self.key = key
+        self.table = SubscriptionTable(index=index)
+        self.sources: dict[bytes, Source] = {}
+        self.receive_buffer = receive_buffer.make(delivery.overflow, delivery.limit) if has_buffer else None
+        self.is_shared = is_shared
+        self.only_answers = delivery.is_shared and not is_shared
+        # For each stream: subscriptions with other delivery options get a message again, and are to.
+        self.repeats = Repeats() if dedupe else None
+        self._ended: dict[bytes, Source] = {}
+
+    def end(self, origin: bytes) -> None:
+        """Record that a publisher has said goodbye: it is not to be waited for."""
+        source = self.sources.pop(origin, None)
+        if source is None:
+            return
+        if len(self._ended) >= _MOST_ENDED:
+            del self._ended[next(iter(self._ended))]
+        self._ended[origin] = source
+
+    def outlives(self, origin: bytes, time_ns: int) -> bool:
+        """Take back that a publisher has ended, if it has gone on for long enough; tell whether it has.
+
+        Args:
+            origin: one of which something else than a goodbye has come.
+            time_ns: now.
+        """
+        source = self._ended[origin]
+        if time_ns - source.heard_at < OUTLIVED * _NS:
+            return False
+        source.outlive(time_ns)
+        self.sources[origin] = self._ended.pop(origin)
+        return True
+
+    def has_said_goodbye(self, origin: bytes) -> bool:
+        """Tell whether a publisher that is not known here has gone; otherwise its answer is on its way."""
+        return origin in self._ended
+
+    def has_ended(self, origin: bytes, epoch: int) -> bool:
+        """Tell whether a publisher has said goodbye lately, so that where its sequence stands is no news."""
+        source = self._ended.get(origin)
+        return source is not None and source.epoch == epoch
+
+
+class Interest:
+    """The interest with one set of delivery options: its declarations, and the stream for the answers."""
+
+    __slots__ = ("declarations", "delivery", "name", "stream")
+
+    def __init__(
+        self,
+        name: bytes,
+        delivery: DeliveryOptions,
+        *,
+        dedupe: bool,
+        index: type[PatternIndex],
+        greet_every: float,
+        has_buffer: bool,
+    ) -> None:
+        """Start with none."""
+        self.name = name
+        self.delivery = delivery
+        self.declarations = Declarations(name, delivery, greet_every=greet_every)
+        self.stream = Stream(
+            stream_key(name), delivery, is_shared=False, dedupe=dedupe, index=index, has_buffer=has_buffer
+        )

@@ -1,0 +1,23 @@
+"""The inputs that fuzzing has kept, each once more: what reached something new, and what crashed."""
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.targets import TARGETS
+
+CORPUS = Path(__file__).with_name("corpus")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_fuzzing_kept_is_read_or_refused(target):
+    lines = (CORPUS / f"{target}.hex").read_text().splitlines()
+    assert lines
+    for line in lines:
+        TARGETS[target](bytes.fromhex(line))
+
+
+def test_a_target_lets_other_errors_out(monkeypatch):
+    monkeypatch.setattr("fuzz.targets.discovery.unpack_reply", lambda data: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        TARGETS["naming"](b"")

@@ -1,0 +1,119 @@
+"""A peer that sends frames larger than anybody takes, beside an honest one."""
+
+import socket as sockets
+import struct
+import subprocess
+import sys
+
+import pytest
+import zmq
+
+import oz
+from support.scripts import ENVIRONMENT
+from support.waiting import DEADLINE, until
+
+VICTIM = """
+import resource, sys
+import oz
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+with oz.Subscriber(sys.argv[2:], filtering=sys.argv[1]) as sub:
+    sub.subscribe("a.>")
+    print("ready", flush=True)
+    before = peak()
+    while sub.receive(timeout=60).subject != "a.end":
+        pass
+    print(peak() - before)
+"""
+
+GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(16) + b"\x00" + bytes(31)
+
+
+def raw_publisher(listening, claims):
+    """Shake hands as a PUB, and begin a message of so many bytes; return the connection."""
+    there, _ = listening.accept()
+    there.settimeout(DEADLINE)
+    there.sendall(GREETING)
+    ready = b"\x05READY\x0bSocket-Type" + struct.pack(">I", 3) + b"PUB"
+    there.sendall(b"\x04" + bytes([len(ready)]) + ready)
+    there.sendall(b"\x02" + struct.pack(">Q", claims))
+    return there
+
+
+def is_cut_off(there):
+    """Send part of what was claimed until the other end has closed."""
+    try:
+        for _ in range(1_000):
+            there.sendall(b"a.x" + bytes(1_000_000))
+    except OSError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+@pytest.mark.parametrize("claims", [(64 << 20) + 1, 8 << 30, 2**63 - 1])
+def test_who_claims_a_huge_frame_is_cut_off_and_others_are_heard(filtering, claims):
+    with sockets.create_server(("127.0.0.1", 0)) as listening, oz.Publisher("tcp://127.0.0.1:*") as pub:
+        listening.settimeout(DEADLINE)
+        hostile = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
+        with subprocess.Popen(
+            [sys.executable, "-c", VICTIM, filtering, pub.endpoint, hostile],
+            stdout=subprocess.PIPE, text=True, env=ENVIRONMENT,
+        ) as victim:  # fmt: skip
+            try:
+                assert victim.stdout.readline() == "ready\n"
+                with raw_publisher(listening, claims) as there:
+                    assert is_cut_off(there)
+                until(lambda: _is_over(pub, victim))
+                assert int(victim.stdout.readline()) < 64_000, "KiB more than before"
+            finally:
+                victim.kill()
+
+
+def _is_over(pub, victim):
+    pub.publish("a.end", b"")
+    pub.flush()
+    try:
+        victim.wait(0.01)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def test_a_publisher_refuses_what_subscribers_would_cut_it_off_for():
+    limits, large = oz.Limits(message_size=1 << 20), bytes((1 << 20) + 1)
+    with oz.Publisher("tcp://127.0.0.1:*", limits=limits) as pub, oz.Subscriber(pub.endpoint) as sub:
+        sub.subscribe("a")
+        until(lambda: pub.publish("a", b"x") or _has_come(sub))
+        pub.publish("a", large[1:])
+        for payload in (large, (b"small", large), memoryview(large)):
+            with pytest.raises(ValueError, match="1,048,577 bytes"):
+                pub.publish("a", payload)
+        while len(sub.receive(timeout=DEADLINE).payload) != 1 << 20:
+            pass
+        with pytest.raises(oz.Timeout):
+            sub.receive(timeout=0.05)
+
+
+def _has_come(sub):
+    try:
+        return sub.receive(timeout=0.01)
+    except oz.Timeout:
+        return None
+
+
+def test_a_subscriber_of_who_allows_more_takes_more():
+    context = zmq.Context()
+    context.sockopts[zmq.MAXMSGSIZE] = -1
+    limits = oz.Limits(message_size=float("inf"))
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", limits=limits) as pub,
+        oz.Subscriber(pub.endpoint, context=context, filtering="publisher") as sub,
+    ):
+        sub.subscribe("a")
+        sub.wait_ready(DEADLINE)
+        pub.publish("a", bytes((64 << 20) + 1))
+        assert len(sub.receive(timeout=DEADLINE).payload) == (64 << 20) + 1
+    context.term()
