@@ -46,12 +46,14 @@ class Ledger:
         self.messages = []
         self.gaps = []
         self.standing, self.ended, self.drained = [], set(), {}
+        self.since = {}
         self.is_over = False
         self.missed, self.says_lost = Counter(), {}
         self.ids = set()
-        self.unwanted = 0
+        self.unwanted = []
         self.answered = {}
         self.side, self.beside = None, 0
+        self.spoiled = self.counted = 0
         self.by_origin = defaultdict(list)
         self.ready = {}
 
@@ -67,6 +69,11 @@ class Ledger:
 
     def subscribed(self, text):
         self.standing.append(text)
+        self.since.setdefault(text, self.oracle.world.network.now)
+
+    def asked_for(self, subject, at):
+        """Tell whether something was asked for that matches a subject by some time, and still is."""
+        return any(self.since[text] <= at and matches(text, subject) for text in self.standing)
 
     def unsubscribed(self, text):
         self.standing.remove(text)
@@ -92,17 +99,18 @@ class Ledger:
 
     def given(self, message):
         oracle = self.oracle
-        subject, number = message.subject, int(message.payload)
-        origin = oracle.origin_of(number)
+        subject, number, gap = message.subject, int(message.payload), message.gap
+        origin, form = oracle.origin_of(number), oracle.forms[number]
         check(message.origin == origin, "{}: message {} says it is of another publisher", self.name, number)
         check(oracle.subjects[number] == subject, "{}: message {} came as {!r}", self.name, number, subject)
-        check(
-            any(matches(text, subject) for text in self.standing),
-            "{}: {!r} matches nothing that it asks for", self.name, subject,
-        )  # fmt: skip
-        if oracle.forms[number] in ("rich", "request"):
+        for text in self.standing:
+            if matches(text, subject):
+                break
+        else:
+            check(False, "{}: {!r} matches nothing that it asks for", self.name, subject)
+        if form in ("rich", "request"):
             check(message.headers == {"number": number}, "{}: {} has {}", self.name, number, message.headers)
-        if oracle.forms[number] == "frames":
+        if form == "frames":
             check(len(message.frames) == 3, "{}: {} has the frames {}", self.name, number, message.frames)
         if self.streams.dedupe and message.message_id is not None:
             check(
@@ -113,16 +121,28 @@ class Ledger:
                 number,
             )
             self.ids.add(message.message_id)
-        self.missed[origin] += message.gap or 0
-        self.says_lost[number] = message.gap
+        self.missed[origin] += gap or 0
+        self.says_lost[number] = gap
         check(
-            (message.reply_to is not None) == (oracle.forms[number] == "request"),
+            (message.reply_to is not None) == (form == "request"),
             "{}: {} is to be answered to {!r}", self.name, number, message.reply_to,
         )  # fmt: skip
         self.by_origin[origin].append((number, message.sequence, oracle.world.network.now))
 
+    def withdrawn(self, message):
+        """A message that waited is not wanted any more: it takes along what it says was lost before it."""
+        number = int(message.payload)
+        self.unwanted.append(number)
+        self.missed[message.origin] += message.gap or 0
+        self.says_lost[number] = message.gap
+
     def gap(self, subscriber, gap):
         stream = self.streams.by_key[self.key]
         source = stream.sources[gap.origin]
+        known = tuple(stream.table)
+        check(
+            self.delivery.is_shared or gap.subscription is (known[0] if len(known) == 1 else None),
+            "{}: a loss is told of {}", self.name, gap.subscription,
+        )  # fmt: skip
         self.gaps.append((gap.origin, source.epoch, gap.sequence, gap.count))
         self.oracle.mechanisms["gap with a count" if gap.count else "gap without a count"] += 1

@@ -13,7 +13,7 @@ from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.send_buffer import ConflatingSendBuffer, DropOldestSendBuffer, Passing
 from oz.protocol.subscriber.declarations import Declarations
 from oz.protocol.subscriber.sequences import Source
-from oz.protocol.subscriber.streams import Stream
+from oz.protocol.subscriber.stream import Stream
 from oz.services.leg import Leg
 
 EXPECTED = (
@@ -47,8 +47,23 @@ EXPECTED = (
     "death told",
     "subscription drained",
     "end checked",
+    "frame malformed",
+    "subscription counted out",
     "request answered",
     "request: Timeout",
+    "forged and passed over",
+    "forged: answer",
+    "forged: control record",
+    "forged: goodbye",
+    "forged: message",
+    "stranger: ask",
+    "stranger: begin anew",
+    "stranger: declare",
+    "stranger: listen",
+    "stranger: say_goodbye",
+    "stranger: spoil",
+    "stranger: stop",
+    "stranger: take_back",
 )
 """What fires in every few hundred runs."""
 
@@ -82,7 +97,7 @@ def _left_out(self, before, result, *_):
     return "connection left out", result
 
 
-def _returned(self, before, result, stream, now):
+def _returned(self, before, result, stream, *_):
     return "came back in its time of grace", before
 
 
@@ -145,7 +160,7 @@ _WATCHED = [
     (DropOldestSendBuffer, "put", _dropped_oldest, None),
     (Records, "beat", _starved, None),
     (Batches, "leave_out", _left_out, None),
-    (Lifetimes, "returned", _returned, lambda _, stream, __: stream.vanished_at is not None),
+    (Lifetimes, "returned", _returned, lambda _, stream, *__: stream.vanished_at is not None),
     (Lifetimes, "forget", _forgotten, None),
     (Stream, "end", _goodbye, None),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from random import Random
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ import oz
 import oz.testing
 from oz.protocol.node.registry import Registry
 from simulation.oracle import check
-from simulation.processes import NOBLOCK, POLLIN, Process
+from simulation.processes import NOBLOCK, Process
 
 NAMES = ("desk", "risk", "lab")
 NAMESERVER = "tcp://10.0.2.1:5756"
@@ -45,8 +45,8 @@ class SimNameServer(Process):
         self.registry = Registry(self.world.random_bytes(16), self.name)
 
     def turn(self):
-        now, router = self.network.now, self.router
-        while router.get(zmq.EVENTS) & POLLIN:
+        now, router = self.clock(), self.router
+        while router.has_in():
             peer, *frames = router.recv_multipart(NOBLOCK)
             for frame in frames[-1:]:
                 self._send(self.registry.receive(peer, frame, now))
@@ -54,14 +54,18 @@ class SimNameServer(Process):
         return self.registry.next_deadline()
 
     def _send(self, sends):
-        missed = set()
-        for peer, frame in sends:
+        missed, waiting = set(), deque(sends)
+        while waiting:
+            peer, frame = waiting.popleft()
             if peer not in missed:
                 try:
                     self.router.send_multipart([peer, frame], NOBLOCK)
-                except zmq.ZMQError:
+                except zmq.ZMQError as error:
                     missed.add(peer)
-                    self.registry.missed(peer)
+                    if error.errno == zmq.EHOSTUNREACH:
+                        waiting.extend(self.registry.unreachable(peer, self.clock()))
+                    else:
+                        self.registry.missed(peer)
 
     def begin_end(self):
         self.close()

@@ -29,7 +29,7 @@ class Oracle:
         self.books = defaultdict(list)
         self.newest = defaultdict(dict)
         self.groups = defaultdict(list)
-        self.closed = set()
+        self.closed, self.outlived = set(), set()
         self.forms, self.repeats = {}, {}
         self._skipped = counting(-1, -1)
 
@@ -54,12 +54,13 @@ class Oracle:
             self.newest[origin][text] = number
         groups = set()
         for stream in publisher.router.streams.values():
-            chunks = (*stream.chunks.values(), *stream.ending.values())
-            if _has(chunks, text) or (stream.is_shared and _shares(stream, text)):
+            if _asks(stream, text):
                 if stream.delivery.group:
                     groups.add(stream.delivery.group)
                 elif stream.has_messages:
                     self.books[origin, stream.key, stream.epoch].append(number)
+                    if stream.goodbyes:
+                        self.outlived.add((stream.key, number))
         for group in groups:
             self.groups[origin, group].append(number)
 
@@ -95,25 +96,27 @@ class Oracle:
     def check_order(self):
         """Nothing comes twice, and each subject of each publisher in the order of publishing."""
         self._index()
+        subjects = self.subjects
         for ledger in self.ledgers:
+            has_last_values = ledger.subscriber.last_value
             for messages in ledger.by_origin.values():
                 last, seen = {}, set()
                 for number, sequence, _ in messages:
-                    if self._is_last_value(ledger, number, sequence):
+                    if has_last_values and self._is_last_value(ledger, number, sequence):
                         continue
-                    subject = self.subjects[number]
-                    check(number not in seen, "{}: message {} came twice", ledger.name, number)
+                    subject = subjects[number]
+                    if number in seen or last.get(subject, -1) >= number:
+                        check(number not in seen, "{}: message {} came twice", ledger.name, number)
+                        check(
+                            False, "{}: {} came after {} of {!r}", ledger.name, number, last[subject], subject
+                        )
                     seen.add(number)
-                    check(
-                        last.get(subject, -1) < number,
-                        "{}: {} came after {} of {!r}", ledger.name, number, last.get(subject), subject,
-                    )  # fmt: skip
                     last[subject] = number
 
     def _has_come(self, ledger, first, but):
         """Tell whether a message with an id has come, or another of those that repeat it."""
         same = [one for one, repeated in self.repeats.items() if repeated == first and one != but]
-        return first is not None and not ledger.numbers().isdisjoint((first, *same))
+        return first is not None and not ledger.numbers().union(ledger.unwanted).isdisjoint((first, *same))
 
     def _is_last_value(self, ledger, number, sequence):
         """Tell whether a message came as the last value, which may be old, and for a second time."""
@@ -145,6 +148,9 @@ class Oracle:
             )
             twice = [number for number, count in given.items() if count > 1]
             check(not twice, "group {}: {} came to several members", group, twice[:5])
+            if not members[group]:
+                # That of a stranger.
+                continue
             self._account_for_group(origin, group, numbers, given, members[group])
 
     def _account_for_group(self, origin, group, numbers, given, members):
@@ -228,7 +234,8 @@ class Oracle:
             check(lost.isdisjoint(given.values()), "{}: one was given and told as lost", ledger.name)
             return Tally(conflated=len(book))
         if not (ledger.delivery.is_shared or ledger.delivery.overflow or subscriber.last_value):
-            self._check_before(ledger, given, lost)
+            taken = given | {number: place[number] for number in ledger.unwanted if number in place}
+            self._check_before(ledger, taken, lost)
         false = lost.intersection(given.values())
         check(not false, "{}: {} were given and told as lost", ledger.name, sorted(false)[:5])
         if lost and not ledger.delivery.is_shared:
@@ -249,6 +256,9 @@ class Oracle:
         if is_done:
             # It said that this is all, or answered that it sends nothing more.
             self.mechanisms["end checked"] += 1
+            if ledger.is_over:
+                # But over another connection, of which nobody has told it yet that it has ended.
+                missing = [at for at in missing if (key, book[at]) not in self.outlived]
         elif not (is_last and self.is_alive(origin)):
             # Of an epoch that is over nobody knows how it ended.
             last = max(known, default=-1)
@@ -267,10 +277,13 @@ class Oracle:
             )  # fmt: skip
         return Tally(silent=len(missing))
 
-    def _check_before(self, ledger, given, lost):
-        """Each message but the first of an epoch says how many were lost since the one before it."""
+    def _check_before(self, ledger, taken, lost):
+        """Each message but the first of an epoch says how many were lost since the one before it.
+
+        One whose subscription ended while it waited is no exception, though nobody was given it.
+        """
         before = None
-        for number, sequence in sorted(given.items(), key=lambda one: one[1]):
+        for number, sequence in sorted(taken.items(), key=lambda one: one[1]):
             if before is not None:
                 count = sum(at in lost for at in range(before + 1, sequence))
                 said = ledger.says_lost[number]
@@ -289,7 +302,9 @@ class Oracle:
         if ledger.is_over:
             return ledger.answered.get(origin) == epoch
         stream = ledger.streams.by_key.get(ledger.key)
-        return self.is_current(ledger) and stream is not None and stream.has_ended(origin, epoch)
+        # In this epoch: of those before it nobody knows how they ended.
+        ended = stream._ended.get(origin) if stream is not None and self.is_current(ledger) else None
+        return ended is not None and ended.epoch == epoch
 
     def _source(self, ledger, origin):
         stream = ledger.streams.by_key.get(ledger.key)
@@ -306,6 +321,9 @@ class Oracle:
             return True
         subject = self.subjects[number]
         if any(matches(text, subject) for text in ledger.ended):
+            return True
+        if self.world.has_stranger and not ledger.asked_for(subject, self.published_at[number]):
+            # Somebody else had asked for it in its name.
             return True
         # A verbose proxy hides that one of two connections is gone: publishers go on for what was drained.
         at = self.published_at[number]
@@ -333,10 +351,12 @@ def _numbers(stream):
     return bool(stream.send_buffer) and stream.send_buffer.is_numbered
 
 
-def _has(chunks, subject):
-    """Tell whether some of the declarations of a stream match."""
-    return any(matches(pattern.text, subject) for chunk in chunks for pattern in chunk.patterns)
-
-
-def _shares(stream, subject):
-    return any(matches(pattern.text, subject) for pattern in stream.patterns)
+def _asks(stream, subject):
+    """Tell whether some of the declarations of a stream match, or the pattern that it is of."""
+    # In loops without a generator: this is asked of each stream for each message.
+    for chunks in (stream.chunks, stream.ending):
+        for chunk in chunks.values():
+            for pattern in chunk.patterns:
+                if matches(pattern.text, subject):
+                    return True
+    return stream.is_shared and any(matches(pattern.text, subject) for pattern in stream.patterns)

@@ -16,15 +16,23 @@ from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.testing.context import Context
 from oz.testing.proxy import ModelProxy
 from oz.wire.codec import find_codec
-from oz.wire.keys import OWN
+from oz.wire.keys import ID_SIZE, OWN, Declaration, Declared, DeliveryOptions
 from simulation.ledger import check, matches
+from simulation.spoiling import NOT_TEXT
 
-NOBLOCK, POLLIN, EVENTS = int(zmq.NOBLOCK), int(zmq.POLLIN), int(zmq.EVENTS)
+NOBLOCK = int(zmq.NOBLOCK)
 SUBSCRIBE, UNSUBSCRIBE = int(zmq.SUBSCRIBE), int(zmq.UNSUBSCRIBE)
 MALFORMED = OWN + b"D\xff"
 """What nobody may ask for, and somebody does."""
 
+UNKNOWN = Declaration(b"of the future".ljust(ID_SIZE), 1, DeliveryOptions(), patterns=(Declared(99, b"a.*"),))
+"""What a later version may ask for: a pattern of a dialect that is not known here."""
+
 DELIMITER = b" "
+
+BOOTED = 1_000.0
+"""Seconds that the clock of a process shows more than the network's, once more for each of its lives: no
+clock of a host begins at 0 as a program does."""
 
 CLOSING = 1.0
 """Seconds for which a process that ends in order tries to say so."""
@@ -45,17 +53,24 @@ class Process:
         self.is_alive = self.is_frozen = False
         self.is_ending = False
         self.life = self.turns = 0
+        self.ahead = 0.0
         self._timer = None
         self._due = None
         self._is_woken = False
 
     def start(self):
         self.life += 1
+        self.ahead = self.life * BOOTED
         self.is_alive, self.is_frozen, self.is_ending = True, False, False
         self._is_woken, self._timer = False, None
+        self._turn_of_this_life = partial(self._turn, self.life)
         self.context = Context(self.network, self.name)
         self.begin()
         self.wake()
+
+    def clock(self):
+        """Return the seconds that its host counts."""
+        return self.network.clock.now + self.ahead
 
     def kill(self):
         if self.is_alive:
@@ -68,7 +83,7 @@ class Process:
         if self.is_alive and not self.is_ending:
             self.is_ending = True
             self.begin_end()
-            self.network.call_at(self.network.now + CLOSING, partial(self._give_up, self.life))
+            self.network.call_at(self.network.clock.now + CLOSING, partial(self._give_up, self.life))
             self.wake()
 
     def _give_up(self, life):
@@ -99,13 +114,15 @@ class Process:
         """Have it take its turn in a moment."""
         if not self._is_woken:
             self._is_woken = True
-            self.network.call_soon(partial(self._turn, self.life))
+            self.network.call_soon(self._turn_of_this_life)
 
     def _turn(self, life):
-        if life != self.life or not self.is_alive:
-            return
-        self._is_woken = False
-        if self.is_frozen:
+        if life == self.life:
+            self._is_woken = False
+            self._take_turn()
+
+    def _take_turn(self):
+        if not self.is_alive or self.is_frozen:
             return
         self.turns += 1
         due = self.turn()
@@ -120,7 +137,7 @@ class Process:
             self._timer = None
         self._due = due
         if due is not None:
-            self._timer = self.network.call_at(due, self.wake)
+            self._timer = self.network.call_at(due - self.ahead, self._take_turn)
 
     def socket(self, kind, **options):
         made = self.context.socket(kind)
@@ -145,6 +162,7 @@ class SimPlainSubscriber(Process):
         super().__init__(world, name)
         self.endpoints, self.patterns = endpoints, patterns
         self.standing, self.given, self.refused = {}, [], []
+        self.spoiled = 0
 
     def begin(self):
         self.sub = self.socket(zmq.SUB)
@@ -152,6 +170,7 @@ class SimPlainSubscriber(Process):
         self.receiver, self.splitting = PrefixReceiver(codec), SplittingReceiver(DELIMITER, codec)
         self.receiver.refusals.on_refused = self.splitting.refusals.on_refused = self.refused.append
         self.sub.set(SUBSCRIBE, MALFORMED)
+        self.sub.set(SUBSCRIBE, UNKNOWN.encode())
         for pattern in self.patterns:
             self.subscribe(pattern)
         for endpoint in self.endpoints:
@@ -175,8 +194,9 @@ class SimPlainSubscriber(Process):
         self.close()
 
     def turn(self):
-        while self.sub.get(EVENTS) & POLLIN:
+        while self.sub.has_in():
             frames = self.sub.recv_multipart(NOBLOCK)
+            self.spoiled += frames[0] == NOT_TEXT
             message = self.receiver.accept(frames, 0)
             whole = [DELIMITER.join(frames)]
             split = self.splitting.accept(whole, 0)

@@ -6,21 +6,16 @@ import zmq
 
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.interest import PLAIN, ROUTED
+from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.publisher.last_value_cache import LastValueCache, NodeLastValueCache
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from oz.security.limits import DEFAULT_LIMITS
 from oz.transport.publisher.sink import XpubSink
 from oz.wire.extras import Extras, Rich, rich
-from simulation.processes import (
-    EVENTS,
-    MALFORMED,
-    NOBLOCK,
-    POLLIN,
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    Process,
-)
+from simulation.ledger import check
+from simulation.processes import MALFORMED, NOBLOCK, SUBSCRIBE, UNSUBSCRIBE, Process
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.25
 REPLY_TO = {"rich": None, "request": "inbox.1"}
@@ -46,6 +41,7 @@ class SimPublisher(Process):
             self.xpub.connect(endpoint)
         self.stats = PublisherStats()
         self.router = Router(self.origin, self.stats)
+        self.queue = InterestQueue(self.router, DEFAULT_LIMITS, self._is_there)
         self.sink = XpubSink(self.xpub, drops=self.drops)
         self.batches = Batches(self.router, self.sink, self.clock, drops=self.drops)
         self.last_values = LastValueCache() if self.keeps_requests else NodeLastValueCache()
@@ -54,9 +50,6 @@ class SimPublisher(Process):
         self._known = {}
         self.spoiled = 0
         self._pause = FIRST_PAUSE
-
-    def clock(self):
-        return self.network.now
 
     def publish(self, subject, number, form="plain"):
         """Publish one message; tell whether it was taken.
@@ -73,8 +66,16 @@ class SimPublisher(Process):
         if recipients.kind & ROUTED and self.batches.is_blocked:
             self.batches.retry()
             if self.batches.is_blocked:
+                check(not self.drops, "{} is held up, and may drop messages", self.name)
                 self.world.mechanisms["publisher held up"] += 1
                 return False
+        held_up = [one for one in self.batches.full if one.unsent and one.delivery.overflow is None]
+        check(
+            self.drops or not (recipients.kind & ROUTED and held_up),
+            "{} goes on while {} frames wait",
+            self.name,
+            len(held_up),
+        )
         payload = b"%d" % number
         if recipients.kind & PLAIN and not self._hand_over(subject, payload):
             self.world.mechanisms["publisher held up"] += 1
@@ -106,8 +107,9 @@ class SimPublisher(Process):
         else:
             form, at = "with id", len(self._identified)
             self._identified.append((at, number))
-        # Not quite in a row, as with those who publish side by side.
-        return form, (self.origin, at ^ 1)
+        # Not quite in a row, as with those who publish side by side; and some without a number.
+        place = at // 4 * 4 + (0, 3, 1, 2)[at % 4]
+        return form, (self.origin, place) if at % 5 else b"%b %d" % (self.origin, at)
 
     def _hand_over(self, subject, payload):
         """Send it to those who filter by prefixes; tell whether they had room, or may be left out."""
@@ -123,11 +125,19 @@ class SimPublisher(Process):
         if not accumulated:
             return
         self.stats.sent += len(accumulated) // 3
+        waits_for_none = any(
+            one.delivery.overflow is None for some in accumulated[0::3] for one in some.streams
+        )
+        most = sum(len(some.streams) + len(some.choices) for some in accumulated[0::3])
+        missed = self.stats.missed
         if len(accumulated) == 3:
             self.batches.send_alone(*accumulated)
         else:
             is_rich = any(type(payload) is Rich for payload in accumulated[2::3])
             self.batches.send(accumulated, is_rich=is_rich)
+            check(self.batches.size > 0 or not waits_for_none, "{} has sent a batch of nothing", self.name)
+        missed = self.stats.missed - missed
+        check(0 <= missed <= most, "{} has missed {} of {} at once", self.name, missed, most)
 
     def skip(self, count):
         """Say that messages were lost before they came here: how many, or None."""
@@ -139,30 +149,41 @@ class SimPublisher(Process):
         self.wake()
 
     def _listen(self):
-        get, recv, put = self.xpub.get, self.xpub.recv, self.xpub.set
-        while get(EVENTS) & POLLIN:
-            while get(EVENTS) & POLLIN:
-                frame = recv(NOBLOCK)
+        has_in, recv, put = self.xpub.has_in, self.context.backend.recv_named, self.xpub.set
+        take, now = self.queue.take, self.clock()
+        while has_in():
+            while has_in():
+                frame, peer = recv(self.xpub, NOBLOCK)
                 self.spoiled += frame[1:] == MALFORMED
-                wanted, dropped = self.router.learn(frame, self.network.now)
+                wanted, dropped = take(frame, peer, now)
                 for key in wanted:
                     put(SUBSCRIBE, key)
                 for key in dropped:
                     put(UNSUBSCRIBE, key)
+            self.queue.work(self.clock)
             self._forget()
             if self.router.to_answer or self.router.to_serve:
                 self.flush()
                 self._answer()
+
+    def _is_there(self, peer):
+        return self.context.backend.inode(peer.descriptor) == peer.inode
 
     def look(self):
         """Take in subscriptions while messages wait for others, as `publish` does."""
         self._listen()
 
     def _answer(self):
-        before = [(stream, stream.sequence) for stream, _ in self.router.to_serve]
-        self.records.answer()
-        for stream, sequence in dict(before).items():
-            self.world.oracle.gave_last_values(self, stream, stream.sequence - sequence)
+        self._tell(self.records.answer)
+
+    def _tell(self, record, *arguments):
+        """Have records told, and count the last values that are given with them."""
+        before = {stream: stream.sequence for stream in self.router.streams.values()}
+        result = record(*arguments)
+        for stream, sequence in before.items():
+            if stream.sequence != sequence:
+                self.world.oracle.gave_last_values(self, stream, stream.sequence - sequence)
+        return result
 
     def _forget(self):
         interest = self.router.interest
@@ -179,17 +200,20 @@ class SimPublisher(Process):
             has_moved = self.sink.taken != before
             self._pause = FIRST_PAUSE if has_moved else min(2 * self._pause, LONGEST_PAUSE)
         if self.is_ending:
-            if not self.batches.full and self.records.say_goodbye():
+            if not self.batches.full and self._tell(self.records.say_goodbye):
                 self.close()
                 return None
-            return self.network.now + FIRST_PAUSE * 8
-        self.records.beat(self.network.now)
+            return self.clock() + FIRST_PAUSE * 8
+        self.records.is_halfway = False
+        now = self.clock()
+        self._tell(self.records.beat, now)
+        is_halfway = self.records.is_halfway
         self._forget()
         self._listen()
         self.world.rest.check_room(self)
-        due = self.records.next_deadline(self.network.now)
+        due = now + FIRST_PAUSE if is_halfway else self.records.next_deadline(now)
         if self.batches.full:
-            later = self.network.now + self._pause
+            later = now + self._pause
             due = later if due is None else min(due, later)
         return due
 

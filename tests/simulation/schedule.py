@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from random import Random
 from typing import NamedTuple
 
@@ -35,6 +36,7 @@ class Burst(NamedTuple):
 
 FORMS = {"plain": 78, "rich": 6, "request": 2, "large": 5, "frames": 2, "with id": 6, "again": 3}
 """Forms of messages, and how often each comes."""
+FORM_NAMES, FORM_WEIGHTS = tuple(FORMS), tuple(accumulate(FORMS.values()))
 
 KINDS = {
     "reset": 4, "cut": 5, "half_open": 2, "stall": 3, "throttle": 2, "busy": 5, "freeze": 3, "kill": 3,

@@ -2,26 +2,44 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import repeat
+from math import inf
+
 import zmq
 
 import oz
 from oz.protocol.subscriber.columns import MessageBatch
+from oz.protocol.subscriber.declarations import AT_ONCE
 from oz.protocol.subscriber.decoder import BatchDecoder
-from oz.protocol.subscriber.streams import SILENCE, Streams
+from oz.protocol.subscriber.publishers import SILENCE
+from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.transport.subscriber.engine import count
 from oz.transport.subscriber.links import PublisherLinks, read_with_link
 from oz.wire.batch import key_size, parse_head
 from oz.wire.keys import DeliveryOptions, parse_declaration
 from simulation.ledger import check
-from simulation.processes import EVENTS, NOBLOCK, POLLIN, SUBSCRIBE, UNSUBSCRIBE, Process
+from simulation.processes import NOBLOCK, SUBSCRIBE, UNSUBSCRIBE, Process
+from simulation.spoiling import MARK, accept_spoiled
+from simulation.tables import check_batch, check_dropped, check_route
 
 NS = 1_000_000_000
 
 SIDE = DeliveryOptions(overflow="conflate")
 """How what comes by a second stream is treated: nobody publishes anything for it."""
 
+LONGEST = 2.5
+"""Virtual seconds between two signs of a publisher where nothing goes wrong; its heart beats every second."""
+
+STALE = 4.0
+"""Virtual seconds for which an answer may be on its way."""
+
 KEPT = 5
 """Subscriptions of many that stay."""
+
+COUNTED = "b.z"
+"""What is asked for so many times and no more, by some subscriber."""
 
 SLOW = 2, 0.02
 """Messages that an application with an overflow takes at once at most, and seconds until it takes others."""
@@ -40,13 +58,14 @@ class SimSubscriber(Process):
         self.endpoints, self.patterns, self.delivery, self.mark = endpoints, patterns, delivery, mark
         self.pace, self.last_value = pace, last_value
         self.is_busy = False
-        self.bulk, self.has_side = 0, False
+        self.bulk, self.has_side, self.most_counted = 0, False, 0
+        self.frames = 0
         self.dedupes = delivery.overflow == "drop_oldest" or (name == "s1" and not last_value)
 
     def begin(self):
         self.most_taken = SLOW[0] if self.delivery.overflow else 10_000
         self.sub = self.socket(zmq.SUB, SNDHWM=0, RCVHWM=self.mark)
-        self.asked, self._ends = set(), {}
+        self.asked, self._ends, self._heard = set(), {}, {}
         self.streams = Streams(self.world.random_bytes, dedupe=self.dedupes)
         self.decoder = BatchDecoder(self.streams, on_gap=self._on_gap)
         self.ledger = self.world.oracle.joined(self)
@@ -55,6 +74,7 @@ class SimSubscriber(Process):
         self._subscriptions, self._draining = [], []
         self._next = iter(self.patterns)
         self._is_told = False
+        self._refused_at = inf
         for _ in range(2):
             self.subscribe_more()
         self.side = Subscribed([oz.compile("side.>")], None, self._cancel)
@@ -65,9 +85,17 @@ class SimSubscriber(Process):
             Subscribed([oz.compile(f"{self.name}.{number}")], None, self._cancel)
             for number in range(self.bulk)
         ]
+        keys = len(self.asked)
         for one in self._many:
             self._ask(self.streams.add(one, self.delivery, last_value=False))
+        self._counted = None
+        if self.most_counted:
+            self._counted = Subscribed([oz.compile(COUNTED)], None, self._cancel, self.most_counted)
+            self.ledger.subscribed(COUNTED)
+            self._ask(self.streams.add(self._counted, self.delivery, last_value=False))
         self._ask(self.streams.flush())
+        keys = len(self.asked) - keys
+        check(not self._many or keys == AT_ONCE + 1, "{} asks for many by {} keys", self.name, keys)
         for endpoint in self.endpoints:
             self.sub.connect(endpoint)
 
@@ -93,7 +121,8 @@ class SimSubscriber(Process):
         text = next(self._next, None)
         if text is None or self.is_ending:
             return
-        subscription = Subscribed([oz.compile(text)], None, self._cancel)
+        handler = self._handle if self.world.choose((True, False, False)) else None
+        subscription = Subscribed([oz.compile(text)], handler, self._cancel, drain=self._drain)
         self._subscriptions.append(subscription)
         self.ledger.subscribed(text)
         self._ask(self.streams.add(subscription, self.delivery, last_value=self.last_value))
@@ -109,14 +138,16 @@ class SimSubscriber(Process):
     def drain(self):
         """The same, but lose nothing that was published before."""
         if len(self._subscriptions) > 1 and not self.is_ending:
-            subscription = self._subscriptions.pop()
-            self._draining.append(subscription)
-            self.ledger.begins_drain(str(subscription.patterns[0].text))
-            # What has come may be all that is known of a publisher.
-            self._read(10_000)
-            for changes in self.streams.part(subscription):
-                self._ask(changes)
-            self.wake()
+            self._subscriptions.pop().drain()
+
+    def _drain(self, subscription, _):
+        self._draining.append(subscription)
+        self.ledger.begins_drain(str(subscription.patterns[0].text))
+        # What has come may be all that is known of a publisher.
+        self._read(10_000)
+        for changes in self.streams.part(subscription):
+            self._ask(changes)
+        self.wake()
 
     def _end_drains(self):
         for subscription in [one for one in self._draining if self.streams.has_drained(one)]:
@@ -133,16 +164,24 @@ class SimSubscriber(Process):
             self.world.mechanisms["subscription drained"] += 1
 
     def _cancel(self, subscription):
-        held = self.held()
+        if subscription is self._counted:
+            self.ledger.unsubscribed(COUNTED)
+        before = self.held()
         self._ask(self.streams.remove(subscription))
         self.decoder.retain(lambda message: any(one.active for one in message.subscriptions))
-        self.ledger.unwanted += held - self.held()
+        kept = set(map(id, self.held()))
+        for one in before:
+            if id(one) not in kept:
+                self.ledger.withdrawn(one)
 
     def held(self):
-        """Count the messages that wait for the application."""
-        return sum(len(list(stream.receive_buffer)) for stream in self.streams.buffered)
+        """Return the messages that wait for the application."""
+        held = [message for stream in self.streams.buffered for message in stream.receive_buffer]
+        return [*held, *self.decoder.waiting]
 
     def _ask(self, changes):
+        if not (changes.wanted or changes.dropped):
+            return
         for key in changes.wanted:
             self.sub.set(SUBSCRIBE, key)
         for key in changes.dropped:
@@ -153,56 +192,98 @@ class SimSubscriber(Process):
     def turn(self):
         if not self.is_busy:
             self._read(self.pace)
-        now = self.network.now
+        now, streams = self.clock(), self.streams
+        if self.world.has_stranger and not self.world.is_over:
+            self._check_refusals(now)
         if self.is_ending:
-            if self.streams.has_left():
+            if streams.has_left():
                 self.ledger.was_answered(self._goodbye)
                 self.close()
                 return None
             return now + 0.02
         if self._draining:
             self._end_drains()
-        self._ask(self.streams.renew(now))
+        due = streams.next_deadline()
+        if due is not None and now >= due:
+            self._ask(streams.renew(now))
         ends = self.links.next_deadline()
         if ends is not None and now >= ends:
-            self.links.look(now, is_idle=not self.sub.get(EVENTS) & POLLIN)
+            self.links.look(now, is_idle=not self.sub.has_in())
             ends = self.links.next_deadline()
-        more = now + SLOW[1] if any(one.receive_buffer for one in self.streams.buffered) else None
-        due = [one for one in (self.streams.next_deadline(), ends, more) if one is not None]
-        return max(min(due), now + 0.001) if due else None
+        due = streams.next_deadline()
+        if ends is not None and (due is None or ends < due):
+            due = ends
+        if streams.buffered and any(one.receive_buffer for one in streams.buffered):
+            due = min(now + SLOW[1], inf if due is None else due)
+        return None if due is None else max(due, now + 0.001)
 
     def now_ns(self):
-        return round((self.network.now + 1_000) * NS)
+        return round((self.network.clock.now + 1_000) * NS)
 
     def _read(self, most):
         """Take in what has come, and give it to the application; the rest in a moment."""
-        get, receive, accept, links = self.sub.get, self.sub.recv_multipart, self.decoder.accept, self.links
+        has_in, receive = self.sub.has_in, self.sub.recv_multipart
+        accept, links = self.decoder.accept, self.links
+        if not has_in():
+            self._give()
+            return
         now_ns = self.now_ns()
-        given = self.ledger.given
+        give = self._dispatch
         is_quiet = self.name in self.world.quiet
-        for _ in range(most):
-            if not get(EVENTS) & POLLIN:
+        for place in range(most):
+            if place and not has_in():
                 break
+            self.frames += 1
+            link = None
             if links.is_curious:
                 frames, link = read_with_link(self.context.backend, self.sub, NOBLOCK)
-                message = accept(frames, now_ns)
-                links.note(frames[0], link)
             else:
                 frames = receive(NOBLOCK)
-                message = accept(frames, now_ns)
-            if is_quiet:
+            if MARK in frames[0]:
+                accept_spoiled(self, partial(accept, frames, now_ns))
+                continue
+            held = self.held() if self.delivery.overflow else ()
+            dropped = self.decoder.stats.dropped
+            message = accept(frames, now_ns)
+            if self.decoder.stats.dropped > dropped:
+                check_dropped(self, held, frames[0])
+            if link is not None:
+                links.note(frames[0], link)
+            if frames[0] in self.world.forged:
+                self._check_forged()
+            elif is_quiet:
                 self._check_new(frames[0])
             if message is not None:
-                given(message)
+                give(message)
         else:
             self.wake()
         self._give()
+
+    def _check_refusals(self, now):
+        """What somebody else is refused under its number is in no answer, but one that was on its way."""
+        if not self.streams.publishers.refusals():
+            self._refused_at = inf
+        else:
+            self._refused_at = min(self._refused_at, now)
+        check(now - self._refused_at < STALE, "{} is refused what somebody else is", self.name)
+
+    def _check_forged(self):
+        """Who says what cannot be is contradicted, and refuses nothing."""
+        self.world.mechanisms["forged and passed over"] += 1
+        check(self.decoder.stats.contradictions > 0, "{}: nobody is contradicted", self.name)
+        check(not self.streams.publishers.refusals(), "{}: a stranger has refused it", self.name)
 
     def _check_new(self, frame):
         """Nothing is sent twice where there is one way for it."""
         size = key_size(frame)
         head = parse_head(frame, size)
         publisher = self.world.oracle.publishers.get(head.origin)
+        if publisher is not None and publisher.name in self.world.quiet and publisher.drops:
+            # Whatever becomes of others who listen on the same key.
+            way, now = (frame[:size], head.origin), self.network.clock.now
+            silent = now - self._heard.get(way, now)
+            check(silent < LONGEST, "{}: {} was silent for {:.2f} s", self.name, publisher.name, silent)
+            self._heard[way] = now
         if head.count and publisher is not None and not publisher.connects:
             place = frame[:size], head.origin, head.epoch
             check(
@@ -212,6 +293,8 @@ class SimSubscriber(Process):
 
     def _give(self):
         """Have the application take what is there, or a part."""
+        if not (self.decoder.waiting or self.streams.buffered):
+            return
         for _ in range(self.most_taken):
             message = self.decoder.next()
             if message is None:
@@ -219,8 +302,36 @@ class SimSubscriber(Process):
             self._take(message)
 
     def _take(self, message):
+        check_batch(self, message)
         for one in message.messages() if type(message) is MessageBatch else (message,):
-            self.ledger.given(one)
+            self._dispatch(one)
+
+    def _dispatch(self, message):
+        """Do with a message what an engine does with it."""
+        self.ledger.given(message)
+        check_route(self.ledger, message)
+        route, counted = message.route, self._counted
+        if route.is_counted:
+            count(message)
+        self._handled = []
+        for one in route.handled:
+            if one.active or one.wants(message):
+                one.handler(message)
+        check(len(self._handled) == sum(map(Subscribed.wants, route.handled, repeat(message))), "not handled")
+        if counted is not None and counted in route.subscriptions and counted.wants(message):
+            self.ledger.counted += 1
+            is_enough = self.ledger.counted == self.most_counted
+            check(is_enough == (not counted.active), "{}: {} were counted", self.name, self.ledger.counted)
+            self.world.mechanisms["subscription counted out"] += is_enough
+
+    def _handle(self, message):
+        self._handled.append(message)
+
+    def leave_all(self):
+        """Ask for nothing any more."""
+        for one in (*self._subscriptions, *self._draining, *self._many, self.side, self._counted):
+            if one is not None:
+                one.unsubscribe()
 
     def count_keys(self):
         """Count the keys on which something is to come."""
@@ -239,7 +350,7 @@ class SimSubscriber(Process):
 
     def is_ready(self, origin):
         """Tell whether a publisher has answered all, and is heard."""
-        heard_at = self.streams.heard_at(origin)
-        if heard_at is None or self.network.now + 1_000 - heard_at / NS > SILENCE:
+        heard_at = self.streams.publishers.heard_at(origin)
+        if heard_at is None or self.network.clock.now + 1_000 - heard_at / NS > SILENCE:
             return False
         return self.streams.has_answered(origin)

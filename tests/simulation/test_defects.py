@@ -3,12 +3,20 @@
 import pytest
 
 from oz.protocol.node.links import Links
+from oz.protocol.publisher.accounts import KeyHolders
+from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.lifetimes import Lifetimes
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.send_buffer import Passing
+from oz.protocol.publisher.stream import OutStream
+from oz.protocol.subscriber import sequences
 from oz.protocol.subscriber.declarations import Declarations, SubscriptionChanges
+from oz.protocol.subscriber.receive_buffer import ConflatingBuffer
+from oz.protocol.subscriber.streams import Streams
+from simulation.crowds import Crowd
+from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.nodes import NodeWorld
-from simulation.world import Crowd, World, run
+from simulation.world import World, run
 
 MOST = 60
 """Seeds in which each is to be found."""
@@ -63,6 +71,47 @@ def compare_checks_only(monkeypatch):
     monkeypatch.setattr(Links, "_has_changed", has_changed)
 
 
+def number_only(monkeypatch):
+    """Number a large message, and do not send it."""
+
+    def send_large(self, accumulated):
+        for stream in accumulated[0].streams:
+            stream.sequence += 1
+
+    monkeypatch.setattr(Batches, "send_large", send_large)
+
+
+def keep_shared(monkeypatch):
+    """Go on asking for a shared pattern that nobody here wants any more."""
+    monkeypatch.setattr(Streams, "_unshare", lambda self, subscription: [])
+
+
+def drop_the_newest(monkeypatch):
+    """Drop of too many subjects the one that came up last."""
+
+    def put(self, messages):
+        before = len(self._messages)
+        self._messages.update((one.subject, one) for one in messages if len(self._messages) < self._limit)
+        return before + len(messages) - len(self._messages)
+
+    monkeypatch.setattr(ConflatingBuffer, "put", put)
+
+
+def let_anybody_take_back(monkeypatch):
+    """Count an unsubscription of whoever sends it."""
+    monkeypatch.setattr(KeyHolders, "take_back", lambda self, key, account: self.end_one(key))
+
+
+def believe_any_epoch(monkeypatch):
+    """Believe that a publisher is in whatever epoch, and at whatever number, somebody says in its name."""
+    monkeypatch.setattr(sequences, "can_be", lambda *args, **kwargs: True)
+
+
+def know_chunks_by_their_numbers(monkeypatch):
+    """Take what comes first under a number for all that is declared under it."""
+    monkeypatch.setattr(OutStream, "place", lambda self, number, content: number)
+
+
 @pytest.mark.parametrize(
     ("defect", "first", "kind"),
     [
@@ -71,7 +120,13 @@ def compare_checks_only(monkeypatch):
         (declare_once, 0, World),
         (forget_members, 845, World),
         (hand_over_one_by_one, 0, Crowd),
+        (number_only, 0, World),
+        (keep_shared, 1, World),
+        (drop_the_newest, 0, World),
         (compare_checks_only, 2580, NodeWorld),
+        (let_anybody_take_back, 0, HostileWorld),
+        (know_chunks_by_their_numbers, 0, HostileWorld),
+        (believe_any_epoch, 0, ForgedWorld),
     ],
 )
 def test_defect_that_oz_once_had_is_found(defect, first, kind, monkeypatch):

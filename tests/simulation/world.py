@@ -13,12 +13,15 @@ from oz.protocol.subscriber.absences import UNCOUNTED
 from oz.protocol.subscriber.declarations import GREETING
 from oz.testing.network import Network
 from oz.wire.keys import DeliveryOptions
-from simulation.oracle import Oracle, Violation
+from simulation.oracle import Oracle, Violation, check
+from simulation.policies import check_policies
 from simulation.processes import CLOSING, SimPlainSubscriber, SimProxy
 from simulation.publishers import SimPublisher
 from simulation.rest import Rest
-from simulation.schedule import BUSY, FORMS, TOPICS, make_faults, make_traffic
+from simulation.schedule import BUSY, FORM_NAMES, FORM_WEIGHTS, TOPICS, make_faults, make_traffic
+from simulation.spoiling import NOT_TEXT, spoil
 from simulation.subscribers import SimSubscriber
+from simulation.tables import check_goodbye, check_left, check_plain, check_refused, refuse
 
 SETTLES_IN, SETTLES = 3.6, 10.0
 """Virtual seconds after the last fault in which all is well as a rule, and within which it must be."""
@@ -26,6 +29,12 @@ SETTLES_IN, SETTLES = 3.6, 10.0
 PLAIN, PLAIN_TOO, PLAIN_LATE = "a.x", "b.*", "a.x.>"
 """What the plain subscriber asks for; ZeroMQ gives it a.x.deep too, long before it asks for that. The second
 one it drops for a while."""
+
+COUNTS = {1: 5, 2: 3}
+"""Messages after which a subscription ends, of subscribers that have such a one."""
+
+SPOILED = 8
+"""Frames of a run that are malformed, and that no publisher sends."""
 
 LAST = 4
 """Subjects of which something is published when all is well."""
@@ -35,6 +44,12 @@ RESTS = 2.0
 
 EMPTY_EVERY = 10
 """Of so many seeds one goes on until everybody has left, and nothing is left of them."""
+
+SHORTLY = 0.3
+"""Virtual seconds in which publishers know of what is asked for no longer; they keep it for longer."""
+
+AT_ONCE = 0.5
+"""Virtual seconds in which a publisher has answered who leaves, where all is well."""
 
 GREETED = 2 * GREETING
 """The same, more, for what a proxy has dropped on its way."""
@@ -49,7 +64,12 @@ class World:
     Attributes:
         mechanisms: how often each mechanism fired.
         faults: what goes wrong; all that the seed says, or those that are given.
+        forged: frames that somebody sent in the name of another publisher.
+        has_stranger: whether somebody speaks in the name of others.
+        is_over: what must be so has been checked; publishers refuse something then.
     """
+
+    has_stranger = is_over = False
 
     def __init__(self, seed, faults=None, mechanisms=None):
         random = Random(seed)
@@ -62,6 +82,7 @@ class World:
         self._forms = Random(seed + 2)
         self._number = 0
         self._healing = {}
+        self.forged = set()
         self._make_processes(random)
         self.plain = SimPlainSubscriber(
             self, "plain", endpoints=list(DIRECT.values())[:2], patterns=[PLAIN, PLAIN_TOO]
@@ -75,7 +96,7 @@ class World:
         names = [[one for one in some if one not in self.quiet] for some in names]
         pairs = [pair for pair in pairs if not self.quiet.intersection(pair)]
         every = make_faults(random, pairs, *names)
-        self.traffic = make_traffic(random, names[0])
+        self.traffic = make_traffic(random, [one.name for one in self.publishers])
         every = sorted(self._into_traffic(fault) for fault in every)
         self.faults = every if faults is None else faults
 
@@ -142,6 +163,7 @@ class World:
                 )
             )  # fmt: skip
             self.subscribers[-1].has_side = f"s{number}" == sided
+            self.subscribers[-1].most_counted = COUNTS.get(number, 0)
 
     # running ---------------------------------------------------------------------------------------------
 
@@ -156,6 +178,8 @@ class World:
             call_at(self._random.uniform(0.0, 0.2), process.start)
         for subscriber in self.subscribers:
             call_at(self._forms.uniform(1.0, BUSY), subscriber.drop_many)
+        for _ in range(SPOILED):
+            call_at(self._forms.uniform(1.0, BUSY), self._spoil)
         for burst in self.traffic:
             call_at(burst.at, partial(self._publish, burst))
         for fault in self.faults:
@@ -163,12 +187,12 @@ class World:
         call_at(self._forms.uniform(0.3, BUSY), partial(self.plain.unsubscribe, PLAIN_TOO))
         call_at(BUSY, partial(self.plain.subscribe, PLAIN_TOO))
         call_at(self._forms.uniform(BUSY / 2, BUSY), partial(self.plain.subscribe, PLAIN_LATE))
-        if self._forms.random() < 0.3:
-            count = self._forms.choice((1, 1, 3, 20, None))
-            call_at(
-                self._forms.uniform(1.0, BUSY),
-                partial(self._skip, self._forms.choice(self.publishers), count),
-            )
+        for _ in range(self._forms.choice((0, 0, 1, 2))):
+            count = self._forms.choice((1, 3, 20, None, None))
+            others = [one for one in self.publishers if one.name not in self.quiet]
+            # While messages wait.
+            at = self.choose(self.traffic).at + self._forms.uniform(0.0, 0.002)
+            call_at(at, partial(self._skip, self.choose(others), count))
         last = max([fault.at + fault.lasts for fault in self.faults] + [self.traffic[-1].at])
         self.network.run_until(last + 0.1)
         self._end_all()
@@ -203,8 +227,8 @@ class World:
         oracle.check_streams()
         if len(self.quiet) == 2:
             rest.check_quiet(*sorted(self.quiet))
-        rest.check_policies(numbers)
-        rest.check_plain(self.plain, numbers)
+        check_policies(oracle, numbers)
+        check_plain(self, numbers)
         rest.check_memory()
         rest.check_counters()
         rest.check_dedupe()
@@ -214,7 +238,29 @@ class World:
         rest.count()
         if self.seed % EMPTY_EVERY == 0:
             self._empty(late)
+        else:
+            self._part()
         return self
+
+    def _part(self):
+        """Have all ask for less, a publisher say goodbye, and all ask for nothing."""
+        for subscriber in self.subscribers:
+            subscriber.unsubscribe()
+        self.network.run_until(self.network.now + SHORTLY)
+        self.rest.check_interests()
+        second, self.is_over = self.publishers[1], True
+        for subscriber in self.subscribers:
+            refuse(second, subscriber)
+        self.network.run_until(self.network.now + SHORTLY)
+        for subscriber in self.subscribers:
+            check_refused(subscriber)
+        second.end()
+        self.network.run_until(self.network.now + AT_ONCE)
+        check(not second.is_alive, "{} has not said goodbye", second.name)
+        for subscriber in self.subscribers:
+            check_goodbye(subscriber, second)
+            subscriber.leave_all()
+            check_left(subscriber)
 
     def _empty(self, *others):
         """Have a publisher die, and then all subscribers leave."""
@@ -228,6 +274,11 @@ class World:
         is_orderly = self._forms.random() < 0.5
         for subscriber in (*self.subscribers, *others):
             (subscriber.end if is_orderly else subscriber.kill)()
+        if is_orderly:
+            self.network.run_until(self.network.now + AT_ONCE)
+            for subscriber in self.subscribers:
+                has_left = not subscriber.is_alive or subscriber.streams.has_left({second.origin})
+                check(has_left, "{} has not left", subscriber.name)
         self.network.run_until(self.network.now + (CLOSING if is_orderly else GRACE + HEARTBEAT) + 2.0)
         self.rest.check_empty()
 
@@ -237,13 +288,20 @@ class World:
             return
         for subject in burst.subjects:
             self._number += 1
-            form = self._forms.choices(tuple(FORMS), tuple(FORMS.values()))[0]
+            form = self._forms.choices(FORM_NAMES, cum_weights=FORM_WEIGHTS)[0]
             publisher.publish(subject.encode(), self._number, form)
             if not burst.at_once:
                 publisher.flush()
             elif self._random.random() < 0.1:
                 publisher.look()
         publisher.wake()
+
+    def _spoil(self):
+        publisher = self.choose(self.publishers)
+        if publisher.is_alive and not publisher.is_frozen and not publisher.is_ending:
+            spoil(publisher, self.choose)
+            if publisher.binds:
+                publisher._hand_over(NOT_TEXT, b"0")
 
     def choose(self, some):
         return self._forms.choice(some)
@@ -360,27 +418,6 @@ class World:
         process = self.processes[name]
         if process.is_alive and not process.is_frozen:
             process.drain()
-
-
-class Equals(World):
-    """A run in which all subscribers hear all as it comes, and one of them asks for very many subjects."""
-
-    def _make_processes(self, random):
-        super()._make_processes(random)
-        for subscriber in self.subscribers:
-            subscriber.delivery = DeliveryOptions()
-            subscriber.patterns = random.sample(["a.*", "*.x", "b.y", ">", "a.>", "a.x"], 4)
-        self.subscribers[1].bulk = random.choice((60, 150))
-
-
-class Crowd(World):
-    """A run in which all subscribers are members of one queue group, and have little room."""
-
-    def _make_processes(self, random):
-        super()._make_processes(random)
-        for subscriber in self.subscribers:
-            subscriber.delivery, subscriber.patterns = DeliveryOptions(group="g"), ["a.*", ">", "b.y"]
-            subscriber.mark, subscriber.last_value = random.choice((2, 5)), False
 
 
 def run(seed, faults=None, mechanisms=None, kind=World):

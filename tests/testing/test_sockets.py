@@ -6,6 +6,7 @@ import zmq
 from oz.testing.context import Context
 from oz.testing.network import Network
 from oz.testing.proxy import ModelProxy
+from support.cases import each
 
 
 def pair(network, kind=zmq.XPUB):
@@ -24,7 +25,7 @@ def fits(pub, frame):
     return True
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each("seed", range(20))
 def test_subscriptions_come_again_in_lexicographic_order_after_a_cut(seed):
     network = Network(seed)
     pub, sub = pair(network)
