@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
+from oz.logs import forget_rates
 from support.sizes import size
 
 # A job in the background of a plain shell ignores Ctrl-C, and so would the programs that tests send it to.
@@ -22,7 +23,7 @@ if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
 os.fsync = os.fstat
 
 # Of each property. HYPOTHESIS_PROFILE chooses a profile by name: "thorough" is for a hunt on a quiet machine.
-EXAMPLES = size(30, 2_000)
+EXAMPLES = size(20, 2_000)
 # Neither a deadline nor "too slow": what either of them finds is another process that keeps the machine busy.
 settings.register_profile(
     "dev", deadline=None, max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow]
@@ -39,6 +40,12 @@ settings.register_profile(
     "thorough", deadline=None, max_examples=5_000, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "dev"))
+
+
+@pytest.fixture(autouse=True)
+def fresh_log_rates():
+    """Let no test's lines count as too many because of those of another."""
+    forget_rates()
 
 
 def pytest_configure(config):
@@ -67,6 +74,16 @@ def pytest_configure(config):
     ]
     for one in halves:
         one.wait()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Have a worker that is done take tests of another: the long ones stand side by side."""
+    if config.getvalue("dist") != "load":
+        return None
+    from xdist.scheduler import WorkStealingScheduling
+
+    return WorkStealingScheduling(config, log)
 
 
 def pytest_collection_modifyitems(items):

@@ -33,6 +33,14 @@ def test_what_libzmq_can_do_is_what_pyzmq_says():
     assert found["libzmq"].value == zmq.zmq_version()
 
 
+@pytest.mark.parametrize("library", ["libsodium", "tweetnacl"])
+def test_the_library_of_curve_is_named(monkeypatch, tmp_path, library):
+    maps = tmp_path / "maps"
+    maps.write_text(f"7f00 r-xp /usr/lib/{library}.so.26\n")
+    monkeypatch.setattr(capabilities, "MAPS", str(maps))
+    assert by_name(zeromq())["curve"].value == (library if zmq.has("curve") else "")
+
+
 def test_the_line_for_pgm_is_the_one_that_an_endpoint_is_refused_with(monkeypatch):
     monkeypatch.setattr(zmq, "has", lambda feature: False)
     assert by_name(zeromq())["pgm"].add == capabilities.pgm_line()
@@ -97,12 +105,23 @@ def test_an_old_java_is_passed_over_and_named(monkeypatch, tmp_path, version):
 
 
 def test_few_open_files_are_low_and_the_line_stays_within_what_the_system_allows(monkeypatch):
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 20_000))
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1023, 20_000))
     found = by_name(limits())["open-files"]
-    assert (found.state, found.value, found.add) == ("low", "1,024", "ulimit -n 20000")
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (1024, 1024))
+    assert (found.state, found.value, found.add) == ("low", "1,023", "ulimit -n 20000")
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (1023, 1023))
     found = by_name(limits())["open-files"]
     assert (found.state, found.add) == ("low", "")
+
+
+@pytest.mark.parametrize(
+    ("soft", "room"),
+    [(30, "0"), (256, "200"), (1_024, "936"), (65_536, "65,448"), (resource.RLIM_INFINITY, "any")],
+)
+def test_open_files_are_told_as_connections_that_there_is_room_for(soft, room, monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (soft, soft))
+    found = by_name(limits())["open-files"]
+    assert f"room for {room} " in found.note
+    assert found.state == ("low" if soft in (30, 256) else "yes")
 
 
 def test_small_buffers_are_low(monkeypatch, tmp_path):

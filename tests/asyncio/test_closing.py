@@ -8,7 +8,7 @@ import zmq
 import zmq.asyncio
 
 import oz.asyncio
-from oz.protocol.subscriber import streams
+from oz.protocol.subscriber import publishers
 from oz.transport.publisher import closing as publisher_closing
 from support.inside import engine_of
 from support.waiting import DEADLINE, Thread, until
@@ -17,7 +17,7 @@ from support.waiting import DEADLINE, Thread, until
 @pytest.fixture(autouse=True)
 def patience(monkeypatch):
     """Only a goodbye makes a publisher count as gone."""
-    monkeypatch.setattr(streams, "SILENCE", 10 * DEADLINE)
+    monkeypatch.setattr(publishers, "SILENCE", 10 * DEADLINE)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def heard(sub):
         sub.wait_ready(timeout=0)
     except oz.Timeout:
         return []
-    return engine_of(sub).declarer.streams._alive()
+    return engine_of(sub).declarer.streams.publishers.alive()
 
 
 async def met(sub, **options):

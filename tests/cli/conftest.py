@@ -43,7 +43,6 @@ class Running:
     def __init__(self, *arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE):
         self.process = ForkedProgram(
             ["-m", "oz", *arguments],
-            imported="oz.cli",
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,

@@ -1,6 +1,7 @@
 """`oz demo` against counts taken directly from the data."""
 
 import csv
+import itertools
 import json
 import lzma
 import re
@@ -9,6 +10,7 @@ import sys
 import time
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,6 +101,18 @@ def test_a_publisher_that_dies_is_noticed(before):
 def test_a_publisher_that_is_killed_is_noticed():
     with pytest.raises(DemoFailed, match="ended with status -9"):
         demo.run(command=program(ANNOUNCE + HALF + "import os; os.kill(os.getpid(), 9)"))
+
+
+def test_a_publisher_is_waited_for_however_long_it_takes_to_begin(monkeypatch):
+    """An hour goes by at each look at the clock until the first message comes."""
+    hours, counts = itertools.count(), []
+
+    def monotonic():
+        return 3_600.0 * (counts[0] if counts else next(hours))
+
+    monkeypatch.setattr(demo, "time", SimpleNamespace(monotonic=monotonic, perf_counter=time.perf_counter))
+    results = demo.run(progress=lambda done, total: counts.append(next(hours) - 1))
+    assert all(result.delivered == result.expected for result in results)
 
 
 @pytest.mark.parametrize("end", ["import time; time.sleep(60)", "sys.exit(0)"])

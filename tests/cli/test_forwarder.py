@@ -69,3 +69,13 @@ def test_too_few_legs_are_refused_with_what_to_give(oz, arguments):
     ended = oz("forwarder", *arguments)
     assert ended.exit_code == 2
     assert "give --leg twice or more" in " ".join(ended.output.split())
+
+
+def test_limits_beside_the_legs_of_a_file_hold_for_all_of_them(tmp_path):
+    file = tmp_path / "forwarder.toml"
+    legs = '[[forwarder.leg]]\nbus = "a"\n[[forwarder.leg]]\nbus = "b"\n'
+    file.write_text(f"{legs}[limits]\npatterns = 7\n")
+    assert [leg["limits"].patterns for leg in read_legs(file)] == [7, 7]
+    file.write_text(f"{legs}[limits]\npaterns = 7\n")
+    with pytest.raises(click.BadParameter, match=r"line 6: paterns = 7: no limit is called so"):
+        read_legs(file)

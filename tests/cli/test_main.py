@@ -1,10 +1,14 @@
+import os
 import subprocess
 import sys
+from functools import partial
 
 import click
 import pytest
 
 from oz.cli import main
+from support.cases import each
+from support.forking import command_of
 
 COMMANDS = (
     "demo",
@@ -34,7 +38,7 @@ def test_help_lists_the_commands_and_the_exit_codes(oz):
     assert "130  ended by Ctrl-C" in text
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@each("command", COMMANDS)
 def test_each_command_shows_examples(oz, command):
     result = oz(command, "--help")
     assert result.exit_code == 0
@@ -42,7 +46,7 @@ def test_each_command_shows_examples(oz, command):
     assert result.stdout.count(f"oz {command}") >= 2
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS])
+@each("command", ["", *COMMANDS])
 def test_wildcards_are_quoted_in_every_example(oz, command):
     for line in oz(*command.split(), "--help").stdout.splitlines():
         if line.startswith("    oz ") or line.startswith("  oz "):
@@ -85,16 +89,25 @@ def test_a_closed_stdout_is_said_in_one_line():
     assert "Traceback" not in ran.stderr
 
 
-def in_shell(line):
-    """Run a line of sh in which `oz` is the command."""
+def in_shell(line, **options):
+    """Run a line of bash in which `oz` is the command."""
     return subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f'oz() {{ {sys.executable} -m oz "$@"; }}; {line}'],
+        ["bash", "-o", "pipefail", "-c", line],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
         stdin=subprocess.DEVNULL,
+        **options,
     )
+
+
+@pytest.fixture
+def in_forking_shell(tmp_path):
+    """Run a line of bash in which `oz` is a fork: what an interpreter does at its start is not looked at."""
+    inherited, more = command_of("oz", tmp_path)
+    environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"} | more
+    return partial(in_shell, env=environment, pass_fds=[inherited])
 
 
 @pytest.mark.parametrize(
@@ -121,7 +134,7 @@ def in_shell(line):
     ],
 )
 def test_a_stream_that_is_closed_or_full_is_said_in_one_line(line, code, said):
-    ran = in_shell(line)
+    ran = in_shell(f'oz() {{ {sys.executable} -m oz "$@"; }}; {line}')
     assert ran.returncode == code, ran
     assert said in ran.stderr
     assert ran.stderr.count("\n") == bool(said)
@@ -144,14 +157,13 @@ NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(("path", "option"), NUMBERS)
-@pytest.mark.parametrize(
-    "value", ["nan", "-nan", "inf", "-inf", "-1", "1e400", "9" * 400, "", " ", "x", "\udcff"]
-)
-def test_each_number_is_a_number_within_bounds(path, option, value):
-    command = dict(commands())[path]
-    with pytest.raises(click.BadParameter):
-        option.type.convert(value, option, click.Context(command))
+@each(("path", "option"), NUMBERS)
+def test_each_number_is_a_number_within_bounds(path, option):
+    context = click.Context(dict(commands())[path])
+    for value in ["nan", "-nan", "inf", "-inf", "-1", "1e400", "9" * 400, "", " ", "x", "\udcff"]:
+        print(repr(value))  # which a failure shows last
+        with pytest.raises(click.BadParameter):
+            option.type.convert(value, option, context)
 
 
 def test_numbers_are_looked_for_in_many_commands():
@@ -191,14 +203,14 @@ def test_a_number_that_is_none_is_wrong_usage(oz, arguments):
         (r"oz $'\xff'", 2),
     ],
 )
-def test_arguments_that_are_not_utf8_need_no_traceback(line, code):
-    ran = in_shell(line)
+def test_arguments_that_are_not_utf8_need_no_traceback(in_forking_shell, line, code):
+    ran = in_forking_shell(line)
     assert ran.returncode == code, ran
     assert "Traceback" not in ran.stderr
 
 
-def test_the_name_of_a_file_that_is_not_utf8_is_shown(tmp_path):
-    ran = in_shell(
+def test_the_name_of_a_file_that_is_not_utf8_is_shown(in_forking_shell, tmp_path):
+    ran = in_forking_shell(
         f"cd {tmp_path}; mkdir $'j\\xff'; {sys.executable} -c 'from oz.journal import Writer; import os;"
         " Writer(os.fsdecode(bytes([106, 255]))).close()'; oz journal info $'j\\xff'"
     )

@@ -124,7 +124,7 @@ def test_headers_of_every_kind_fit_in_a_line(oz_start, publisher, endpoint):
     publisher.publish("a", b"b", headers={"n": 1, "no": None, "raw": b"\xff", "line": "1\n\x9b2"})
     publisher.publish("a", b"b")
     assert subscriber.end().lines == [
-        'a {"n": 1, "no": null, "raw_base64": "/w==", "line": "1\\n\\x9b2"} b',
+        'a {"n": 1, "no": null, "raw_base64": "/w==", "line": "1\\n\\u009b2"} b',
         "a {} b",
     ]
 

@@ -3,10 +3,10 @@
 import os
 import pty
 import re
-import subprocess
-import sys
 
 import pytest
+
+from support.forking import ForkedProgram
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def on_terminal():
     def run(*arguments, columns=100, raw=False, **variables):
         ours, theirs = pty.openpty()
         environment = os.environ | {"COLUMNS": str(columns), "TERM": "xterm"} | variables
-        process = subprocess.Popen(
-            [sys.executable, "-m", "oz", *arguments],
+        process = ForkedProgram(
+            ["-m", "oz", *arguments],
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,
@@ -24,7 +24,7 @@ def on_terminal():
         os.close(theirs)
         with os.fdopen(ours, "rb", buffering=0) as screen:
             shown = read_all(screen)
-        assert process.wait(60) == 0
+        assert process.wait(60) == 0, shown
         return shown if raw else re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown)
 
     return run

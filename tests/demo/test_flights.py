@@ -24,6 +24,10 @@ def test_there_are_27004_flights(messages):
     assert len(messages) == 27_004
 
 
+def test_subjects_alone_are_those_of_the_messages(messages):
+    assert flights.subjects() == [subject for subject, _ in messages]
+
+
 def test_the_first_flight(messages):
     assert messages[0] == (
         "flight.EWR.IAH.UA",

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 
@@ -25,7 +26,8 @@ import pytest
 from markdown_blocks import PYTHON, ROOT, SHELL, Block, blocks, pages
 from shell_blocks import oz_commands, promised_output, script, unknown_word
 
-from support.forking import ForkedProgram
+from support.cases import each
+from support.forking import ForkedProgram, command_of
 
 HERE = Path(__file__).parent
 DEADLINE = 150.0  # seconds for a page or a shell block: less than for a test, so that its output is shown
@@ -38,13 +40,20 @@ def by_page(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+def has_python_that_runs(page: Path) -> bool:
+    return any(block.language in PYTHON and block.is_run for block in blocks(page))
+
+
 def run(command: list[str], directory: Path) -> tuple[int, str]:
-    """Run to the end, with this environment's `oz`, and end what it leaves in the background."""
+    """Run to the end, with an `oz` that is a fork, and end what it leaves in the background."""
+    commands = directory / "commands"
+    commands.mkdir()
+    inherited, more = command_of("oz", commands)
     scripts = str(Path(sys.executable).parent)
-    path = os.pathsep.join([scripts, os.environ["PATH"]])
+    path = os.pathsep.join([str(commands), scripts, os.environ["PATH"]])
     # Nodes meet where those of no other page do; the paths of their sockets must be short.
     bus = tempfile.mkdtemp(prefix="oz", dir="/tmp")
-    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "OZ_DIRECTORY": bus}
+    environment = {**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1", "OZ_DIRECTORY": bus, **more}
     log = directory / "output"
     work = directory / "work"
     work.mkdir()
@@ -52,7 +61,8 @@ def run(command: list[str], directory: Path) -> tuple[int, str]:
     with log.open("w") as output:
         # Python that we start ourselves is a fork of a process that has imported oz.
         is_python = command[0] == sys.executable
-        process = (ForkedProgram if is_python else subprocess.Popen)(
+        start = ForkedProgram if is_python else partial(subprocess.Popen, pass_fds=[inherited])
+        process = start(
             command[is_python:],
             stdin=subprocess.DEVNULL,
             stdout=output,
@@ -73,14 +83,13 @@ def run(command: list[str], directory: Path) -> tuple[int, str]:
     return process.returncode, log.read_text("utf-8", "replace")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=by_page)
+@pytest.mark.parametrize("page", [page for page in PAGES if has_python_that_runs(page)], ids=by_page)
 def test_python_blocks_run(page, tmp_path):
-    if any(block.language in PYTHON and block.is_run for block in blocks(page)):
-        status, output = run([sys.executable, str(HERE / "run_python_blocks.py"), str(page)], tmp_path)
-        assert status == 0, f"{page.relative_to(ROOT)}\n{output}"
+    status, output = run([sys.executable, str(HERE / "run_python_blocks.py"), str(page)], tmp_path)
+    assert status == 0, f"{page.relative_to(ROOT)}\n{output}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=by_page)
+@each("page", PAGES)
 def test_python_blocks_that_do_not_run_compile(page):
     for block in blocks(page):
         if block.language in PYTHON and not block.is_run:
@@ -92,7 +101,7 @@ def test_python_blocks_that_do_not_run_compile(page):
             compile(padded, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-@pytest.mark.parametrize("block", SHELL_BLOCKS, ids=str)
+@each("block", SHELL_BLOCKS)
 def test_oz_commands_exist(block):
     commands = list(oz_commands(script(block.language, block.text)))
     for words in commands:
@@ -115,9 +124,8 @@ def check_shell_block(block: Block, directory: Path) -> None:
         assert doctest.OutputChecker().check_output(promised, output, flags), f"{block} printed\n{output}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=by_page)
-def test_every_block_is_run_or_says_why_not(page, record_property):
-    found = blocks(page)
+def test_every_block_is_run_or_says_why_not(record_property):
+    found = [block for page in PAGES for block in blocks(page)]
     record_property("blocks", len(found))
     record_property("blocks not run", sum(not block.is_run for block in found))
     unexplained = [str(block) for block in found if not block.is_explained]

@@ -12,7 +12,7 @@ STEPS = [
     ("oz/subjects/dialects/tokens.py", "to_regex"),
     ("oz/subjects/dialects/globs.py", "prefixes"),
     ("oz/subjects/prefixes/literal.py", "literal_prefixes"),
-    ("oz/transport/subscriber/socket.py", "SubscriberSocket.subscribe"),
+    ("oz/transport/subscriber/front.py", "SubscriberFront.subscribe"),
     ("oz/protocol/subscriber/receiver.py", "Receiver.accept"),
 ]
 

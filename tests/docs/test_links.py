@@ -5,8 +5,9 @@ Sphinx checks the links within `docs`; nothing else looks at those that lead out
 
 import re
 
-import pytest
 from markdown_blocks import ROOT, pages
+
+from support.cases import each
 
 _BLOCK = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
@@ -15,7 +16,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 PAGES = [*pages(), ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each("page", PAGES)
 def test_relative_links_resolve(page):
     text = _CODE.sub("``", _BLOCK.sub("", page.read_text("utf-8")))
     targets = [link.partition("#")[0] for link in _LINK.findall(text) if "://" not in link]

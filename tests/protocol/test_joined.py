@@ -34,7 +34,7 @@ class Wire:
         self._drops = drops
         self._is_lossless = not drops
 
-    def try_send(self, frames):
+    def try_send(self, frames, backlog=None):
         listening = self._listening(frames[0])
         if self._is_lossless and any(one.is_full for one in listening):
             return False

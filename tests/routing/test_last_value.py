@@ -178,7 +178,8 @@ def test_whoever_joins_under_traffic_gets_every_subject_whole(stage, pub, shared
             for at in range(10):
                 one = [number for subject, number in pairs(got) if subject == f"a.{at}"]
                 assert one == list(range(one[0], one[0] + 10 * len(one), 10))
-            assert {subject for subject, _ in pairs(got[:10])} == {f"a.{at}" for at in range(10)}
+            # Last values are served in slices: what is published meanwhile may come between them.
+            assert {subject for subject, _ in pairs(got)} == {f"a.{at}" for at in range(10)}
     finally:
         is_over.append(True)
         publishing[0].outcome()

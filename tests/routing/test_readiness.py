@@ -59,7 +59,8 @@ def test_nothing_is_lost_between_fresh_processes(program):
         pub.kill()
 
 
-def test_nothing_is_lost_over_a_thousand_new_subscriptions_under_traffic():
+@pytest.mark.sized
+def test_nothing_is_lost_over_new_subscriptions_under_traffic():
     with (
         oz.Publisher("tcp://127.0.0.1:*") as pub,
         oz.Subscriber(pub.endpoint, filtering="publisher") as sub,
@@ -71,7 +72,7 @@ def test_nothing_is_lost_over_a_thousand_new_subscriptions_under_traffic():
                 pub.publish("other", b"")
 
         work = Thread(traffic)
-        for number in range(300):
+        for number in range(size(100, 300)):
             subscription = sub.subscribe(f"n.{number}")
             sub.wait_ready(timeout=DEADLINE)
             # Published before, perhaps, when nobody wanted it.
@@ -91,6 +92,7 @@ def hasty_threads():
     sys.setswitchinterval(before)
 
 
+@pytest.mark.sized
 def test_a_thread_that_publishes_all_the_time_misses_nobody_who_is_ready(hasty_threads):
     """What it published before, on the same subjects, nobody wanted."""
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
@@ -103,7 +105,7 @@ def test_a_thread_that_publishes_all_the_time_misses_nobody_who_is_ready(hasty_t
                 pub.publish(f"n.{begun % 40}", b"%d" % begun)
 
         work = Thread(traffic)
-        for _ in range(100):
+        for _ in range(size(40, 100)):
             with oz.Subscriber(pub.endpoint, filtering="publisher") as sub:
                 sub.subscribe("n.*")
                 sub.wait_ready(timeout=DEADLINE)
@@ -220,7 +222,7 @@ def test_a_subscriber_is_ready_behind_a_proxy(proxy):
 
 
 def test_a_publisher_that_is_gone_for_long_makes_nobody_ready(monkeypatch):
-    monkeypatch.setattr("oz.protocol.subscriber.streams.SILENCE", 0.2)
+    monkeypatch.setattr("oz.protocol.subscriber.publishers.SILENCE", 0.2)
     with oz.Publisher("tcp://127.0.0.1:*") as pub:
         sub = oz.Subscriber(pub.endpoint, filtering="publisher")
         sub.subscribe("n.*")

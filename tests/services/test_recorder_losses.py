@@ -160,9 +160,18 @@ def test_a_recorder_that_is_killed_under_traffic_keeps_what_was_durable(tmp_path
     journal = Journal(directory)
     records = list(journal.read(gaps=True))
     assert [record.offset for record in records] == list(range(journal.end_offset))
-    assert sum(record.kind == Kind.GAP and record.lost is None for record in records) == 3
-    numbers = [int(record.payload) for record in records if record.is_message]
-    assert numbers == sorted(set(numbers))
+    # Nobody knows how much a recorder has missed while there was none; and one that gets no processor for
+    # seconds takes the publisher for silent.
+    assert sum(record.kind == Kind.GAP and record.lost is None for record in records) >= 3
+    last, is_told = -1, True
+    for record in records:
+        if not record.is_message:
+            is_told = True
+            continue
+        number = int(record.payload)
+        assert number > last
+        assert number == last + 1 or is_told, f"nothing is said of what is missing before {number}"
+        last, is_told = number, False
     assert journal.verify().ok
 
 

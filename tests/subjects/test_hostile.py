@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oz
-from oz.subjects.index.patterns import RETRY, STRIKES
+from oz.subjects.index.buckets import RETRY, STRIKES
 
 HOSTILE = oz.compile("(a|aa)+$", "regex")
 

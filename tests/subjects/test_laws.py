@@ -13,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import oz
 from oz.subjects.dialects import globs
 from oz.subjects.index import words as shapes
+from support.cases import each
 from support.sizes import size
 
 pytestmark = pytest.mark.sized
@@ -444,7 +445,7 @@ def matches(pattern, subject):
 REGEX_SPECS = [(text, "regex") for text in REGEXES + COMPILED_REGEXES]
 
 
-@pytest.mark.parametrize("spec", REGEX_SPECS, ids=range(len(REGEX_SPECS)))
+@each("spec", REGEX_SPECS)
 def test_a_copy_of_a_regex_is_equal_and_matches_the_same(spec):
     check_copies(made(spec), SUBJECTS)
 

@@ -3,6 +3,7 @@
 import pytest
 
 import oz
+from support.cases import each
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_bytes_that_are_not_utf8_are_no_topic():
 NO_TEXT = "\0\x01\t\n\x1f\x7f\x80\x9f\ufdd0\ufdef\ufffe\uffff\U0001fffe\U0010ffff"
 
 
-@pytest.mark.parametrize("char", NO_TEXT)
+@each("char", NO_TEXT)
 def test_control_characters_and_noncharacters_are_refused_as_by_mosquitto(char):
     with pytest.raises(oz.PatternError, match=f"position 4: U\\+{ord(char):04X}"):
         oz.compile(f"é/+/{char}", "mqtt")

@@ -7,6 +7,7 @@ import pytest
 import regex
 
 import oz
+from support.cases import each
 from support.vector_rows import rows, text_of
 
 TEXT_DIALECTS = ["nats", "rv", "kubemq", "raims.rv", "regex"]
@@ -15,7 +16,7 @@ BYTE_DIALECTS = ["redis", "raims.sub", "raims.glob", "zmq"]
 # --- what is refused says where and why ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("dialect", "text", "position", "rule"),
     [
         ("nats", "foo..bar", 4, "empty"),
@@ -85,8 +86,8 @@ def test_an_unknown_dialect_is_a_value_error_that_lists_those_there_are(dialect)
             call("a", dialect)
 
 
-@pytest.mark.parametrize("dialect", oz.DIALECTS)
-@pytest.mark.parametrize("wrong", [None, 3, 1.5, ["a"], ("a",), object])
+@each("dialect", oz.DIALECTS)
+@each("wrong", [None, 3, 1.5, ["a"], ("a",), object])
 def test_what_is_neither_str_nor_bytes_is_a_type_error(wrong, dialect):
     with pytest.raises(TypeError, match="str or bytes"):
         oz.compile(wrong, dialect)
@@ -352,10 +353,8 @@ def test_nats_publishes_to_a_token_that_only_holds_a_wildcard_and_kubemq_does_no
             oz.validate_subject(subject, "kubemq")
 
 
-@pytest.mark.parametrize("dialect", ["redis", "raims.sub", "raims.glob", "regex", "zmq"])
-@pytest.mark.parametrize(
-    "subject", ["", ".", "a..b", "*", "[", "(", "\\", " ", "\n", "\x00", "_RV.x", "x" * 10_000]
-)
+@each("dialect", ["redis", "raims.sub", "raims.glob", "regex", "zmq"])
+@each("subject", ["", ".", "a..b", "*", "[", "(", "\\", " ", "\n", "\x00", "_RV.x", "x" * 10_000])
 def test_these_dialects_see_nothing_special_in_a_subject(subject, dialect):
     oz.validate_subject(subject, dialect)
 

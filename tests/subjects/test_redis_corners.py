@@ -3,9 +3,8 @@
 Sixteen million random pairs were compared with that server when this file was written; none disagreed.
 """
 
-import pytest
-
 import oz
+from support.cases import each
 
 CORNERS = [
     (b"[a-\xff]", b"a", True),
@@ -155,7 +154,7 @@ CORNERS = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "subject", "expected"), CORNERS)
+@each(("pattern", "subject", "expected"), CORNERS)
 def test_a_corner_is_as_redis_has_it(pattern, subject, expected):
     compiled = oz.compile(pattern, "redis")
     assert compiled.matches(subject) is expected

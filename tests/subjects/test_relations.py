@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import oz
 from oz.subjects import automata, expressions, relations
 from oz.subjects import automata as searches
+from support.cases import each
 from support.sizes import size
 
 # --- brute force --------------------------------------------------------------------------------------------
@@ -165,11 +166,12 @@ def check(first, second):
     assert relations.covers(first, second) is (found is None)
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("dialect", PATTERNS)
 def test_relations_agree_with_brute_force(dialect):
     sample = [pattern for at, pattern in enumerate(ALL) if at % 13 == len(dialect)]
-    for first in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // 16)]:
-        for second in [*PATTERNS[dialect][:: size(8, 4)], *sample]:
+    for first in PATTERNS[dialect][:: max(1, len(PATTERNS[dialect]) // size(8, 16))]:
+        for second in [*PATTERNS[dialect][:: size(16, 4)], *sample]:
             check(first, second)
             check(second, first)
 
@@ -179,7 +181,7 @@ def test_relations_agree_with_brute_force(dialect):
 any_pattern = st.sampled_from(list(PATTERNS)).flatmap(lambda dialect: st.sampled_from(PATTERNS[dialect]))
 
 
-@settings(max_examples=size(30, 3000))
+@settings(max_examples=size(20, 3000))
 @given(any_pattern, any_pattern)
 def test_laws_of_two(first, second):
     check(first, second)
@@ -212,7 +214,7 @@ def tokens(dialect):
 token_patterns = st.sampled_from(["nats", "rv", "kubemq", "raims.rv"]).flatmap(tokens)
 
 
-@settings(max_examples=size(60, 6000))
+@settings(max_examples=size(30, 6000))
 @given(token_patterns, token_patterns)
 def test_the_short_way_for_tokens_agrees_with_the_automata(first, second):
     assert first.covers(second) is (relations.counterexample(first, second) is None)
@@ -250,7 +252,7 @@ regex_texts = st.recursive(
 )
 
 
-@settings(max_examples=size(60, 6000))
+@settings(max_examples=size(30, 6000))
 @given(
     st.sampled_from(["", "^"]), regex_texts, st.sampled_from(["", "$"]), st.text("abBéÉ. 1\nſ", max_size=4)
 )
@@ -268,7 +270,7 @@ def test_a_regex_is_read_as_its_engine_reads_it(start, text, end, subject):
     assert (searches.shared(relations.automaton_of(literal), automaton) is not None) is expected
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         r"(?=a)a.*",
@@ -339,7 +341,7 @@ def test_flags_given_apart_from_the_text_count():
 # --- particular cases ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "second", "covers", "overlaps"),
     [
         ("time.>", "time.*.east", True, True),

@@ -3,6 +3,7 @@
 import pytest
 
 import oz
+from support.cases import each
 
 ANY_MESSAGE = ["foo", "foo.bar", "a.b.c.d", "USA.NewYork", "日本.語", "é"]
 
@@ -81,8 +82,8 @@ def test_names_are_case_sensitive():
     assert not matches("foo.*", "FOO.bar")
 
 
-@pytest.mark.parametrize("space", [" ", "\t", "\n", "\r", "\v", "\f", "\u00a0", "\u2003", "\u3000"])
-@pytest.mark.parametrize("shape", ["foo{}bar", "{}foo", "foo{}", "foo.{}", "{}"])
+@each("space", [" ", "\t", "\n", "\r", "\v", "\f", "\u00a0", "\u2003", "\u3000"])
+@each("shape", ["foo{}bar", "{}foo", "foo{}", "foo.{}", "{}"])
 def test_white_space_is_not_allowed(shape, space):
     text = shape.format(space)
     with pytest.raises(oz.PatternError, match="white space"):

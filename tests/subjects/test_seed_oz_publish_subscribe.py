@@ -3,6 +3,7 @@
 import pytest
 
 import oz
+from support.cases import each
 
 SUBJECTS = ["md", "md.", "md.us", "md.us.ibm", "md.usa", "mdx", "xmd.us", "md.us.ibm.bid", "MD.us", "", "."]
 
@@ -55,8 +56,8 @@ def test_a_constant_portion_at_the_beginning_is_more_selective():
     assert len(oz.compile("us.*.east").prefix) > len(oz.compile("*.us.east").prefix)
 
 
-@pytest.mark.parametrize("dialect", ["nats", "rv", "kubemq", "raims.rv"])
-@pytest.mark.parametrize("text", ["md.us", "md.*", "md.>", "*.us", "*.*.>", ">", "md.us.*.bid"])
+@each("dialect", ["nats", "rv", "kubemq", "raims.rv"])
+@each("text", ["md.us", "md.*", "md.>", "*.us", "*.*.>", ">", "md.us.*.bid"])
 def test_regexes_are_a_superset_of_hierarchical_topics(dialect, text):
     topic = oz.compile(text, dialect)
     as_regex = oz.compile(topic.regex.pattern, "regex")

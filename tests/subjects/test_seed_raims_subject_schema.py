@@ -3,6 +3,7 @@
 import pytest
 
 import oz
+from support.cases import each
 
 SPECIAL = [
     b"foo.*",
@@ -30,8 +31,8 @@ def test_a_subscription_with_wildcard_characters_is_a_literal(text):
     assert not pattern.matches(b"foo.bar")
 
 
-@pytest.mark.parametrize("text", SPECIAL)
-@pytest.mark.parametrize("dialect", ["raims.sub", "raims.glob"])
+@each("text", SPECIAL)
+@each("dialect", ["raims.sub", "raims.glob"])
 def test_any_string_of_bytes_can_be_published(text, dialect):
     oz.validate_subject(text, dialect)
 
@@ -122,7 +123,7 @@ def test_an_inbox_is_matched_as_any_other_subject(dialect):
     assert not oz.compile("_INBOX.7", dialect).matches("_INBOX.8")
 
 
-@pytest.mark.parametrize(
+@each(
     ("pattern", "subject", "expected"),
     [
         ("foo*", "foo", True),

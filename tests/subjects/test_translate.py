@@ -7,6 +7,7 @@ import pytest
 
 import oz
 from oz.subjects.translate import translate
+from support.cases import each
 
 SOURCES = [
     "time.*.east",
@@ -41,7 +42,7 @@ SOURCES = [
 ]
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "dialect", "exchange", "text", "relation"),
     [
         ("time.*.east", "rv", False, "time.*.east", "exact"),
@@ -112,9 +113,9 @@ def test_literals_that_are_not_utf8_have_no_regex():
         translate(oz.compile(b"\xff*", "redis"), "regex")
 
 
-@pytest.mark.parametrize("dialect", oz.DIALECTS)
-@pytest.mark.parametrize("source", ["zmq", "redis", "raims.sub", "raims.glob"])
-@pytest.mark.parametrize("text", [b"\xc3", b"\xc3*", b"a\xff.b", b"[\xc3]x", b"\xc3.*", b".\xff.>", b"\xc3?"])
+@each("dialect", oz.DIALECTS)
+@each("source", ["zmq", "redis", "raims.sub", "raims.glob"])
+@each("text", [b"\xc3", b"\xc3*", b"a\xff.b", b"[\xc3]x", b"\xc3.*", b".\xff.>", b"\xc3?"])
 def test_what_is_not_utf8_has_a_translation_or_there_is_none(source, dialect, text):
     pattern = oz.compile(text, source)
     for exchange in (False, True):

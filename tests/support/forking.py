@@ -3,8 +3,9 @@
 A program that imports oz works for a quarter of a second before it does anything, and tests start a
 thousand of them. `ForkedProgram` is `subprocess.Popen` for `python SCRIPT …`, `python -m MODULE …` and
 `python -c CODE …`: what it starts is a fork of a waiting process, which runs the program as `__main__` and
-ends as an interpreter does. Tests of how an interpreter begins, of signals in its first moments and of what
-it imports start one of their own.
+ends as an interpreter does, but for the modules: to take them down is four fifths of what a short program
+works. Tests of how an interpreter begins, of signals in its first moments and of what it imports start one
+of their own. `command_of` does the same for a command that a shell starts.
 """
 
 import atexit
@@ -15,7 +16,7 @@ import gc
 import importlib
 import importlib.util
 import io
-import json
+import marshal
 import os
 import select
 import signal
@@ -25,8 +26,36 @@ import sys
 import threading
 from pathlib import Path
 
+_IMPORTED = "oz.cli"
+"""What programs need not import again. More would cost more: each frees all of it when it ends."""
+
 _LENGTH = 8
-"""Bytes of each number that goes through a socket or a pipe."""
+"""Bytes of each number that goes through a pipe."""
+
+_MOST = 1 << 20
+"""Bytes of a request: one message, so that several processes may ask through one socket."""
+
+_COMMAND = """\
+#!{python} -IS
+import marshal, os, signal, socket, sys
+
+mine, theirs = os.pipe()
+environment = dict(os.environb)
+link = socket.socket(fileno=int(environment.pop(b"FORKED_BY")))
+words = [b"-m", b"{module}", *map(os.fsencode, sys.argv[1:])]
+request = {{"arguments": words, "cwd": os.getcwdb(), "environment": environment, "session": False}}
+socket.send_fds(link, [marshal.dumps(request)], [0, 1, 2, theirs])
+os.close(theirs)
+pid = int.from_bytes(os.read(mine, {length}), "big")
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, _: os.kill(pid, number))
+status = os.read(mine, {length})
+code = os.waitstatus_to_exitcode(int.from_bytes(status, "big")) if status else -signal.SIGKILL
+if code < 0:
+    signal.signal(-code, signal.SIG_DFL) if -code != signal.SIGKILL else None
+    os.kill(os.getpid(), -code)
+sys.exit(code)
+"""
 
 
 def _number(value):
@@ -40,13 +69,12 @@ def _value(number):
 class _Parent:
     """The process that is forked, as the tests see it."""
 
-    def __init__(self, module):
-        self._lock = threading.Lock()
-        self._socket, theirs = socket.socketpair()
+    def __init__(self):
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, module, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 env=environment,
@@ -55,17 +83,20 @@ class _Parent:
 
     def fork(self, request, descriptors):
         """Have it forked; a pipe from which the process id comes, and at its end its status."""
-        body = json.dumps(request).encode()
         mine, theirs = os.pipe()
         try:
-            with self._lock:
-                socket.send_fds(self._socket, [_number(len(body))], [*descriptors, theirs])
-                self._socket.sendall(body)
+            socket.send_fds(self._socket, [marshal.dumps(request)], [*descriptors, theirs])
         finally:
             os.close(theirs)
         return mine
 
+    def fileno(self):
+        """Give the descriptor through which any process that inherits it may have it forked."""
+        return self._socket.fileno()
+
     def _end(self):
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # whoever else has it
         self._socket.close()
         self._process.wait()
 
@@ -74,27 +105,25 @@ _parents = {}
 _starting = threading.Lock()
 
 
-def _parent(module):
+def _parent():
     with _starting:
         # A test may have forked: the copy asks a process of its own.
-        key = (os.getpid(), module)
-        if key not in _parents:
-            _parents[key] = _Parent(module)
-        return _parents[key]
+        process = os.getpid()
+        if process not in _parents:
+            _parents[process] = _Parent()
+        return _parents[process]
 
 
 class ForkedProgram(subprocess.Popen):
-    """`subprocess.Popen([sys.executable, …])`, begun by a fork of a process that has imported a module.
+    """`subprocess.Popen([sys.executable, …])`, begun by a fork of a process that has imported oz.
 
     Args:
         arguments: what follows the interpreter: a script, `-m` and a module, or `-c` and code; then
             its arguments.
-        imported: the module that is imported already.
         options: those of `subprocess.Popen` for pipes, text, `cwd`, `env` and `start_new_session`.
     """
 
-    def __init__(self, arguments, imported="oz", **options):
-        self._imported = imported
+    def __init__(self, arguments, **options):
         self._status = None
         super().__init__(arguments, **options)
 
@@ -115,16 +144,19 @@ class ForkedProgram(subprocess.Popen):
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite, *others = rest
         assert not any((executable, preexec_fn, pass_fds, shell))
         request = {
-            "arguments": [os.fsencode(word).decode("latin-1") for word in args],
-            "cwd": os.fspath(cwd or os.getcwd()),
-            "environment": dict(os.environ if env is None else env),
+            "arguments": [os.fsencode(word) for word in args],
+            "cwd": os.fsencode(cwd or os.getcwd()),
+            "environment": {
+                os.fsencode(name): os.fsencode(value)
+                for name, value in (os.environ if env is None else env).items()
+            },
             "session": others[5],
         }
         given = [
             own if one == -1 else one
             for one, own in zip((p2cread, c2pwrite, errwrite), (0, 1, 2), strict=True)
         ]
-        self._status = _parent(self._imported).fork(request, given)
+        self._status = _parent().fork(request, given)
         self.pid = _value(self._read())
         assert self.pid > 0, "the process that is forked is gone"
         self._child_created = True
@@ -159,6 +191,27 @@ class ForkedProgram(subprocess.Popen):
         return self.returncode
 
 
+def command_of(module, directory):
+    """Write a command into a directory that a shell may have on its `PATH`; give what it is to inherit.
+
+    The command is `python -m MODULE`, forked from a process that has imported oz. It passes on
+    what it is given: its streams, directory, environment, SIGINT and SIGTERM. When it dies, so does what is
+    forked.
+
+    Args:
+        module: what to run, and the name of the command.
+        directory: where to write the command; it must be there.
+
+    Returns:
+        The descriptor and the environment that the shell must be given besides.
+    """
+    command = directory / module
+    command.write_text(_COMMAND.format(python=sys.executable, module=module, length=_LENGTH))
+    command.chmod(0o755)
+    descriptor = _parent().fileno()
+    return descriptor, {"FORKED_BY": str(descriptor)}
+
+
 def _serve(link):
     """Fork for each request, and tell how each fork ended; the request in a fork, None at the end."""
     waker, woken = os.pipe()
@@ -169,16 +222,20 @@ def _serve(link):
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     pipes = {}
     while True:
-        ready, _, _ = select.select([link, waker], [], [])
+        # The end to write to is ready when nobody has the end to read from any more.
+        ready, _, _ = select.select([link, waker, *pipes.values()], [], [])
+        for pid, pipe in pipes.items():
+            if pipe in ready:
+                os.kill(pid, signal.SIGKILL)
         if waker in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(waker, 4096)
             _tell_ends(pipes)
         if link in ready:
-            head, descriptors, _, _ = socket.recv_fds(link, _LENGTH, 4)
-            if not head:
+            body, descriptors, _, _ = socket.recv_fds(link, _MOST, 4)
+            if not body:
                 return None
-            request = json.loads(_exactly(link, _value(head)))
+            request = marshal.loads(body)
             pid = os.fork()
             if not pid:
                 signal.set_wakeup_fd(-1)
@@ -209,29 +266,19 @@ def _tell_ends(pipes):
         os.close(pipe)
 
 
-def _exactly(link, size):
-    got = b""
-    while len(got) < size:
-        more = link.recv(size - len(got))
-        if not more:
-            raise SystemExit("a request ended in the middle")
-        got += more
-    return got
-
-
 def _become(request):
     """Make of this process what an interpreter is when it has just begun; the code to run."""
     if request["session"]:
         os.setsid()
     os.chdir(request["cwd"])
     os.environ.clear()
-    os.environ.update(request["environment"])
+    os.environb.update(request["environment"])
     # No program of the tests differs in what an interpreter reads at its start, but in this.
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     _open_streams(unbuffered)
     # Whoever gives up waiting for it sends SIGABRT: it says where each of its threads is.
     faulthandler.enable()
-    first, *words = [os.fsdecode(word.encode("latin-1")) for word in request["arguments"]]
+    first, *words = map(os.fsdecode, request["arguments"])
     sys.path[:0] = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
     names = {
         "__name__": "__main__",
@@ -284,18 +331,59 @@ def _open_streams(unbuffered):
     sys.stderr = sys.__stderr__ = opened(2, "w", sys.stderr, True)
 
 
-def _main(module, descriptor):
+class _End:
+    """The end of a program: what it left is gone, and its modules are left to the system.
+
+    Python takes down a thousand modules, which are copied for it from the process that was forked. Where more
+    than modules may be lost by it, the interpreter ends in full: while threads go on, whose last words
+    would not be shown, where something cannot be written, and where somebody measures coverage.
+    """
+
+    def __init__(self):
+        self._status = None
+        # The globals of this module will be those of the program.
+        self._os, self._sys, self._threading, self._collect = os, sys, threading, gc.collect
+        # Before anybody else: it comes last.
+        atexit.register(self._end)
+
+    def of(self, code, names):
+        """Run a program, and keep the status that it ends with."""
+        try:
+            exec(code, names)
+            self._status = 0
+        except SystemExit as error:
+            self._status = 0 if error.code is None else error.code if isinstance(error.code, int) else 1
+            raise
+        except Exception:
+            self._status = 1
+            raise
+
+    def _end(self):
+        if self._status is None or self._threading.active_count() > 1 or "coverage" in self._sys.modules:
+            return
+        # What is nobody's any more says now what it says at its end.
+        self._sys.modules["__main__"].__dict__.clear()
+        self._collect()
+        try:
+            self._sys.stdout.flush()
+            self._sys.stderr.flush()
+        except (OSError, ValueError, AttributeError):
+            return  # Python tells of it, by its status too
+        self._os._exit(self._status & 0xFF)
+
+
+def _main(descriptor):
+    end = _End()
     # The directory of this file is not the program's.
     del sys.path[0]
     # Nor is what the test that came first in this process had just ignored: all later programs would too.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    importlib.import_module(module)
+    importlib.import_module(_IMPORTED)
     gc.collect()
     gc.freeze()
     request = _serve(socket.socket(fileno=int(descriptor)))
     if request is not None:
-        code, names = _become(request)
-        exec(code, names)
+        end.of(*_become(request))
 
 
 if __name__ == "__main__":

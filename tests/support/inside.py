@@ -28,3 +28,8 @@ def segments_of(writer):
 def ticker_of(publisher):
     """Give the thread of a publisher, which sends what waits."""
     return engine_of(publisher)._ticker
+
+
+def takes_nobody_for_late(forwarder):
+    """Tell whether it has begun so long ago that who comes now was not there before it."""
+    return forwarder._forwarding._opened_at is None

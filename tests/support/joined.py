@@ -10,7 +10,14 @@ from support.inside import engine_of
 from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
 
-COMMAND = "import sys; from oz.cli import main; main(sys.argv[1:], 'oz')"
+COMMAND = f"""\
+import sys
+from oz.protocol.bridge import forwarding
+from oz.cli import main
+# On a busy machine it would begin without peers, and tell later that messages of theirs may be missing.
+forwarding.PATIENCE = {DEADLINE}
+main(sys.argv[1:], 'oz')
+"""
 
 
 class Buses(ExitStack):

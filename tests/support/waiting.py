@@ -4,16 +4,23 @@ import sys
 import threading
 import time
 
+from support.conditions import parts_of
+
 DEADLINE = 40.0
 """Seconds. It only ends what hangs: a machine that has much else to do may take long."""
 
 
 def until(condition, timeout=DEADLINE):
-    """Look again and again until something is so; its last value."""
-    ends = time.monotonic() + timeout
+    """Look again and again until something is so; its last value.
+
+    Who gives up says what each part of the condition is then. A long wait looks less often than a short one:
+    to look is work, which what is waited for may need.
+    """
+    began = time.monotonic()
     while not (value := condition()):
-        assert time.monotonic() < ends, f"still not so after {timeout:g} s"
-        time.sleep(0.002)
+        waited = time.monotonic() - began
+        assert waited < timeout, f"still not so after {timeout:g} s: {value!r}{parts_of(condition)}"
+        time.sleep(min(max(waited / 8, 0.001), 0.02))
     return value
 
 

@@ -11,6 +11,7 @@ import zmq
 import oz
 import oz.asyncio
 from oz.transport import endpoints
+from support.cases import each
 from support.waiting import DEADLINE, until
 
 
@@ -56,7 +57,7 @@ def test_what_is_no_endpoint_is_refused_with_an_example(endpoint):
         endpoints.check(endpoint, own_context=False)
 
 
-@pytest.mark.parametrize(
+@each(
     "endpoint",
     [
         "tcp://localhost",
@@ -67,8 +68,8 @@ def test_what_is_no_endpoint_is_refused_with_an_example(endpoint):
         "tcp://127.0.0.1:0;localhost",
     ],
 )
-@pytest.mark.parametrize("make", [oz.Publisher, oz.Subscriber])
-@pytest.mark.parametrize("way", ["bind", "connect"])
+@each("make", [oz.Publisher, oz.Subscriber])
+@each("way", ["bind", "connect"])
 def test_an_endpoint_without_a_port_is_refused_with_an_example(make, way, endpoint):
     with pytest.raises(oz.EndpointError, match=r"names no port; one looks like tcp://127\.0\.0\.1:5555"):
         make(**{way: endpoint})
@@ -173,7 +174,7 @@ def test_endpoints_may_be_bytes_as_zeromq_tells_them():
         assert pub.endpoint is None
 
 
-@pytest.mark.parametrize(
+@each(
     "endpoint",
     [
         "tcp://",
@@ -186,7 +187,7 @@ def test_endpoints_may_be_bytes_as_zeromq_tells_them():
         "epgm://lo;239.1.2.3:1",
     ],
 )
-@pytest.mark.parametrize("how", ["bind", "connect"])
+@each("how", ["bind", "connect"])
 def test_what_is_no_endpoint_is_refused_as_pyzmq_does_and_as_a_value(endpoint, how):
     with oz.Subscriber() as sub:
         with pytest.raises(zmq.ZMQError) as caught:

@@ -6,6 +6,7 @@ import warnings
 import pytest
 
 import oz
+from support.cases import each
 
 FOREIGN = [
     ("home/+/temp", "'+' is no wildcard in nats, and one in mqtt: give dialect='mqtt'"),
@@ -18,8 +19,8 @@ FOREIGN = [
 ]
 
 
-@pytest.mark.parametrize(("pattern", "said"), FOREIGN)
-@pytest.mark.parametrize("make", [oz.Subscriber, oz.asyncio.Subscriber])
+@each(("pattern", "said"), FOREIGN)
+@each("make", [oz.Subscriber, oz.asyncio.Subscriber])
 def test_a_subscriber_is_warned_with_the_dialect_that_it_belongs_to(make, pattern, said):
     with make() as subscriber, pytest.warns(oz.SubjectWarning, match=re.escape(said)) as caught:
         subscriber.subscribe(pattern)

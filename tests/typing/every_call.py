@@ -33,6 +33,19 @@ def messages(message: oz.Message) -> None:
     assert_type(message.reply(payload=b"x", headers={"trace": "7f"}), Any)
 
 
+def securities() -> None:
+    security = oz.Security(
+        Path("a.key_secret"), trusted="trusted", permissions="p.toml", servers={"tcp://hub:1": "hub"}
+    )
+    assert_type(oz.Security.from_file("oz.toml"), oz.Security)
+    assert_type(security.public_key, str)
+    assert_type(security.refused, int)
+    print(security.trusted["key"], oz.Publisher(security=security), oz.Subscriber(security=security))
+    denied = oz.PermissionDenied("no", rule="a rule", subject="a.b")
+    assert_type(denied.rule, str | None)
+    assert_type(denied.subject, str | None)
+
+
 def multicasts(multicast: oz.Multicast) -> None:
     assert_type(oz.Multicast(rate_kbps=1, recovery=1.0, hops=1, mtu=1, stale_after=1.0), oz.Multicast)
 

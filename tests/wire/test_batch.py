@@ -31,6 +31,7 @@ from oz.wire.batch import (
     strip_header,
 )
 from oz.wire.keys import STREAM, Declared, DeliveryOptions, pattern_key, stream_key
+from support.cases import each
 from support.wire_frames import NAME, ORIGIN, batch, control
 from support.wire_vectors import name_of, rows, text_of
 
@@ -76,7 +77,7 @@ def as_said(value):
     }
 
 
-@pytest.mark.parametrize("row", GOOD, ids=name_of)
+@each("row", GOOD)
 def test_a_head_means_what_its_vector_says(row):
     frame, value = frames_of(row)[0], row["value"]
     size = key_size(frame)
@@ -99,7 +100,7 @@ def test_a_head_means_what_its_vector_says(row):
     assert frame.startswith(start + head_end(head.sequence, head.count))
 
 
-@pytest.mark.parametrize("row", GOOD, ids=name_of)
+@each("row", GOOD)
 def test_a_subscriber_gets_the_messages_that_a_vector_says(row):
     decoder, value = subscriber(), row["value"]
     decoder.accept(frames_of(row), 1)
@@ -229,7 +230,7 @@ def test_the_largest_batch_is_taken_and_one_more_is_not():
     messages = [(b"", b"")] * MAX_COUNT
     frame = batch(KEY, messages)
     assert len(parse_body(frame, len(KEY) + HEAD_SIZE, parse_head(frame, len(KEY)).count)) == 2 * MAX_COUNT
-    with pytest.raises(oz.ProtocolError, match="65536"):
+    with pytest.raises(oz.ProtocolError, match="16385"):
         parse_head(batch(KEY, [*messages, (b"", b"")]), len(KEY))
 
 

@@ -20,6 +20,7 @@ from oz.wire.codec import (
     Question,
     find_codec,
 )
+from support.cases import each
 from support.wire_vectors import name_of, rows
 
 scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False)
@@ -151,7 +152,7 @@ def test_failures_are_read_as_the_vectors_say_whatever_the_codec(row):
         assert codec.encode(found) == payload
 
 
-@pytest.mark.parametrize("row", rows("interest"), ids=name_of)
+@each("row", rows("interest"))
 def test_what_nodes_want_is_read_as_the_vectors_say_whatever_the_codec(row):
     codec, payload = NodeCodec(Refusing()), bytes.fromhex(row["hex"])
     if "value" not in row:

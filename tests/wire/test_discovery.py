@@ -2,6 +2,7 @@ import random
 from base64 import urlsafe_b64encode
 from contextlib import suppress
 from dataclasses import astuple, replace
+from itertools import accumulate
 
 import msgpack
 import pytest
@@ -15,6 +16,7 @@ from oz.wire.discovery import (
     MAX_REPLY,
     MAX_REQUEST,
     MAX_ROSTER,
+    ROSTER_SIZE,
     Alive,
     Announce,
     Announcement,
@@ -34,8 +36,9 @@ from oz.wire.discovery import (
 )
 from oz.wire.keys import MAX_PATTERN
 from support.announcing import PRICING, announcement
+from support.cases import each
 from support.wire_frames import spoil
-from support.wire_vectors import name_of, rows
+from support.wire_vectors import rows
 
 UNPACK = {"server": unpack_request, "node": unpack_reply}
 LARGEST = Announcement(
@@ -97,7 +100,7 @@ def plain(value):
     return [plain(one) for one in value] if isinstance(value, tuple) else value
 
 
-@pytest.mark.parametrize("row", rows("discovery"), ids=name_of)
+@each("row", rows("discovery"))
 def test_vectors(row):
     frame, unpack = bytes.fromhex(row["hex"]), UNPACK[row["to"]]
     if "value" not in row:
@@ -134,10 +137,13 @@ def test_an_announcement_comes_back_as_it_was(one):
 def test_a_roster_comes_in_as_few_parts_as_it_takes(count):
     nodes = [announcement(number) for number in range(count)]
     parts = [unpack_reply(frame) for frame in pack_rosters([pack_announcement(one) for one in nodes])]
-    assert len(parts) == max(1, -(-count // MAX_ROSTER))
+    sizes = [sum(len(pack_announcement(one)) for one in part.announcements) for part in parts]
+    assert max(sizes) <= ROSTER_SIZE
+    assert all(size > ROSTER_SIZE - 100 for size in sizes[:-1])
     assert [part.is_last for part in parts] == [False] * (len(parts) - 1) + [True]
     assert [one for part in parts for one in part.announcements] == nodes
-    assert [part.first for part in parts] == list(range(0, count or 1, MAX_ROSTER))
+    lengths = [len(part.announcements) for part in parts]
+    assert [part.first for part in parts] == [0, *accumulate(lengths[:-1])]
     assert {part.total for part in parts} == {count}
 
 
@@ -149,7 +155,7 @@ def test_a_part_of_a_roster_comes_back_as_it_was(nodes, first, more):
 
 def test_the_largest_messages_are_within_the_limits():
     assert len(pack(Announce(LARGEST, True))) <= MAX_REQUEST
-    (roster,) = pack_rosters([pack_announcement(LARGEST)] * MAX_ROSTER)
+    roster = pack(Roster((LARGEST,) * MAX_ROSTER, 0, MAX_ROSTER))
     assert len(roster) <= MAX_REPLY
     assert unpack_reply(roster).announcements[-1] == LARGEST
 
@@ -168,7 +174,7 @@ def test_a_message_that_is_too_long_is_not_even_unpacked():
         unpack_reply(bytes(MAX_REPLY + 1))
 
 
-@pytest.mark.parametrize(
+@each(
     ("changes", "says"),
     [
         ({"uuid": b"short"}, "16 bytes"),

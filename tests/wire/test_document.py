@@ -3,13 +3,13 @@
 import re
 from importlib import import_module
 
-import pytest
 from markdown_blocks import ROOT, blocks
 
 from oz.protocol.declared import DIALECT_NUMBERS
 from oz.protocol.prefix_counts import ALL_PLAIN
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from support.cases import each
 from support.wire_vectors import rows
 
 PAGE = ROOT / "docs" / "wire.md"
@@ -34,7 +34,7 @@ def example(text):
     return name.strip(), row.strip(), frames
 
 
-@pytest.mark.parametrize("block", EXAMPLES, ids=str)
+@each("block", EXAMPLES)
 def test_an_example_is_the_row_of_the_vectors_that_it_names(block):
     name, title, frames = example(block.text)
     (row,) = [row for row in rows(name) if row["name"] == title]
@@ -53,7 +53,7 @@ def test_the_dialects_have_the_numbers_that_the_page_says():
     assert {name: int(number) for name, number in said} == DIALECT_NUMBERS
 
 
-@pytest.mark.parametrize(("value", "module", "name"), LIMITS, ids=[name for _, _, name in LIMITS])
+@each(("value", "module", "name"), LIMITS)
 def test_a_limit_is_what_the_page_says(value, module, name):
     assert getattr(import_module(module), name) == int(value.replace(",", ""))
 

@@ -19,10 +19,10 @@ import oz
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
-from oz.protocol.subscriber import sequences
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.security.limits import Limits
 from oz.wire.batch import (
     CHUNK_FIELD,
     CONTROL,
@@ -47,6 +47,7 @@ CONNECTIONS = ROUNDS // 500 if SOAK else 10
 """Of 500 keys each: more of them say the same again."""
 pytestmark = [pytest.mark.sized, pytest.mark.timeout(3600 if SOAK else 600)]
 
+SOURCES = 100
 GROWTH = 2_000_000
 """Bytes by which a loop may grow: caches and counters, not something for each frame."""
 
@@ -110,7 +111,7 @@ def subscriber(codec=None, on_gap=None):
     for delivery in ALL_DELIVERY_OPTIONS:
         patterns = [oz.compile("a.>"), oz.compile("a*", "redis")]
         streams.add(Subscribed(patterns, None, lambda one: None), delivery, last_value=False)
-    return BatchDecoder(streams, codec, on_gap), list(streams.by_key)
+    return BatchDecoder(streams, codec, on_gap, Limits(sources=SOURCES)), list(streams.by_key)
 
 
 def publisher():
@@ -192,8 +193,7 @@ def test_spoiled_frames_are_read_or_are_a_protocol_error():
 
 
 @pytest.mark.parametrize("codec", [None, MsgpackCodec()], ids=["bytes", "msgpack"])
-def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, monkeypatch):
-    monkeypatch.setattr(sequences, "MOST", 100)
+def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec):
     rng = random.Random(2)
     gaps = []
     decoder, known = subscriber(codec, gaps.append)
@@ -223,7 +223,7 @@ def test_a_subscriber_takes_spoiled_frames_counts_each_and_does_not_grow(codec, 
     assert stats.malformed > ROUNDS // 10
     assert stats.delivered > ROUNDS // 100
     assert stats.received == stats.delivered + stats.filtered + stats.malformed + stats.dropped
-    assert all(len(stream.sources) <= sequences.MOST for stream in decoder.streams.by_key.values())
+    assert all(len(stream.sources) <= SOURCES for stream in decoder.streams.by_key.values())
     assert grown < GROWTH
 
 

@@ -23,7 +23,8 @@ from oz.wire.keys import (
     pattern_key,
     stream_key,
 )
-from support.wire_vectors import name_of, rows, text_of
+from support.cases import each
+from support.wire_vectors import rows, text_of
 
 ROWS = rows("keys")
 GOOD = [row for row in ROWS if "value" in row]
@@ -58,17 +59,17 @@ def encode(kind, value):
     return stream_key(value) if kind == "stream" else pattern_key(value)
 
 
-@pytest.mark.parametrize("row", GOOD, ids=name_of)
+@each("row", GOOD)
 def test_a_key_means_what_its_vector_says(row):
     assert PARSE[row["kind"]](bytes.fromhex(row["hex"])) == value_of(row)
 
 
-@pytest.mark.parametrize("row", GOOD, ids=name_of)
+@each("row", GOOD)
 def test_a_value_is_written_as_its_vector_says(row):
     assert encode(row["kind"], value_of(row)).hex() == row["hex"]
 
 
-@pytest.mark.parametrize("row", BAD, ids=name_of)
+@each("row", BAD)
 def test_a_malformed_key_is_a_protocol_error(row):
     with pytest.raises(oz.ProtocolError) as caught:
         PARSE[row["kind"]](bytes.fromhex(row["hex"]))

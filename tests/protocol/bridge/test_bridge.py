@@ -5,8 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oz
-from oz.protocol.bridge.bridge import ImportFilter, Ledger, has_passed, narrowed
+from oz.protocol.bridge import bridge
+from oz.protocol.bridge.bridge import ImportFilter, Ledger, has_passed, narrowed, quick
 from oz.protocol.bridge.spanning_tree import Offer, to_text
+from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.stream import OutStream
 from oz.wire.keys import DeliveryOptions
 
@@ -32,6 +34,16 @@ def test_what_is_asked_for_is_all_that_is_wanted_and_allowed(wanted, allowed):
     for subject in SUBJECTS:
         if wanted.matches(subject) and import_filter.lets(subject.encode()):
             assert any(one.matches(subject) for one in asked) or subject.startswith("_INBOX.")
+
+
+def test_what_is_found_by_quick_patterns_is_all_that_is_wanted_and_no_regex_is_tried():
+    for pattern in (*PATTERNS, oz.compile(r"a\.(b|c)x*", "regex")):
+        found_by = quick(pattern)
+        assert all(
+            any(one.matches(subject) for one in found_by) for subject in SUBJECTS if pattern.matches(subject)
+        )
+        assert "regex" not in {one.dialect for one in found_by}
+    assert quick(PATTERNS[1]) == (PATTERNS[1],)
 
 
 def test_no_more_is_asked_for_than_is_allowed():
@@ -166,3 +178,39 @@ def test_a_message_that_was_here_is_known_by_its_header():
     # Not where it only looks like it.
     assert not has_passed(b"22211111" + b"11111222", b"11111111")
     assert has_passed(b"".join(bytes([one]) * 8 for one in range(16)), here)
+
+
+GREEDY, OTHER = Account(Peer(7, 1)), Account(Peer(8, 2))
+
+
+def connected(*patterns, connection=GREEDY):
+    made = stream(*patterns)
+    made.account = connection
+    return made
+
+
+def test_one_connection_has_no_more_asked_for_elsewhere_than_its_share(monkeypatch):
+    monkeypatch.setattr(bridge, "MOST_INTERESTS", 3)
+    greedy = [connected(*(f"x{number}.{at}" for at in range(2))) for number in range(3)]
+    other = connected("a", "b", connection=OTHER)
+    ledger = ledger_of(*greedy, other)
+    assert {("a", ""), ("b", "")} < asked(ledger)
+    assert len(asked(ledger)) == 2 + 3
+    assert sum(map(len, ledger.withheld.values())) == 3
+    gone = next(pattern for pattern in greedy[0].patterns)
+    del greedy[0].patterns[gone]
+    ledger.update([*greedy, other], {greedy[0]: [gone]})
+    assert len(asked(ledger)) == 2 + 3
+    ledger.update([greedy[2], other], {})
+    assert asked(ledger) == {("a", ""), ("b", ""), ("x2.0", ""), ("x2.1", "")}
+    assert not ledger.withheld
+
+
+def test_what_is_withheld_and_taken_back_is_never_asked_for(monkeypatch):
+    monkeypatch.setattr(bridge, "MOST_INTERESTS", 1)
+    greedy = connected("a", "b")
+    ledger = ledger_of(greedy)
+    del greedy.patterns[oz.compile("b")]
+    ledger.update([greedy], {greedy: [oz.compile("b")]})
+    assert not ledger.withheld
+    assert asked(ledger) == {("a", "")}

@@ -3,6 +3,7 @@ import math
 import pytest
 
 import oz
+from support.cases import each
 
 
 @pytest.mark.parametrize(
@@ -23,8 +24,8 @@ def test_every_number_has_bounds(name, least, most, below, above):
             oz.Multicast(**{name: value})
 
 
-@pytest.mark.parametrize("value", [None, "5", True, b"5", [5]])
-@pytest.mark.parametrize("name", ["rate_kbps", "recovery", "hops", "mtu", "stale_after"])
+@each("value", [None, "5", True, b"5", [5]])
+@each("name", ["rate_kbps", "recovery", "hops", "mtu", "stale_after"])
 def test_what_is_no_number_is_refused(name, value):
     with pytest.raises(TypeError, match=name):
         oz.Multicast(**{name: value})

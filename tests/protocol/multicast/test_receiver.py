@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from oz.protocol.multicast.receiver import JOINING, MulticastReceiver
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import compile
 from oz.wire.batch import CONTROL, Head
 from oz.wire.datagram import BATCH, pack, pack_batch
@@ -18,8 +19,8 @@ A, B = b"a" * 16, b"b" * 16
 SECOND = 1_000_000_000
 
 
-def receiver(pattern="md.>", on_gap=None, **options):
-    made = MulticastReceiver(Streams(bytes, **options), None, on_gap)
+def receiver(pattern="md.>", on_gap=None, limits=DEFAULT_LIMITS, **options):
+    made = MulticastReceiver(Streams(bytes, **options), None, on_gap, limits)
     made.table.add(Subscribed((compile(pattern),), None, lambda _: None, None))
     return made
 
@@ -201,9 +202,8 @@ def test_whatever_happens_delivered_and_lost_are_what_was_sent(fates, chance: ra
     assert sum(gap for _, gap in delivered) <= made.stats.lost == sum(gaps.values())
 
 
-def test_publishers_are_forgotten_when_there_are_too_many(monkeypatch):
-    monkeypatch.setattr("oz.protocol.multicast.receiver.MOST", 10)
-    made = receiver()
+def test_publishers_are_forgotten_when_there_are_too_many():
+    made = receiver(limits=Limits(sources=10))
     for number in itertools.islice(itertools.count(), 50):
         take(made, message(0, number.to_bytes(16, "big")), at=number)
     assert len(made.senders) == 10

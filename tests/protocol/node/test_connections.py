@@ -1,5 +1,6 @@
 """Whom a node dials and when it hangs up, decided on a virtual clock from what was heard and who is there."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -25,6 +26,7 @@ from oz.protocol.node.connections import (
     Unreachable,
 )
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.security.limits import Limits
 from support.announcing import announcement
 from support.hearing import Sockets, Subscriber
 
@@ -85,8 +87,11 @@ def test_node_does_not_dial_itself_where_its_last_life_is_still_announced(sub):
 
 
 def test_peer_of_the_same_host_is_dialled_by_its_socket_and_over_the_network(connections):
-    peer = announcement(4, local_endpoint="ipc://four", endpoints=("tcp://a:4", "tcp://b:4"))
-    assert connections.connect(peer, 0.0) == [Dial("ipc://four", "node 4"), Dial("tcp://a:4", "node 4")]
+    peer = announcement(4, local_endpoint="ipc://four", endpoints=("tcp://10.0.0.4:4", "tcp://10.0.0.5:4"))
+    assert connections.connect(peer, 0.0) == [
+        Dial("ipc://four", "node 4"),
+        Dial("tcp://10.0.0.4:4", "node 4"),
+    ]
     assert [way.origin for way in connections.ways(peer)] == [
         local_origin(peer.uuid),
         network_origin(peer.uuid),
@@ -97,8 +102,8 @@ def test_peer_of_the_same_host_is_dialled_by_its_socket_and_over_the_network(con
     "changes", [{"host_id": b"another", "local_endpoint": "ipc://four"}, {"local_endpoint": None}]
 )
 def test_peer_of_another_host_is_dialled_over_the_network_only(connections, changes):
-    peer = announcement(4, **{"endpoints": ("tcp://a:4",), **changes})
-    assert connections.connect(peer, 0.0) == [Dial("tcp://a:4", "node 4")]
+    peer = announcement(4, **{"endpoints": ("tcp://10.0.0.4:4",), **changes})
+    assert connections.connect(peer, 0.0) == [Dial("tcp://10.0.0.4:4", "node 4")]
 
 
 def test_peer_that_is_heard_already_is_not_dialled(connections, sub):
@@ -145,7 +150,8 @@ def crowd(count):
     ]
 
 
-def test_peers_of_a_crowd_are_given_the_time_that_its_host_needs(connections):
+def test_peers_of_a_crowd_are_given_the_time_that_its_host_needs(sub):
+    connections = Connections(OWN, sub, None, limits=Limits(dials=math.inf, dial_rate=math.inf))
     peers = crowd(60)
     for one in peers:
         connections.connect(one, 0.0)
@@ -155,7 +161,8 @@ def test_peers_of_a_crowd_are_given_the_time_that_its_host_needs(connections):
     assert len([one for one in steps if isinstance(one, Dial)]) == 60
 
 
-def test_nobody_is_dialled_anew_while_others_are_heard_for_the_first_time(connections, sub):
+def test_nobody_is_dialled_anew_while_others_are_heard_for_the_first_time(sub):
+    connections = Connections(OWN, sub, None, limits=Limits(dials=math.inf, dial_rate=math.inf))
     first, *others = crowd(10)
     for one in (first, *others):
         connections.connect(one, 0.0)
@@ -201,20 +208,20 @@ def test_peer_that_was_never_heard_has_not_fallen_silent(connections):
 
 
 def test_peer_has_fallen_silent_only_when_both_its_publishers_have(connections, sub):
-    peer = announcement(4, local_endpoint="ipc://four", endpoints=("tcp://a:4",))
+    peer = announcement(4, local_endpoint="ipc://four", endpoints=("tcp://10.0.0.4:4",))
     network, local = network_origin(peer.uuid), local_origin(peer.uuid)
     connections.connect(peer, 0.0)
     sub.hear(local)
     steps, now = check(connections, peer, looks=10, hear=lambda: sub.hear(network))
     assert HangUp("ipc://four") in steps
-    assert HangUp("tcp://a:4") not in steps
+    assert HangUp("tcp://10.0.0.4:4") not in steps
     assert not connections.has_fallen_silent(peer)
     check(connections, peer, looks=MISSES, now=now)
     assert connections.has_fallen_silent(peer)
 
 
 def test_peer_has_answered_when_each_of_its_publishers_has_and_still_speaks(connections, sub):
-    peer = announcement(4, local_endpoint="ipc://four", endpoints=("tcp://a:4",))
+    peer = announcement(4, local_endpoint="ipc://four", endpoints=("tcp://10.0.0.4:4",))
     network, local = network_origin(peer.uuid), local_origin(peer.uuid)
     for origin in (network, local):
         sub.hear(origin)

@@ -11,6 +11,7 @@ from oz.protocol.publisher.router import MOMENTS, Router
 from oz.protocol.stats import PublisherStats
 from oz.wire.keys import Declaration, DeliveryOptions, stream_key
 from support.announcing import announcement
+from support.cases import each
 
 OWN, PEER = announcement(2), announcement(4)
 IN_GROUP = DeliveryOptions(group="g")
@@ -22,7 +23,7 @@ class Sink:
     def __init__(self):
         self.keys = []
 
-    def try_send(self, frames):
+    def try_send(self, frames, backlog=None):
         self.keys.append(frames[0][:19])
         return True
 
@@ -113,7 +114,7 @@ def test_stream_that_begins_to_count_anew_is_told(node, peer):
 def test_record_that_found_no_room_is_made_again(node, peer):
     presence, plain, _ = peer
     plain.sequence += 3
-    has_room, node.sink.try_send = node.sink.try_send, lambda _: False
+    has_room, node.sink.try_send = node.sink.try_send, lambda *_: False
     assert node.beat() == []
     node.sink.try_send = has_room
     node.records.beat(node.now)
@@ -137,8 +138,8 @@ def test_subscriber_that_is_no_node_is_told_on_each_of_its_streams(node, peer):
         assert set(node.beat()) == {peer[0].key, *(stream.key for stream in streams)}
 
 
-@pytest.mark.parametrize("first", range(2 * MOMENTS))
-@pytest.mark.parametrize("now", [0.0, 0.1, 100.25, 123456.75, 123456.999])
+@each("first", range(2 * MOMENTS))
+@each("now", [0.0, 0.1, 100.25, 123456.75, 123456.999])
 def test_both_publishers_of_a_node_beat_at_one_moment_of_each_second(first, now):
     uuid = bytes([first]) + bytes(15)
     routers = [router_of(origin) for origin in (uuid, local_origin(uuid))]

@@ -12,8 +12,8 @@ from oz.protocol.node.connections import (
     LoseTrack,
 )
 from oz.protocol.node.discovery_client import EXPIRY
-from oz.protocol.node.links import Introduce, Links, PeerChanged, ServerChanged
-from oz.protocol.node.membership import Act, Membership
+from oz.protocol.node.links import Introduce, Links, PeerChanged, Refused, ServerChanged
+from oz.protocol.node.membership import MOST_INTRODUCED, Act, Membership
 from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text
 from oz.wire.discovery import Joined, Left, Lost, Welcome, pack
 from support.announcing import announcement
@@ -390,7 +390,7 @@ def test_second_in_which_nothing_changes_costs_few_calls_however_many_peers_ther
     bus.local.come(*peers)
     bus.up(*peers)
     speak(bus, peers)
-    bus.run(3 * CHECK_EVERY, *peers)
+    bus.run(10 * CHECK_EVERY, *peers)
     for _ in range(3):
         bus.now += CHECK_EVERY
         speak(bus, peers)
@@ -406,3 +406,43 @@ def test_peer_that_stands_at_one_publisher_only_is_found_again_after_it_was_give
     # Nobody says that anything has changed since.
     bus.run(2 * CHECK_EVERY)
     assert bus.links.membership.known == [half]
+
+
+# introductions --------------------------------------------------------------------------------------------
+
+
+def introduce(bus, peers):
+    return bus.links.hear_of(" ".join(map(to_text, peers)), bus.now)
+
+
+def test_introduced_peers_are_dialled_a_few_at_a_time_and_forgotten_when_they_do_not_answer(bus):
+    peers = peers_over_tcp(300)
+    steps = introduce(bus, peers)
+    assert [one.endpoint for one in steps] == [one.endpoints[0] for one in peers[:5]]
+    bus.run(LOST_AFTER + 1.0)
+    assert peers[0] not in bus.links.membership.known
+    assert peers[-1] in bus.links.membership.known
+
+
+def test_too_many_introductions_push_out_those_that_came_first_and_none_that_a_server_vouches_for():
+    bus = Bus(servers=[SERVER])
+    vouched, *peers = peers_over_tcp(MOST_INTRODUCED + 11)
+    bus.hear_server(Welcome(bytes(16), "server", 1.0, EXPIRY), Joined(vouched))
+    introduce(bus, peers)
+    assert bus.links.membership.known == [vouched, *peers[10:]]
+
+
+def test_peer_at_an_endpoint_that_nobody_connects_to_is_refused_however_it_is_heard_of():
+    bus = Bus(servers=[SERVER])
+    odd = announcement(4, local_endpoint=None, endpoints=("tcp://224.0.0.1:1",))
+    bus.network.come(odd)
+    told = [*introduce(bus, [odd]), *bus.hear_server(Joined(odd)), *bus.look(), *bus.look()]
+    assert [type(one) for one in told] == [Refused] * 3
+    assert bus.links.membership.known == []
+
+
+def peers_over_tcp(count):
+    return [
+        announcement(number, local_endpoint=None, endpoints=(f"tcp://192.0.2.1:{number}",))
+        for number in range(4, 4 + 2 * count, 2)
+    ]

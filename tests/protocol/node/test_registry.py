@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from oz.protocol.node import registry as module
 from oz.protocol.node.registry import News, Registry
+from oz.security.limits import Limits
 from oz.wire.discovery import (
     MAX_ROSTER,
     Alive,
@@ -111,12 +112,62 @@ def test_what_has_changed_about_a_node_is_told_to_all(registry):
 
 
 def test_a_long_roster_comes_in_parts(registry):
-    for number in range(MAX_ROSTER):
-        join(registry, b"%d" % number, announcement(number))
+    crowd(registry)
     replies = [reply for peer, reply in join(registry, b"new", PRICING) if peer == b"new"]
-    assert [type(one) for one in replies] == [Welcome, Roster, Roster, Joined]
-    assert [one.is_last for one in replies[1:3]] == [False, True]
-    assert replies[2] == Roster((PRICING,), MAX_ROSTER, MAX_ROSTER + 1)
+    assert [type(one) for one in replies] == [Welcome, Roster]
+    assert registry.paging[-1] == b"new"
+    replies += pages_of(registry, b"new")
+    assert {type(one) for one in replies[1:-1]} == {Roster}
+    assert [one.is_last for one in replies[1:-1]] == [False] * (len(replies) - 3) + [True]
+    assert sum(len(one.announcements) for one in replies[1:-1]) == MAX_ROSTER + 1
+    assert replies[-1] == Joined(PRICING)
+    assert registry.page(b"new") is None
+
+
+def crowd(registry, count=MAX_ROSTER):
+    """Have many join, who read at once what they are told."""
+    for number in range(count):
+        join(registry, b"%d" % number, announcement(number))
+        pages_of(registry, b"%d" % number)
+
+
+def pages_of(registry, peer):
+    """What there is room for, of all that a connection waits for."""
+    pages = []
+    while (frame := registry.page(peer)) is not None:
+        pages.append(unpack_reply(frame))
+        registry.paged(peer)
+    return pages
+
+
+def test_who_does_not_read_its_roster_gets_no_other_one(registry):
+    crowd(registry)
+    assert len(tell(registry, b"slow", Ask("md"))) == 2
+    assert [tell(registry, b"slow", Ask("md")) for _ in range(1_500)] == [[]] * 1_500
+    assert registry.stats.refused == 1_500
+    assert pages_of(registry, b"slow")[-1].is_last
+    assert len(tell(registry, b"slow", Ask("md"))) == 2
+
+
+def test_a_node_is_told_everything_anew_when_its_roster_was_outdated_before_it_had_it(registry):
+    crowd(registry)
+    join(registry, b"slow", PRICING)
+    assert join(registry, b"slow", PRICING, 0.5) == []
+    assert (b"slow", Left(announcement(0).uuid)) not in tell(registry, b"0", Goodbye(announcement(0).uuid))
+    pages_of(registry, b"slow")
+    assert [type(one) for _, one in join(registry, b"slow", PRICING, 1.0)] == [Welcome, Roster]
+    assert pages_of(registry, b"slow")[-1] == Joined(PRICING)
+    assert join(registry, b"slow", PRICING, 2.0, has_heard=True) == [(b"slow", Alive())]
+
+
+def test_rosters_that_wait_are_so_many_and_end_with_their_connections(registry, monkeypatch):
+    monkeypatch.setattr(module, "MOST_PAGED", 2)
+    crowd(registry)
+    for number in range(3):
+        tell(registry, b"slow %d" % number, Ask("md"))
+    assert registry.paging == [b"slow 0", b"slow 1"]
+    registry.unreachable(b"slow 0", 0.0)
+    assert registry.paging == [b"slow 1"]
 
 
 # buses -----------------------------------------------------------------------------------------------------
@@ -202,7 +253,8 @@ def test_a_name_server_that_stood_still_loses_nobody_for_it(registry):
 def test_a_node_that_comes_back_over_another_connection_is_told_everything_there(registry):
     join(registry, b"1", A)
     join(registry, b"2", B)
-    sends = join(registry, b"new", B, 1.0, has_heard=True)
+    assert tell(registry, b"new", Announce(B, True), 1.0) == [(b"2", Alive())]
+    sends = said(registry.unreachable(b"2", 1.0))
     assert sends == [(b"new", WELCOME), (b"new", whole(A, B)), (b"new", Joined(B))]
     assert join(registry, b"3", C, 1.1)[-3:] == [(b"1", Joined(C)), (b"new", Joined(C)), (b"3", Joined(C))]
     assert registry.stats.joined == 3
@@ -211,7 +263,34 @@ def test_a_node_that_comes_back_over_another_connection_is_told_everything_there
 def test_a_node_may_say_goodbye_as_the_first_thing_over_a_new_connection(registry):
     join(registry, b"1", A)
     join(registry, b"2", B)
+    registry.unreachable(b"2", 0.0)
     assert tell(registry, b"new", Goodbye(B.uuid)) == [(b"1", Left(B.uuid))]
+
+
+@pytest.mark.parametrize("message", [Announce(replace(B, pid=1), False), Goodbye(B.uuid)])
+def test_nobody_speaks_for_a_node_that_is_there(registry, message):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    for at in range(10):
+        assert tell(registry, b"other", message, at + 0.9) == [(b"2", Alive())]
+        assert join(registry, b"2", B, at + 1.0, has_heard=True) == [(b"2", Alive())]
+    assert registry.nodes == [A, B]
+    assert registry.stats.refused == 10
+
+
+def test_a_node_gets_back_in_when_its_old_connection_is_silent_though_nobody_says_that_it_has_ended(registry):
+    join(registry, b"2", B)
+    assert tell(registry, b"new", Announce(B, True), 1.9) == [(b"2", Alive())]
+    assert join(registry, b"new", B, 2.0, has_heard=True)[-1] == (b"new", Joined(B))
+    assert tell(registry, b"2", Announce(B, True), 2.1) == [(b"new", Alive())]
+
+
+def test_the_end_of_another_connection_settles_no_contest(registry):
+    join(registry, b"1", A)
+    join(registry, b"2", B)
+    tell(registry, b"new", Announce(B, True), 1.0)
+    assert registry.unreachable(b"1", 1.0) == registry.unreachable(b"nobody", 1.0) == []
+    assert registry.nodes == [A, B]
 
 
 def test_a_node_cannot_announce_or_say_goodbye_for_another(registry):
@@ -255,8 +334,8 @@ def test_what_means_nothing_is_counted_and_not_answered(registry):
     assert registry.nodes == []
 
 
-def test_nodes_too_many_are_refused_until_there_is_room(registry, monkeypatch):
-    monkeypatch.setattr(module, "MAX_NODES", 2)
+def test_nodes_too_many_are_refused_until_there_is_room():
+    registry = Registry(ID, "ns1", limits=Limits(nodes=2))
     join(registry, b"1", A)
     join(registry, b"2", B)
     assert join(registry, b"3", C) == []

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 import oz
-from oz.protocol.node.requests import Request, RequestClient, Requests
+from oz.protocol.node.requests import SECRET_DIGITS, Request, RequestClient, Requests, owner
 from oz.protocol.node.subscription import NodeStats
 from oz.wire.codec import Failure
 
@@ -36,6 +36,35 @@ def test_what_a_handler_raised_comes_beside_the_inbox_and_nothing_else_does():
     with pytest.raises(oz.ReplyError, match="handler of pricing raised ValueError at 'svc': bad size"):
         request.next_answer(100.0)
     assert request.is_over
+
+
+def test_reply_to_a_number_without_its_secret_is_refused():
+    refused = []
+    requests = Requests(bytes(16), lambda size: b"\x07" * size, refused.append)
+    request, inbox = asked(requests)
+    number, secret = inbox[:-SECRET_DIGITS], int.from_bytes(b"\x07" * 16, "big")
+    assert int(inbox[-SECRET_DIGITS:]) == secret
+    for other in (secret + 1, 0):
+        requests.take(reply(f"{number}{other:0{SECRET_DIGITS}d}"))
+    requests.take(reply(number))
+    requests.take(reply("\udcff" * (len(inbox) + 1)))
+    requests.take(reply(inbox[:-1] + "\udcff"))
+    assert (answers(request), len(refused), requests.late) == ([], 3, 2)
+    requests.take(reply(inbox, b"a"))
+    assert answers(request) == [b"a"]
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "orders.new", "", "_INBOX", f"_INBOX.{'0' * 32}", f"_INBOX.{'0' * 32}.", f"_INBOX.{'0' * 32}.>",
+        f"_INBOX.{'0' * 32}.1.failed", f"_INBOX.{'0' * 31}.1", f"_INBOX.{'0' * 32}.{'1' * 61}",
+        f"_INBOX.{'0' * 32}.1\n", f"_INBOX.{'0' * 32}.\u0661", b"\xff",
+    ],
+)  # fmt: skip
+def test_only_inboxes_have_owners(subject):
+    assert owner(subject) is None
+    assert owner(f"_INBOX.{'0' * 32}.1") == owner(f"_INBOX.{'0' * 32}.{'1' * 60}".encode()) == bytes(16)
 
 
 def test_answers_come_first_and_then_what_was_raised_with_the_others_as_notes():
@@ -104,7 +133,9 @@ def test_a_request_goes_out_at_once_where_somebody_may_answer():
     peers = Peers(True)
     client, requests, stats = peers.client()
     assert begun(client) is None
-    assert peers.sent == [("svc", b"x", None, None, f"{requests.prefix}1")]
+    ((*sent, inbox),) = peers.sent
+    assert sent == ["svc", b"x", None, None]
+    assert owner(inbox) == bytes(16)
     assert (len(requests), stats.requests) == (1, 1)
 
 

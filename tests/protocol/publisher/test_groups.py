@@ -9,6 +9,7 @@ from oz.protocol.publisher.groups import Choice, Group
 class Member:
     def __init__(self, joined, **state):
         self.name, self.joined = b"%016d" % joined, joined
+        self.share = self.name
         self.is_full = self.is_gone = self.is_closing = False
         vars(self).update(state)
 
@@ -38,6 +39,35 @@ def test_sets_of_members_that_are_used_alternately_leave_nobody_out():
     choices = [Choice(group, [one, two]), Choice(group, [two, three])]
     counts = Counter(choices[number % 2].pick(b"").joined for number in range(100))
     assert counts == {0: 25, 1: 50, 2: 25}
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_all_members_of_one_connection_have_one_turn_together(is_kept):
+    honest = [Member(0), Member(101)]
+    many = [Member(number, share=b"hostile") for number in range(1, 101)]
+    members = [honest[0], *many, honest[1]]
+    group = group_of("round_robin", *members)
+    choice = Choice(group, members)
+    counts = Counter()
+    for _ in range(300):
+        counts.update(picked(choice if is_kept else Choice(group, members), 1))
+    assert counts == {0: 100, 101: 100} | {one.joined: 1 for one in many}
+
+
+def test_all_members_of_one_connection_are_given_the_keys_of_one():
+    honest = [Member(0), Member(101)]
+    members = [*honest, *(Member(number, share=b"hostile") for number in range(1, 101))]
+    choice = Choice(group_of("sticky", *members), members)
+    got = Counter(choice.pick(b"%d" % number).share for number in range(900))
+    assert all(count > 200 for count in got.values())
+
+
+def test_a_connection_none_of_whose_members_can_take_more_is_passed_over():
+    members = [Member(0), *(Member(number, share=b"x", is_full=True) for number in (1, 2))]
+    choice = Choice(group_of("round_robin", *members), members)
+    assert picked(choice, 4) == [0, 0, 0, 0]
+    members[2].is_full = False
+    assert sorted(picked(choice, 4)) == [0, 0, 2, 2]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from oz.protocol.publisher.batching import split
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
+from oz.security.limits import Limits
 from oz.wire.keys import (
     DECLARATION,
     OWN,
@@ -360,8 +361,8 @@ def test_what_is_refused_is_named_and_forgotten_when_taken_back(router):
     assert not stream.refused
 
 
-def test_patterns_beyond_the_limit_are_refused_whole(router, monkeypatch):
-    monkeypatch.setattr(routing, "MAX_PATTERNS", 3)
+def test_patterns_beyond_the_limit_are_refused_whole():
+    router = Router(ORIGIN, PublisherStats(), limits=Limits(all_patterns=3))
     come(router, key(1, "a", "b"), key(2, "c", "d"), key(3, "e"))
     (stream,) = router.streams.values()
     assert list(stream.chunks) == [1, 3]
@@ -383,8 +384,8 @@ def test_declarations_beyond_the_limit_are_malformed_until_one_is_taken_back(rou
     assert router.stats.malformed == 1
 
 
-def test_shared_patterns_beyond_the_limit_of_streams_are_refused_whole(router, monkeypatch):
-    monkeypatch.setattr(lifetimes, "MAX_STREAMS", 2)
+def test_shared_patterns_beyond_the_limit_are_refused_whole():
+    router = Router(ORIGIN, PublisherStats(), limits=Limits(all_patterns=2))
     come(router, key(1, "a", "b", is_shared=True))
     assert list(router.streams[stream_key(NAME)].refused) == [1]
     assert router.stats.malformed == 0

@@ -6,7 +6,9 @@ import oz
 from oz.protocol.declared import declare
 from oz.protocol.publisher.lifetimes import WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.stream import MOST_COMPARED, MOST_TRIED
 from oz.protocol.stats import PublisherStats
+from oz.subjects.pattern import Pattern
 from oz.wire.keys import Declaration, DeliveryOptions, stream_key
 
 NAME = b"n" * 16
@@ -77,3 +79,48 @@ def test_what_comes_back_in_time_is_counted_again(router):
     assert count(router, b"a") == 0
     come(router, chunk(1, *nats("a")))
     assert count(router, b"a") == 1
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """The patterns that are tried one by one."""
+    found, matches = [], Pattern.matches
+
+    def note(pattern, subject):
+        found.append(pattern)
+        return matches(pattern, subject)
+
+    monkeypatch.setattr(Pattern, "matches", note)
+    return found
+
+
+def test_of_many_that_were_taken_back_few_are_tried(router, tried):
+    """A forwarder declares thousands anew, and every request asks whether anybody wants its subject."""
+    many = [chunk(number, *nats(*(f"{number}.*.{one}.>" for one in range(50)))) for number in range(1, 50)]
+    come(router, *many, chunk(100, *nats("svc.*")), stream_key(NAME))
+    go(router, *many)
+    assert count(router, b"svc.a") == 1
+    assert not tried
+    assert count(router, b"7.a.7.b") == 0
+    assert len(tried) == 50
+
+
+@pytest.mark.parametrize(
+    "patterns",
+    [
+        [oz.compile(rf"md\.(a|aa)*{number}", "regex") for number in range(3)],
+        nats(*(f"*.{number}" for number in range(MOST_TRIED + 1))),
+        nats(*(f"{number}" for number in range(MOST_COMPARED + 1))),
+    ],
+    ids=["slow regexes", "without prefixes", "thousands"],
+)
+def test_who_took_back_what_takes_long_to_try_counts_until_it_is_gone(router, tried, patterns):
+    chunks = [chunk(number, *patterns[number:][:50]) for number in range(0, len(patterns), 50)]
+    come(router, *chunks, chunk(10_000, *nats("md.a")), chunk(10_001, *nats("b")), stream_key(NAME))
+    go(router, *chunks, chunk(10_000, *nats("md.a")))
+    known = router.find(b"md.a", b"md.a")
+    tried.clear()
+    assert router.count(b"md.a", b"md.a", known) == 1
+    assert not tried
+    router.expire(WITHDRAWAL_DELAY)
+    assert count(router, b"md.a") == 0

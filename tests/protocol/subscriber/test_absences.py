@@ -3,14 +3,14 @@
 import pytest
 
 from oz.protocol.subscriber.absences import LOOK_EVERY, QUIET, UNCOUNTED, Absences, Link
-from oz.protocol.subscriber.streams import SILENCE
+from oz.protocol.subscriber.publishers import SILENCE
 
 PUB = b"one pub."
 LOCAL, REMOTE = Link(5, 50, True), Link(5, 50, False)
 
 
 class Heard:
-    """Streams, as far as it is asked when who was heard."""
+    """Publishers, as far as it is asked when who was heard."""
 
     def __init__(self):
         self.at = {PUB: 1}

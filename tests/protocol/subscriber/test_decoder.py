@@ -7,6 +7,7 @@ import pytest
 
 import oz
 from oz.message import LoneMessage, RichMessage
+from oz.protocol.subscriber.contradictions import Doubt, Place
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -137,11 +138,20 @@ def heartbeat(decoder, sequence, *, epoch=1, body=b""):
     return head_start(key, CONTROL, b"o" * 16, epoch) + head_end(sequence, 0) + body
 
 
+def held(value):
+    """Show what an object of the machines holds."""
+    if isinstance(value, list):
+        return [held(one) for one in value]
+    if isinstance(value, (Doubt, Place)):
+        return {name: held(getattr(value, name)) for name in value.__slots__}
+    return value
+
+
 def state(decoder):
     """Show all that is known of publishers, but for how it is known."""
     (stream,) = decoder.streams.by_key.values()
     sources = {
-        origin: {name: getattr(one, name) for name in one.__slots__ if name != "heartbeat"}
+        origin: {name: held(getattr(one, name)) for name in one.__slots__ if name != "heartbeat"}
         for origin, one in stream.sources.items()
     }
     return sources, decoder.stats, decoder.streams.due_at

@@ -3,6 +3,7 @@ from types import SimpleNamespace
 import pytest
 
 from oz.protocol.subscriber import receive_buffer
+from support.cases import each
 
 
 def messages(*texts):
@@ -18,7 +19,7 @@ def emptied(buffer):
     return taken
 
 
-@pytest.mark.parametrize(
+@each(
     ("overflow", "limit", "left", "dropped"),
     [
         ("conflate", 10, ["a3", "b2"], 3),
@@ -28,7 +29,7 @@ def emptied(buffer):
         ("drop_newest", 5, ["a1", "b1", "a2", "b2", "a3"], 0),
     ],
 )
-@pytest.mark.parametrize("at_once", [1, 2, 5])
+@each("at_once", [1, 2, 5])
 def test_what_is_left_and_how_many_went(overflow, limit, left, dropped, at_once):
     buffer = receive_buffer.make(overflow, limit)
     assert not buffer

@@ -1,11 +1,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oz.protocol.subscriber import sequences
-from oz.protocol.subscriber.sequences import Source, find
+from oz.protocol.subscriber.sequences import Source, find, forget_some
 from oz.wire.batch import CONTROL, MESSAGES, Head
 
 ORIGIN = bytes(16)
+NS = 1_000_000_000
 
 
 def head(sequence, count, epoch=1):
@@ -90,11 +90,19 @@ def test_what_overtakes_on_another_path_leaves_nothing_uncounted_and_nothing_twi
     assert len(known) + lost == 8
 
 
-def test_the_publisher_silent_for_longest_is_forgotten_first(monkeypatch):
-    monkeypatch.setattr(sequences, "MOST", 2)
+def test_who_has_not_been_heard_for_long_is_forgotten_before_those_who_are_known():
     known = {}
-    for name, at in ((b"a", 5), (b"b", 3)):
-        find(known, name).heard_at = at
-    assert find(known, b"a").heard_at == 5
-    find(known, b"c")
-    assert list(known) == [b"a", b"c"]
+    for name in range(80):
+        source = find(known, b"%d" % name)
+        source.advance(head(0, 1), name, is_shared=False)
+        if name < 8:
+            source.heard_at = 10 * NS
+    assert find(known, b"0") is known[b"0"]
+    # Not those that have gone on since, though they were met first.
+    assert not forget_some(known, 10 * NS)
+    assert list(known) == [b"%d" % name for name in (*range(8), *range(18, 80))]
+    # Unless they have fallen silent for longest; whoever was known is missed.
+    assert list(forget_some(known, 100 * NS)) == []
+    while len(known) > 8:
+        forget_some(known, 100 * NS)
+    assert list(forget_some(known, 100 * NS)) == [b"0"]

@@ -7,8 +7,9 @@ import pytest
 import oz
 from oz.protocol.subscriber.declarations import GREETING
 from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.publishers import SILENCE
 from oz.protocol.subscriber.sequences import find
-from oz.protocol.subscriber.streams import SILENCE, Streams
+from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
 from oz.wire.keys import DECLARATION, PATTERN, STREAM, DeliveryOptions, parse_declaration
@@ -148,7 +149,7 @@ def test_what_was_refused_is_not_declared_again(streams):
     answer(streams, A)
     (source,) = next(iter(streams.by_key.values())).sources.values()
     source.answered, source.refused = frozenset(), {1: "no"}
-    assert streams.refusals() == ["no"]
+    assert streams.publishers.refusals() == ["no"]
     for now in (1, 2, 3):
         assert not streams.renew(now).wanted
 
@@ -295,12 +296,12 @@ def test_it_says_when_something_is_to_be_renewed(streams):
 
 def test_it_says_when_a_silent_publisher_will_not_count(streams):
     add(streams, "a")
-    assert streams.next_silence(round(100 * NS)) is None
+    assert streams.publishers.next_silence(round(100 * NS)) is None
     answer(streams, A, at=99.0)
     answer(streams, B, at=99.5)
-    left = streams.next_silence(round(100 * NS))
+    left = streams.publishers.next_silence(round(100 * NS))
     assert left == pytest.approx(SILENCE - 1)
-    assert streams.next_silence(round((100 + SILENCE) * NS)) is None
+    assert streams.publishers.next_silence(round((100 + SILENCE) * NS)) is None
 
 
 def test_heartbeat_is_no_news_and_all_that_may_leave_something_unanswered_is(streams):
@@ -358,5 +359,7 @@ def test_who_is_heard_on_another_stream_still_has_to_answer_on_this_one(streams)
     late, _ = add(streams, "b", group="workers")
     streams.part(late)
     assert not streams.has_drained(late)
-    streams.stream(late).end(A, 1)
+    stream = streams.stream(late)
+    find(stream.sources, A)
+    stream.end(A)
     assert streams.has_drained(late)

@@ -50,6 +50,17 @@ def test_a_subscription_stands_once_in_a_route_however_many_of_its_patterns_matc
     assert sorted(map(id, table.route(b"a.b").subscriptions)) == sorted(map(id, (one, other)))
 
 
+def test_a_subscription_is_found_by_other_patterns_where_it_says_so():
+    table = SubscriptionTable()
+    one = subscription("a.(b|c)x*", dialect="regex")
+    one._find_by((oz.compile("a.", "zmq"),))
+    table.add(one)
+    assert table.route(b"a.other").subscriptions == (one,)
+    assert table.route(b"b").subscriptions == ()
+    table.remove(one)
+    assert table.route(b"a.b").subscriptions == ()
+
+
 def test_a_change_forgets_the_remembered_routes():
     table = SubscriptionTable()
     assert table.route(b"a.b").subscriptions == ()

@@ -8,6 +8,7 @@ import regex
 
 from oz.subjects.dialects.regular import for_engine
 from oz.subjects.prefixes import literal
+from support.cases import each
 from support.sizes import size
 
 REWRITTEN = [
@@ -51,7 +52,7 @@ REWRITTEN = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), REWRITTEN)
+@each(("text", "expected"), REWRITTEN)
 def test_rewritten(text, expected):
     assert for_engine(text) == expected
     regex.compile(expected, names=["a"], ignore_unused=True)

@@ -8,6 +8,7 @@ import regex
 
 from oz.subjects.prefixes import literal as prefix
 from oz.subjects.prefixes.literal import EVERYTHING, literal_prefixes
+from support.cases import each
 from support.vector_rows import rows
 
 VECTORS = rows("regex.prefix")
@@ -34,7 +35,7 @@ def starts_with_any(subject: str, found: list[bytes]) -> bool:
     return subject.encode("utf-8", "surrogatepass").startswith(tuple(found))
 
 
-@pytest.mark.parametrize("row", VECTORS, ids=lambda row: row["pattern"])
+@each("row", VECTORS)
 def test_vector(row):
     found = heads(row["pattern"])
     # The rows were sampled with `match`; only what also matches to the end is a subject of the pattern.
@@ -132,7 +133,7 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), ENDS)
+@each(("text", "expected"), ENDS)
 def test_what_ends_a_prefix(text, expected):
     assert heads(text) == sorted(expected)
 
@@ -188,7 +189,7 @@ GOES_ON = [
 ]
 
 
-@pytest.mark.parametrize(("text", "expected"), GOES_ON)
+@each(("text", "expected"), GOES_ON)
 def test_what_does_not_end_a_prefix(text, expected):
     assert heads(text) == sorted(expected)
 
@@ -196,7 +197,7 @@ def test_what_does_not_end_a_prefix(text, expected):
 SUBJECTS = ["".join(chars) for length in range(5) for chars in itertools.product("abcx", repeat=length)]
 
 
-@pytest.mark.parametrize(
+@each(
     "text",
     [
         "a(?:b){e<=1}c", "(?:ab){e<=1}", "(?b)a(?:b){e<=1}", "(?=(?:b){e<=1})a", r"a\Kb", r"(?=ab\K)a.*",
@@ -240,7 +241,7 @@ LITERALS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "literal"), LITERALS)
+@each(("text", "literal"), LITERALS)
 def test_literal(text, literal):
     assert literal_prefixes(text).literal == literal
 
@@ -286,8 +287,8 @@ def test_hostile_patterns_are_bounded(text):
     assert max(map(len, found)) <= 1024
 
 
-@pytest.mark.parametrize("depth", [50, 150, 240, 300, 5_000])
-@pytest.mark.parametrize("opening", ["(", "(?:", "(?>", "(?=", "(?:a|"])
+@each("depth", [50, 150, 240, 300, 5_000])
+@each("opening", ["(", "(?:", "(?>", "(?=", "(?:a|"])
 def test_deep_nesting_never_raises(opening, depth):
     assert literal_prefixes(opening * depth + "a" + ")" * depth).heads[0] in (b"a", b"")
 

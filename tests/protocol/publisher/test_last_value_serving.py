@@ -1,0 +1,126 @@
+"""Serving last values: a part at a time, in order, none twice, connections in turn."""
+
+from __future__ import annotations
+
+import pytest
+
+import oz
+from oz.protocol.publisher.accounts import Account, Peer
+from oz.protocol.publisher.last_value_cache import LastValueCache
+from oz.protocol.publisher.last_value_serving import MOST_ITEMS, LastValueServing
+from oz.protocol.publisher.stream import AcceptedChunk, OutStream
+from oz.wire.keys import DeliveryOptions
+
+STEP = 0.0001
+
+
+class World:
+    """Values, streams that ask for them, and a clock that each look moves on."""
+
+    def __init__(self, count):
+        self.cache = LastValueCache()
+        for number in range(count):
+            self.cache.put(b"a.%d" % number, number)
+        self.now = 0.0
+        self.sent = {}
+        self.held = set()
+        self.order = []
+        self.serving = LastValueServing(self.cache, self.clock, self.send, self.held.__contains__)
+
+    def clock(self):
+        self.now += STEP
+        return self.now
+
+    def send(self, stream, number, items):
+        assert len(items) <= MOST_ITEMS + 1
+        self.sent.setdefault((stream, number), []).extend(items)
+        self.order.append(stream)
+
+    def stream(self, number):
+        account = Account(Peer(number, number))
+        return OutStream(b"%016d" % number, b"key%d" % number, DeliveryOptions(), bytes(16), number, account)
+
+    def ask(self, stream, number, pattern=">"):
+        stream.chunks[number] = AcceptedChunk((oz.compile(pattern),))
+        self.serving.ask(stream, number)
+
+    def work(self):
+        rounds = 0
+        while self.serving and self.serving.work():
+            rounds += 1
+        return rounds
+
+    def got(self, stream, number=1):
+        items = self.sent.get((stream, number), [])
+        return dict(zip(items[::2], items[1::2], strict=True)), items[1::2]
+
+
+@pytest.fixture
+def world():
+    return World(1_000)
+
+
+def test_last_values_are_given_a_part_at_a_time_and_in_order(world):
+    stream = world.stream(1)
+    world.ask(stream, 1)
+    assert world.work() > 50
+    assert world.got(stream)[1] == list(range(1_000))
+
+
+def test_what_is_published_meanwhile_is_not_given_as_a_last_value(world):
+    stream = world.stream(1)
+    world.ask(stream, 1)
+    world.serving.work()
+    for number in (0, 500, 2_000):
+        world.cache.put(b"a.%d" % number, "new")
+    world.work()
+    assert [one for one in world.got(stream)[1] if one in (0, 500, "new")] == [0]
+
+
+def test_what_was_published_before_another_asked_is_given_to_it(world):
+    first, second = world.stream(1), world.stream(2)
+    world.ask(first, 1)
+    world.serving.work()
+    world.cache.put(b"a.500", "new")
+    world.ask(second, 1)
+    world.work()
+    assert b"a.500" not in world.got(first)[0]
+    assert world.got(second)[0][b"a.500"] == "new"
+
+
+def test_who_asks_many_times_is_served_in_turn_with_others(world):
+    greedy, honest = world.stream(1), world.stream(2)
+    for number in range(20):
+        world.ask(greedy, number)
+    world.ask(honest, 1)
+    world.work()
+    assert len(world.got(honest)[1]) == 1_000
+    assert len(world.order) - 1 - world.order[::-1].index(honest) < len(world.order) / 5
+
+
+def test_what_waits_on_a_stream_goes_first_and_then_the_rest_once(world):
+    slow, quick = world.stream(1), world.stream(2)
+    world.ask(slow, 1)
+    world.serving.work()
+    world.held.add(slow)
+    before = len(world.got(slow)[1])
+    world.ask(quick, 1)
+    world.work()
+    assert len(world.got(quick)[1]) == 1_000
+    assert len(world.got(slow)[1]) == before
+    assert not world.serving.work()
+    world.held.clear()
+    world.work()
+    assert world.got(slow)[1] == list(range(1_000))
+    assert not world.serving
+
+
+def test_who_has_gone_or_takes_it_back_is_served_no_more(world):
+    gone, back = world.stream(1), world.stream(2)
+    for one in (gone, back):
+        world.ask(one, 1)
+    world.serving.work()
+    gone.is_gone = True
+    back.chunks.clear()
+    assert world.work() <= 2
+    assert not world.serving

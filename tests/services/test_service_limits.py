@@ -1,0 +1,71 @@
+"""Services keep to limits that they are given."""
+
+import math
+import time
+from tempfile import TemporaryDirectory
+
+import pytest
+import zmq
+
+import oz
+from oz.protocol.node.registry import Registry
+from oz.services import NameServer, Proxy, Recorder
+from oz.services.forwarder import Forwarder
+from oz.services.sockets import ServiceSubscriber
+from oz.wire.discovery import Announce, pack
+from support.announcing import announcement
+
+LIMITS = oz.Limits(message_size=70_000, handshake=1.5, queued=math.inf, nodes=2)
+
+
+def said(socket):
+    return socket.get(zmq.MAXMSGSIZE), socket.get(zmq.HANDSHAKE_IVL)
+
+
+def test_a_name_server_takes_requests_of_its_protocol_only_and_its_other_limits_from_the_caller():
+    with NameServer("tcp://127.0.0.1:*", limits=LIMITS) as server:
+        assert said(server._socket) == (8_192, 1_500)
+        assert server._socket.get(zmq.SNDHWM) == 0, "no limit"
+    with NameServer("tcp://127.0.0.1:*") as server:
+        assert server._socket.get(zmq.SNDHWM) == 2_048
+
+
+def test_a_name_server_keeps_no_more_nodes_than_its_limits_say():
+    registry = Registry(bytes(16), "ns", limits=LIMITS)
+    for number in range(3):
+        registry.receive(b"%d" % number, pack(Announce(announcement(number), True)), time.monotonic())
+    assert len(registry.nodes) == 2
+    assert registry.stats.refused == 1
+
+
+def test_a_plain_forwarder_bounds_frames_of_publishers():
+    with Proxy(frontend="tcp://127.0.0.1:*", backend="tcp://127.0.0.1:*", limits=LIMITS) as proxy:
+        assert said(proxy._front) == (70_000, 1_500)
+        assert said(proxy._back) == (70_000, 1_500)
+
+
+def test_each_leg_of_a_forwarder_has_limits():
+    # The path of a socket has little room.
+    with TemporaryDirectory(prefix="oz-") as place:
+        legs = [{"bus": bus, "directory": place, "limits": LIMITS} for bus in "ab"]
+        with Forwarder(legs) as forwarder:
+            assert [leg.engine.settings.publishing.limits for leg in forwarder.legs] == [LIMITS, LIMITS]
+
+
+def test_what_a_service_subscribes_with_bounds_publishers(tmp_path):
+    pytest.importorskip("pyarrow")
+    with Recorder(tmp_path / "j", "a.>", bind="tcp://127.0.0.1:*", subscriber={"limits": LIMITS}) as recorder:
+        assert said(recorder.subscriber.socket) == (70_000, 1_500)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda limits: NameServer("tcp://127.0.0.1:*", limits=limits),
+        lambda limits: Proxy(frontend="tcp://127.0.0.1:*", backend="tcp://127.0.0.1:*", limits=limits),
+        lambda limits: ServiceSubscriber(bind="tcp://127.0.0.1:*", limits=limits),
+    ],
+)
+def test_a_service_refuses_what_are_no_limits(make):
+    with pytest.raises(TypeError, match=r"limits is oz\.Limits"):
+        make({"nodes": 3})

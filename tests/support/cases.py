@@ -1,0 +1,51 @@
+"""Many cases in one test.
+
+A test of pytest's takes some milliseconds of work, whatever it does, and is collected by each of several
+processes; thousands of cases that take microseconds each are one test for each function.
+"""
+
+import functools
+import inspect
+
+import pytest
+
+
+def each(names, cases):
+    """Have a test run once for each case, as `pytest.mark.parametrize` does, but as one test.
+
+    All cases run, whatever fails before them, and a failure says which ones failed. They share the fixtures.
+
+    Args:
+        names: of the arguments, with commas between or in a list.
+        cases: a tuple of values for each, `pytest.param`, or a value if there is one name.
+    """
+    several = not isinstance(names, str) or "," in names
+    names = [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+    given = [dict(zip(names, _values(case, several=several), strict=True)) for case in cases]
+    assert given, "no cases"
+
+    def decorate(test):
+        @functools.wraps(test)
+        def run(**fixtures):
+            failures = []
+            for arguments in given:
+                try:
+                    test(**fixtures, **arguments)
+                except (Exception, pytest.fail.Exception) as error:
+                    error.add_note(f"the case: {arguments!r}")
+                    failures.append(error)
+            if failures:
+                raise BaseExceptionGroup(f"{len(failures)} of {len(given)} cases fail", failures)
+
+        signature = inspect.signature(test)
+        left = [one for name, one in signature.parameters.items() if name not in names]
+        run.__signature__ = signature.replace(parameters=left)
+        return run
+
+    return decorate
+
+
+def _values(case, *, several):
+    if isinstance(case, type(pytest.param())):
+        return case.values
+    return case if several else (case,)

@@ -1,0 +1,44 @@
+"""What a condition that does not hold consists of, for waits that give up."""
+
+import linecache
+from collections.abc import Iterator
+from contextlib import suppress
+
+_MOST_SAID = 300
+"""Characters of the text of one value."""
+
+
+def parts_of(condition):
+    """Say what is called, looked up and compared in a lambda, and what each of them is now: a line each.
+
+    They are evaluated once more, alone. Of a function nothing is said, as it has variables of its own.
+    """
+    code = getattr(condition, "__code__", None)
+    if code is None or code.co_name != "<lambda>":
+        return ""
+    defaults = condition.__defaults__ or ()
+    arguments = code.co_varnames[: code.co_argcount]
+    names = dict(zip(arguments[len(arguments) - len(defaults) :], defaults, strict=True))
+    for name, cell in zip(code.co_freevars, condition.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a name that has no value yet
+            names[name] = cell.cell_contents
+    lines = []
+    for part in _texts(code):
+        # What is gone through, such as the one of "one for one in all", has no value alone.
+        with suppress(Exception):
+            value = eval(part, {**condition.__globals__, **names})
+            if not isinstance(value, Iterator):
+                lines.append(f"\n    {part} is {repr(value)[:_MOST_SAID]}")
+    return "".join(lines)
+
+
+def _texts(code):
+    """Give the texts of the expressions in a lambda, each once; of those of several lines none."""
+    texts = {}
+    for line, last_line, start, end in code.co_positions():
+        if line is not None and line == last_line and start is not None:
+            # Columns are bytes.
+            text = linecache.getline(code.co_filename, line).encode()[start:end].decode().strip()
+            if text and not text.startswith("lambda") and not text.isidentifier():
+                texts[text] = None
+    return texts
