@@ -15,7 +15,7 @@ from oz.subjects.dialects.regular import MAX_TEXT, for_engine
 from support import scripts
 
 DEADLINE = 50
-"""Seconds for a whole process, more than what stalls may take of the processor; see below."""
+"""Seconds for a whole process: it takes less than one, and what stalls takes many times as long."""
 
 HIERARCHIES = ["nats", "kubemq", "raims.rv"]
 CASES = [
@@ -55,19 +55,16 @@ def run(script):
 
 
 @pytest.mark.parametrize(("dialect", "text", "subject"), CASES)
-def test_quick_to_compile_and_match(dialect, text, subject):
+def test_it_is_compiled_and_matched_without_a_stall(dialect, text, subject):
     # Some take the engine 20 ms: on a slow machine not far from its limit, which is not what this is about.
     run(f"""
-import oz, oz.subjects.pattern, time
+import oz, oz.subjects.pattern
 oz.subjects.pattern.TIME_LIMIT = {DEADLINE}
 pattern, subject = oz.compile({text}, {dialect!r}), {subject}
-started = time.process_time()
 assert pattern.regex.fullmatch(subject)
 pattern.regex.fullmatch(subject[1:])
 pattern.regex.fullmatch(subject[:-1])
 assert pattern.matches(subject)
-took = time.process_time() - started
-assert took < 5, took  # it takes less than 0.4, and what stalls more than 10
 """)
 
 

@@ -1,7 +1,6 @@
 """Compiling, parsing and checking, one behaviour at a time."""
 
 import re
-import time
 
 import pytest
 import regex
@@ -395,41 +394,35 @@ def test_lenient_has_no_effect_in_other_dialects(dialect):
 # --- long and hostile patterns ------------------------------------------------------------------------------
 
 TOKENS = 10_000
+stalls_no_longer = pytest.mark.timeout(30)
+"""What these tests are about takes minutes, or for ever, when it goes wrong, and milliseconds otherwise."""
 
 
-def seconds_of(call):
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
+@stalls_no_longer
 @pytest.mark.parametrize("dialect", ["nats", "kubemq", "raims.rv", "raims.sub", "redis", "raims.glob"])
 @pytest.mark.parametrize("cycle", [("t",), ("*",), ("t", "*")])
-def test_ten_thousand_tokens_are_compiled_and_matched_quickly(cycle, dialect):
+def test_ten_thousand_tokens_are_compiled_and_matched(cycle, dialect):
     text = ".".join((cycle * TOKENS)[:TOKENS])
     subject = ".".join(["t"] * TOKENS)
     expected = dialect != "raims.sub" or cycle == ("t",)
-
-    def run():
-        pattern = oz.compile(text, dialect)
-        assert pattern.matches(subject) is expected
-        assert not pattern.matches(subject[: -len(".t")])
-        index = oz.PatternIndex()
-        index.add(pattern)
-        assert len(index.match(subject)) == expected
-        index.discard(pattern)
-        assert len(index) == 0
-
-    assert seconds_of(run) < 20
+    pattern = oz.compile(text, dialect)
+    assert pattern.matches(subject) is expected
+    assert not pattern.matches(subject[: -len(".t")])
+    index = oz.PatternIndex()
+    index.add(pattern)
+    assert len(index.match(subject)) == expected
+    index.discard(pattern)
+    assert len(index) == 0
 
 
+@stalls_no_longer
 @pytest.mark.parametrize("dialect", ["redis", "raims.glob", "zmq"])
 @pytest.mark.parametrize("text", [b"%b*", b"*%b", b"*%b*", b"%b", b"[xy]%b*", b"?%b*b*", b"*x?%b*b"])
 def test_the_engine_makes_no_tables_for_a_long_literal(text, dialect):
-    # They take cubic time: for these, more than seven seconds each.
-    long = b"a" * 3_000
+    # They take cubic time: at 3,000 more than seven seconds each.
+    long = b"a" * 5_000
     for subject in (b"xaa" + long + b"b", long, b"a" + long, b"xa" + long, long + b"b"):
-        assert seconds_of(lambda subject=subject: oz.compile(text % long, dialect).matches(subject)) < 3
+        oz.compile(text % long, dialect).matches(subject)
 
 
 FAMILIES_WITH_STARS = ["redis.match", "raims.match", "nats.match", "kubemq.match", "regex.match"]
@@ -441,6 +434,7 @@ STARS = {
 }
 
 
+@stalls_no_longer
 def test_patterns_of_many_stars_do_not_hang():
     assert STARS
     subjects = ["a" * 200, "ab" * 100, ".".join(["t"] * 200), "a." * 100, "b" + "a" * 64]
@@ -451,7 +445,7 @@ def test_patterns_of_many_stars_do_not_hang():
             except oz.PatternError:
                 continue
             for subject in subjects:
-                assert seconds_of(lambda pattern=pattern, subject=subject: decided(pattern, subject)) < 5
+                decided(pattern, subject)
 
 
 def decided(pattern, subject):
@@ -462,24 +456,24 @@ def decided(pattern, subject):
         return None
 
 
+@stalls_no_longer
 @pytest.mark.parametrize(
     "text", ["*a" * 64, "*a" * 64 + "*b", "a*" * 64 + "?b", "*?" * 64 + "b", "*[ab]" * 64 + "c"]
 )
 def test_sixty_four_stars_of_redis_need_no_time(text):
     pattern = oz.compile(text, "redis")
     for subject in ("a" * 2_000, "ab" * 1_000, "a" * 63, "a" * 2_000 + "c"):
-        assert seconds_of(lambda subject=subject: pattern.matches(subject)) < 5
+        pattern.matches(subject)
     assert oz.compile("*a" * 64, "redis").matches("xa" * 64)
     assert not oz.compile("*a" * 64, "redis").matches("xa" * 63)
 
 
+@stalls_no_longer
 def test_a_hostile_regex_runs_out_of_time_and_says_so():
     pattern = oz.compile("(a|aa)+$", "regex")
     subject = "a" * 40 + "b"
-    start = time.perf_counter()
     with pytest.raises(oz.PatternTimeout) as caught:
         pattern.matches(subject)
-    assert time.perf_counter() - start < 20  # without a limit it takes minutes
     assert caught.value.pattern == "(a|aa)+$"
     assert caught.value.subject == subject
     assert caught.value.limit > 0
@@ -494,12 +488,11 @@ def test_what_is_said_of_a_long_subject_is_a_line():
     assert len(said) < 300
 
 
+@stalls_no_longer
 @pytest.mark.parametrize("text", ["(a+)+$", "(a*)*b?$", "(a|a)*$", "^(([a-z])+.)+[A-Z]([a-z])+$"])
 def test_a_hostile_regex_that_the_engine_may_see_through_is_decided_or_given_up(text):
     pattern = oz.compile(text, "regex")
-    start = time.perf_counter()
     assert decided(pattern, "a" * 40 + "!") in (False, None)
-    assert time.perf_counter() - start < 20
 
 
 def test_an_index_reports_a_pattern_that_ran_out_of_time_and_finds_the_others():
