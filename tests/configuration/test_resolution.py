@@ -2,9 +2,9 @@ import os
 from pathlib import Path
 
 import pytest
-from markdown_blocks import ROOT, blocks
 
 import oz
+from docs.markdown_blocks import ROOT, blocks
 from oz.configuration import DEFINITIONS, resolve, survey
 from oz.configuration.settings import CODECS
 from oz.wire import codec

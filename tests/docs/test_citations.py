@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from markdown_blocks import ROOT
+
+from docs.markdown_blocks import ROOT
 
 FOLDERS = ("oz", "tests", "docs", "examples", "benchmarks", "tools")
 FILES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "setup.cfg", "tox.ini", ".ci/run")

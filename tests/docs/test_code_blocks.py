@@ -23,9 +23,9 @@ from pathlib import Path
 
 import click
 import pytest
-from markdown_blocks import PYTHON, ROOT, SHELL, Block, blocks, pages
-from shell_blocks import oz_commands, promised_output, script, unknown_word
 
+from docs.markdown_blocks import PYTHON, ROOT, SHELL, Block, blocks, pages
+from docs.shell_blocks import oz_commands, promised_output, script, unknown_word
 from support.cases import each
 from support.forking import ForkedProgram, command_of
 

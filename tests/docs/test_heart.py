@@ -4,7 +4,8 @@ from functools import reduce
 from importlib import import_module
 
 import pytest
-from markdown_blocks import ROOT
+
+from docs.markdown_blocks import ROOT
 
 STEPS = [
     ("oz/subjects/pattern.py", "compile"),

@@ -5,8 +5,7 @@ Sphinx checks the links within `docs`; nothing else looks at those that lead out
 
 import re
 
-from markdown_blocks import ROOT, pages
-
+from docs.markdown_blocks import ROOT, pages
 from support.cases import each
 
 _BLOCK = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?^[ \t]*\1", re.MULTILINE | re.DOTALL)

@@ -1,8 +1,8 @@
 """A network for the tests of several hosts; where it cannot be built, they are skipped with the reason."""
 
 import pytest
-from stage import stage as on_stage
 
+from hosts.stage import stage as on_stage
 from support import network as networks
 
 DELAY = 0.02

@@ -2,9 +2,9 @@
 
 import time
 
-import needs
-import playing
 import pytest
+
+from multicast import needs, playing
 
 pytestmark = [needs.pgm, pytest.mark.heavy, pytest.mark.timeout(400)]
 

@@ -3,8 +3,8 @@
 import time
 
 import pytest
-from stage import accounted
 
+from hosts.stage import accounted
 from support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]

@@ -1,8 +1,8 @@
 """A host behind a router that translates addresses, as containers are: what it takes to be reached."""
 
 import pytest
-from stage import accounted
 
+from hosts.stage import accounted
 from support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]

@@ -10,10 +10,10 @@ from contextlib import ExitStack, suppress
 from itertools import count
 
 import pytest
-from ways import OVER
 
 import oz
 import oz.asyncio
+from matrix.ways import OVER
 from support.joined import PLAIN
 from support.ports import lasting_endpoint, lasting_udp_port
 from support.waiting import DEADLINE, Thread, until

@@ -6,11 +6,11 @@ once for all of them. What a combination cannot do says so, with the error that 
 
 import pytest
 import zmq
-from receivers import MULTICAST, NODES, OPTIONS, Scene
-from ways import OVER, WAYS
 
 import oz
 import oz.asyncio
+from matrix.receivers import MULTICAST, NODES, OPTIONS, Scene
+from matrix.ways import OVER, WAYS
 from support.sizes import size
 
 NO_OPTIONS_OF_NODES = [("filtering", "prefix"), ("shared", True), ("multicast", MULTICAST)]

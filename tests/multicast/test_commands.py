@@ -3,9 +3,9 @@
 import subprocess
 import sys
 
-import needs
 import pytest
 
+from multicast import needs
 from support.ports import lasting_udp_port
 from support.scripts import ENVIRONMENT
 

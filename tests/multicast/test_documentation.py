@@ -2,10 +2,10 @@
 
 import re
 
-import needs
 import pytest
-from markdown_blocks import PYTHON, ROOT, blocks
 
+from docs.markdown_blocks import PYTHON, ROOT, blocks
+from multicast import needs
 from support.ports import lasting_udp_port
 
 PAGE = ROOT / "docs" / "multicast.md"

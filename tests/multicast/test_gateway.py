@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 import zmq
-from bridging import Bridge, free_endpoint
 
 import oz
+from multicast.bridging import Bridge, free_endpoint
 from oz.protocol.backoff import Backoff
 from oz.services import gateway, worker
 from oz.services.gateway import Gateway

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import zmq
-from playing import scene
 
+from multicast.playing import scene
 from oz.transport.capabilities import pgm_line
 from support import network
 from support.network import GROUP, Network

@@ -10,10 +10,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import needs
 import pytest
 import zmq
 
+from multicast import needs
 from support.ports import lasting_udp_port
 from support.scripts import ENVIRONMENT
 

@@ -1,12 +1,11 @@
 """What multicast is put through on a network of namespaces: every scene checks the law, see `playing.check`.
 
-`python tests/multicast/scenes.py` prints the tables of docs/multicast.md.
+`PYTHONPATH=tests python -m multicast.scenes` prints the tables of docs/multicast.md.
 """
 
-import needs
 import pytest
-import scenes
 
+from multicast import needs, scenes
 from support.network import Network
 from support.sizes import SOAK
 

@@ -5,12 +5,12 @@ import subprocess
 import sys
 import time
 
-import needs
 import pytest
 import zmq
 
 import oz
 import oz.asyncio
+from multicast import needs
 from support.inside import engine_of, ticker_of
 from support.ports import lasting_udp_port
 from support.scripts import ENVIRONMENT
