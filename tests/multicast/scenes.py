@@ -1,6 +1,7 @@
 """What multicast is put through, on a network of namespaces.
 
-`PYTHONPATH=tests python -m multicast.scenes` plays all, or those that are named, and prints the table of docs/multicast.md.
+`PYTHONPATH=tests python -m multicast.scenes` plays all, or those that are named, and prints the table of
+docs/multicast.md.
 
 Each function plays on hosts that it is given, and gives rows: the scene, what was sent since the subscriber
 came, what it delivered, what a plain socket of ZeroMQ beside it did, the data packets that were lost on the

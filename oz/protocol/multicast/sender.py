@@ -18,7 +18,7 @@ from oz.protocol.prefix_counts import NOTHING, Keys
 from oz.protocol.publisher.accounts import Account
 from oz.protocol.publisher.batching import STEP
 from oz.protocol.publisher.interest import Recipients
-from oz.protocol.publisher.router import Restored, Router
+from oz.protocol.publisher.router import Read, Router
 from oz.protocol.publisher.sink import Clock, Sink
 from oz.protocol.publisher.stream import OutStream
 from oz.protocol.stats import PublisherStats
@@ -63,7 +63,7 @@ class MulticastRouter(Router):
         self.find = lambda subject, plain: recipients
 
     def learn(
-        self, frame: bytes, now: float, account: Account | None = None, restored: Restored | None = None
+        self, frame: bytes, now: float, account: Account | None = None, read: Read | None = None
     ) -> Keys:
         """Take in a subscription frame: none comes."""
         return NOTHING

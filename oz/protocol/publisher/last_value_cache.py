@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf
 from typing import Any
 
@@ -52,11 +52,12 @@ class LastValueCache:
 
     def match(self, patterns: Iterable[Pattern]) -> list[Any]:
         """Return subject and payload in turn of all that some pattern matches; see `search`."""
-        found = self.search(patterns, 0, self.count)
+        patterns = list(patterns)
+        found = self.search(patterns, 0, [self.count] * len(patterns))
         return [one for item in found if item is not None for one in item[1:]]
 
     def search(
-        self, patterns: Iterable[Pattern], after: int, before: int
+        self, patterns: Iterable[Pattern], after: int, before: Sequence[int]
     ) -> Iterator[tuple[int, bytes, Any] | None]:
         """Find what some pattern matches, in steps of one pattern or subject, in the order of publishing.
 
@@ -66,30 +67,31 @@ class LastValueCache:
         Args:
             patterns: the patterns.
             after: the count of the last message that is not looked at.
-            before: that of the last one that is.
+            before: for each pattern that of the last one that is; a message counts as later by any of them.
 
         Returns:
             The count, the subject and the payload of a message; None where there is nothing to be said.
         """
-        timed, index = list[Pattern](), PatternIndex(cache_size=0)
-        for pattern in patterns:
-            index.add(pattern)
+        timed, index = list[tuple[Pattern, int]](), PatternIndex[int](cache_size=0)
+        for pattern, last in zip(patterns, before, strict=True):
+            index.add(pattern, last)
             if pattern.literal is None and not (pattern.tokens or pattern.words):
-                timed.append(pattern)
+                timed.append((pattern, last))
             yield None
         budget = None
         if self._passed is not None:
             budget = Allowance(self._passed, ALLOWANCE + FOR_EACH * len(self._newest))
             index._keep_to(budget)
+        newest = max(before, default=0)
         for subject in list(self._newest):
             count, payload = self._newest.get(subject, (inf, None))
-            if after < count <= before and index.find(subject).values:
+            if after < count <= newest and (found := index.find(subject).values) and count <= min(found):
                 yield int(count), subject, payload
             else:
                 yield None
             while timed and budget is not None and budget.most <= 0:
                 # To pass over each of them for each subject takes longer than what they had.
-                index.discard(timed.pop())
+                index.discard(*timed.pop())
 
 
 class NodeLastValueCache(LastValueCache):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from oz.protocol.publisher.accounts import Account
@@ -27,14 +27,14 @@ class _Asked:
     Attributes:
         stream: its stream.
         number: its number.
-        before: the count of messages when it asked; what was published since comes to it as it is.
+        before: for each pattern the count of messages from which on they come to it as they are published.
         after: the count up to which it was served.
         steps: the search, once it has begun.
     """
 
     __slots__ = ("after", "before", "number", "steps", "stream")
 
-    def __init__(self, stream: OutStream, number: int, before: int) -> None:
+    def __init__(self, stream: OutStream, number: int, before: Sequence[int]) -> None:
         self.stream = stream
         self.number = number
         self.before = before
@@ -68,9 +68,15 @@ class LastValueServing:
         """Whether somebody is to be served."""
         return bool(self._turns)
 
-    def ask(self, stream: OutStream, number: int) -> None:
-        """Serve a chunk with what was published before now."""
-        self._turns.setdefault(stream.account, deque()).append(_Asked(stream, number, self._cache.count))
+    def ask(self, stream: OutStream, number: int, before: Sequence[int]) -> None:
+        """Serve a chunk.
+
+        Args:
+            stream: the stream that declared it.
+            number: its place there.
+            before: for each of its patterns the count of the last message that does not come by itself.
+        """
+        self._turns.setdefault(stream.account, deque()).append(_Asked(stream, number, before))
 
     def work(self) -> bool:
         """Serve for as long as a slice lasts; tell whether more can be served at once."""

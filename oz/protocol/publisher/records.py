@@ -87,9 +87,10 @@ class Records:
         self._batches = batches
         self._sink = sink
         self._clock = clock
-        self._serving = (
-            None if last_values is None else LastValueServing(last_values, clock, self._give, _is_held)
-        )
+        self._serving: LastValueServing | None = None
+        if last_values is not None:
+            self._serving = LastValueServing(last_values, clock, self._give, _is_held)
+            router.kept = lambda: last_values.count
         self._telling: OrderedDict[OutStream, None] = OrderedDict()
         self._answer_at = inf
         self._unnotified: dict[OutStream, None] | None = None
@@ -114,8 +115,8 @@ class Records:
         waiting, router.to_serve = router.to_serve, []
         self.is_halfway |= 0 < len(router.to_answer) < before
         if self._serving is not None:
-            for stream, number in waiting:
-                self._serving.ask(stream, number)
+            for asked in waiting:
+                self._serving.ask(*asked)
             self._serve()
 
     def _answer_some(self, to_answer: OrderedDict[OutStream, None]) -> None:

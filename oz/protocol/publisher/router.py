@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from oz.errors import PatternError, ProtocolError
 from oz.logs import peer_logger
@@ -40,6 +41,18 @@ Restored = dict[Declared, Pattern]
 """Patterns that were compiled already."""
 
 
+class Read(NamedTuple):
+    """What is known of a frame beside its bytes.
+
+    Attributes:
+        restored: those of its patterns that were compiled already.
+        kept: how many messages had gone into the last values when it was read.
+    """
+
+    restored: Restored
+    kept: int
+
+
 class Router:
     """The interests of all subscribers of one publisher.
 
@@ -53,12 +66,14 @@ class Router:
         plain: the interests of plain subscriptions; those of `interest`.
         stats: what is counted.
         to_answer: streams that are to be told where they stand; those of `lifetimes`.
-        to_serve: chunks that asked for last values and have not been given them.
+        to_serve: chunks that asked for last values and have not been given them; for each of their patterns
+            the count of the last message that does not come to them by itself.
+        kept: tells how many messages have gone into the last values so far.
     """
 
     __slots__ = (
         "_limits", "_moment", "_others", "_reports_denied", "_reports_malformed", "access", "find",
-        "hold_alone", "interest", "lifetimes", "plain", "stats", "streams", "to_answer", "to_serve",
+        "hold_alone", "interest", "kept", "lifetimes", "plain", "stats", "streams", "to_answer", "to_serve",
     )  # fmt: skip
 
     def __init__(
@@ -92,7 +107,8 @@ class Router:
         self.plain = self.interest.plain
         self.streams = self.lifetimes.streams
         self.to_answer = self.interest.to_answer = self.lifetimes.to_answer
-        self.to_serve: list[tuple[OutStream, int]] = []
+        self.to_serve: list[tuple[OutStream, int, tuple[int, ...]]] = []
+        self.kept: Callable[[], int] = int
         self.access: Access | None = None
         self._reports_denied = self._reports_malformed = True
         self._moment = origin[0] % MOMENTS / MOMENTS
@@ -161,7 +177,7 @@ class Router:
     # what subscribers ask for ----------------------------------------------------------------------------
 
     def learn(
-        self, frame: bytes, now: float, account: Account | None = None, restored: Restored | None = None
+        self, frame: bytes, now: float, account: Account | None = None, read: Read | None = None
     ) -> Keys:
         """Take in a subscription frame.
 
@@ -169,7 +185,7 @@ class Router:
             frame: 1 or 0, and the key. Source: ZeroMQ RFC 29.
             now: monotonic seconds.
             account: of the connection that it came over; None where nobody knows that.
-            restored: those of its patterns that were compiled already.
+            read: what was found out when it was read, and since.
 
         Returns:
             What ZeroMQ is to send to the connection that it came from, or no longer.
@@ -182,7 +198,7 @@ class Router:
             self.plain.learn(frame)
             return self.plain.keys(key, comes=comes)
         try:
-            self._learn_own(key, now, account or self._others, restored or {}, comes=comes)
+            self._learn_own(key, now, account or self._others, read or Read({}, self.kept()), comes=comes)
         except ProtocolError as error:
             self.stats.malformed += 1
             if self._reports_malformed:
@@ -199,7 +215,9 @@ class Router:
             now: monotonic seconds.
             account: of the connection that it came over.
         """
-        restored: Restored = {}
+        return self._steps(frame, now, account, Read({}, self.kept()))
+
+    def _steps(self, frame: bytes, now: float, account: Account, read: Read) -> Iterator[None]:
         if frame[:4] == b"\x01" + keys.DECLARATION:
             with suppress(ProtocolError):
                 declaration = keys.parse_declaration(frame[1:])
@@ -207,12 +225,12 @@ class Router:
                 steps = restoring(patterns, self.lifetimes.room(account))
                 with suppress(PatternError):
                     for one, pattern in zip(patterns, steps, strict=True):
-                        restored[one] = pattern
+                        read.restored[one] = pattern
                         if self.access is not None and account.is_limited:
                             # It is remembered.
                             self.access.denial(account.key or "", (pattern,), declaration.delivery.group)
                         yield
-        self.learn(frame, now, account, restored)
+        self.learn(frame, now, account, read)
 
     def granted(self, key: bytes, *, comes: bool) -> Keys:
         """Say what ZeroMQ is to send to a connection, or no longer, for a key of oz's, whatever it means."""
@@ -246,9 +264,7 @@ class Router:
             self._reports_denied = False
             _log.warning("key %s may not subscribe to what it asks for: %s", account.key, denial)
 
-    def _learn_own(
-        self, key: bytes, now: float, account: Account, restored: Restored, *, comes: bool
-    ) -> None:
+    def _learn_own(self, key: bytes, now: float, account: Account, read: Read, *, comes: bool) -> None:
         kind, stream = key[:3], None if comes else self.streams.get(key)
         if kind in (keys.STREAM, keys.PATTERN):
             if comes and kind == keys.STREAM:
@@ -259,7 +275,7 @@ class Router:
         elif kind != keys.DECLARATION:
             raise ProtocolError(f"keys of kind {kind[2:]!r} are not known here")
         elif comes:
-            self._declare(keys.parse_declaration(key), hash(key), now, account, restored)
+            self._declare(keys.parse_declaration(key), hash(key), now, account, read)
         else:
             self._take_back(keys.parse_declaration(key), hash(key), now, is_cut=account.has_ended)
 
@@ -280,6 +296,7 @@ class Router:
                 # Its patterns may have come before. Only now does anything reach it.
                 self.interest.changed()
                 self.lifetimes.take_up(stream)
+                stream.since = self.kept()
             stream.listeners += 1
             self.lifetimes.returned(stream, now, account)
             self.to_answer[stream] = None
@@ -293,7 +310,7 @@ class Router:
         self.lifetimes.check_held(stream, now)
 
     def _declare(
-        self, declaration: Declaration, content: int, now: float, account: Account, restored: Restored
+        self, declaration: Declaration, content: int, now: float, account: Account, read: Read
     ) -> None:
         key = keys.stream_key(declaration.stream)
         if declaration.is_closing:
@@ -310,7 +327,7 @@ class Router:
         if chunk is None:
             if stream.is_crowded(MAX_CHUNKS, account):
                 raise ProtocolError(f"a stream has {MAX_CHUNKS} declarations, and may have no more")
-            chunk = self._accept(stream, declaration, place, account, restored)
+            chunk = self._accept(stream, declaration, place, account, read)
         stream.newest = max(stream.newest, declaration.chunk)
         if chunk is not None:
             stream.hold(place, chunk, content)
@@ -340,7 +357,7 @@ class Router:
         return None
 
     def _accept(
-        self, stream: OutStream, declaration: Declaration, place: int, account: Account, restored: Restored
+        self, stream: OutStream, declaration: Declaration, place: int, account: Account, read: Read
     ) -> AcceptedChunk | None:
         """Take on what a chunk asks for, or refuse all of it."""
         refusal = self._refusal(stream, declaration) or self._too_many(declaration, account)
@@ -348,7 +365,7 @@ class Router:
             stream.refuse(declaration.chunk, refusal)
             return None
         try:
-            patterns = tuple(restoring(declaration.patterns, self.lifetimes.room(account), restored))
+            patterns = tuple(restoring(declaration.patterns, self.lifetimes.room(account), read.restored))
             if self.access is not None and account.is_limited:
                 denial = self.access.denial(account.key or "", patterns, stream.delivery.group)
                 if denial is not None:
@@ -368,9 +385,15 @@ class Router:
         chunk = AcceptedChunk(patterns, account=account)
         account.patterns += len(patterns)
         account.pattern_weight += sum(map(weight_of, patterns))
+        before = (self.kept(),) * len(patterns)
         if stream.delivery.is_shared:
             chunk.shared = shared
+            # ZeroMQ was told of their keys when the declaration was read: since then comes what is published
+            # on one that somebody listened to already.
+            before = tuple(max(read.kept, one.since) if one.listeners else self.kept() for one in shared)
             for one in shared:
+                if not one.listeners:
+                    one.since = self.kept()
                 one.listeners += 1
                 one.sharers[chunk] = (stream, place)
                 self.to_answer[one] = None
@@ -382,7 +405,7 @@ class Router:
             for pattern in patterns:
                 self.interest.add(stream, pattern)
         if declaration.wants_last_value:
-            self.to_serve.append((stream, place))
+            self.to_serve.append((stream, place, before))
         return chunk
 
     def _take_back(self, declaration: Declaration, content: int, now: float, *, is_cut: bool) -> None:

@@ -81,6 +81,7 @@ class OutStream:
         patterns: how often each pattern was declared.
         suspended: those of them that took too long, and are not served.
         sharers: of a shared pattern, the chunks that declare it: their streams and numbers.
+        since: how many messages had gone into the last values when somebody began to listen.
         newest: the highest number of a chunk that was declared on it, whatever became of that.
         listeners: the connections over which the key itself is subscribed to.
         vanished_at: when the last connection was cut, in monotonic seconds.
@@ -122,6 +123,7 @@ class OutStream:
         "send_buffer",
         "sequence",
         "sharers",
+        "since",
         "suspended",
         "unsent",
         "vanished_at",
@@ -161,6 +163,7 @@ class OutStream:
         self.patterns: dict[Pattern, int] = {}
         self.suspended: set[Pattern] = set()
         self.sharers: dict[AcceptedChunk, tuple[OutStream, int]] = {}
+        self.since = 0
         self.newest = 0
         self.recorded = -1
         self.listeners = 0

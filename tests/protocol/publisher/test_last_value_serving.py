@@ -5,11 +5,14 @@ from __future__ import annotations
 import pytest
 
 import oz
+from oz.protocol.declared import declare
 from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.last_value_serving import MOST_ITEMS, LastValueServing
+from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import AcceptedChunk, OutStream
-from oz.wire.keys import DeliveryOptions
+from oz.protocol.stats import PublisherStats
+from oz.wire.keys import Declaration, DeliveryOptions
 
 STEP = 0.0001
 
@@ -42,7 +45,7 @@ class World:
 
     def ask(self, stream, number, pattern=">"):
         stream.chunks[number] = AcceptedChunk((oz.compile(pattern),))
-        self.serving.ask(stream, number)
+        self.serving.ask(stream, number, [self.cache.count])
 
     def work(self):
         rounds = 0
@@ -124,3 +127,24 @@ def test_who_has_gone_or_takes_it_back_is_served_no_more(world):
     back.chunks.clear()
     assert world.work() <= 2
     assert not world.serving
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_a_shared_pattern_gives_each_message_by_itself_or_as_a_last_value(others):
+    """Its key is ZeroMQ's from when the declaration is read, which may wait to be looked at."""
+    cache, shared = LastValueCache(), DeliveryOptions(is_shared=True)
+    router = Router(b"o" * 16, PublisherStats())
+    router.kept = lambda: cache.count
+    declared = (declare(oz.compile("a.*")),)
+    if others:
+        router.learn(b"\1" + Declaration(b"first " * 2 + b"1234", 1, shared, patterns=declared).encode(), 0.0)
+    cache.put(b"a.1", "before")
+    key = Declaration(b"second" * 2 + b"1234", 1, shared, True, patterns=declared).encode()
+    waiting = router.learn_stepwise(b"\1" + key, 0.0, Account(Peer(1, 1)))
+    cache.put(b"a.1", "meanwhile")
+    cache.put(b"a.2", "meanwhile")
+    assert not list(waiting)[1:]
+    cache.put(b"a.2", "after")
+    ((stream, place, before),) = router.to_serve
+    found = [one[1:] for one in cache.search(stream.chunks[place].patterns, 0, before) if one]
+    assert found == ([] if others else [(b"a.1", "meanwhile")])
