@@ -41,6 +41,12 @@ _SUBSCRIPTIONS = (b"\x01", _TAKES_BACK)
 _MOST_READ = 5_000
 """Subscriptions that are read in one go: a count, as those of the program itself must all be read."""
 
+_READ_TIME = 0.005
+"""Seconds after which no more are read in that go that came over a connection: who publishes waits."""
+
+_READ_AT_LEAST = 100
+"""Subscriptions that are read at least: at every hundredth libzmq looks at its connections all the same."""
+
 SOON = 0.1
 """Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
 
@@ -248,7 +254,7 @@ class Attendant:
         queue, backend, socket, receive = self._queue, self._backend, self._socket, self._receive
         now = backend.monotonic()
         try:
-            for _ in range(_MOST_READ):
+            for number in range(1, _MOST_READ + 1):
                 frame, peer = receive(socket, _NOBLOCK)
                 if frame[:1] not in _SUBSCRIPTIONS:
                     self._is_astray = True
@@ -263,6 +269,8 @@ class Attendant:
                     backend.set(socket, _SUBSCRIBE, key)
                 for key in dropped:
                     backend.set(socket, _UNSUBSCRIBE, key)
+                if peer and number % _READ_AT_LEAST == 0 and backend.monotonic() - now >= _READ_TIME:
+                    break
         except zmq.Again:
             self._is_astray = False
             return True

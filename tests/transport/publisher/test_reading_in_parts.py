@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
+import pytest
 import zmq
 
 import oz
+from oz.transport.publisher import attending
+from support.inside import engine_of
 from support.waiting import DEADLINE
 
 IN_A_HURRY = oz.Limits(interest_time=1e-9)
@@ -54,3 +58,36 @@ def test_a_subscriber_behind_thousands_of_plain_subscriptions_is_ready_in_the_en
                     await sub.wait_ready(DEADLINE)
 
     asyncio.run(scenario())
+
+
+MANY = 1_000
+
+
+def read_at_once(pub, plain):
+    """Have a publisher look by hand until it has read many subscriptions; return how many at each look."""
+    counts, engine = [0], engine_of(pub)
+    plain.sndhwm = 0
+    for number in range(MANY):
+        plain.subscribe(b"a%d" % number)
+    with engine.guard:
+        plain.connect(pub.endpoint)
+        while counts[-1] < MANY:
+            engine.listen()
+            counts.append(engine.router.plain.count(None))
+    return [count - before for before, count in itertools.pairwise(counts)]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "is_inside"), [("tcp://127.0.0.1:*", False), ("inproc://in-parts", True)]
+)
+def test_a_publisher_reads_all_of_its_own_program_at_once_and_of_others_as_long_as_it_has_time(
+    monkeypatch, endpoint, is_inside
+):
+    monkeypatch.setattr(attending, "_READ_TIME", -1.0)
+    with (
+        zmq.Context() as context,
+        oz.Publisher(endpoint, context=context) as pub,
+        context.socket(zmq.SUB) as plain,
+    ):
+        counts = read_at_once(pub, plain)
+    assert max(counts) == MANY if is_inside else max(counts) <= 100
