@@ -30,6 +30,12 @@ def forging(origin, what):
         yield endpoint, process
 
 
+def begin(process):
+    """Have it begin, as soon as somebody has subscribed to it."""
+    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    print(file=process.stdin, flush=True)
+
+
 class Both:
     """A publisher, and what a subscriber of it has had."""
 
@@ -52,7 +58,7 @@ class Both:
 
 def hears_both(sub, both, process, what, gaps):
     """Publish beside the hostile publisher until that has no effect; yield to have messages taken."""
-    assert process.stdout.readline() == "ready\n", process.stderr.read()
+    begin(process)
     stats = sub.stats
     ends = time.monotonic() + DEADLINE
     while stats.contradictions < 100:
@@ -132,7 +138,7 @@ def test_thousands_of_names_do_not_push_out_who_is_known():
         both.take([message])
         with forging(message.origin, "names") as (endpoint, process):
             sub.connect(endpoint)
-            assert process.stdout.readline() == "ready\n", process.stderr.read()
+            begin(process)
             (stream,) = engine_of(sub).receiver.streams.by_key.values()
             known = set()
             ends = time.monotonic() + 2 * DEADLINE

@@ -6,14 +6,12 @@ from pathlib import Path
 import pytest
 
 import oz
+from hostile.attacked import MOST_MEMORY
 from support.scripts import started
 from support.sizes import size
 from support.waiting import DEADLINE
 
 HERE = Path(__file__).parent
-MOST_MEMORY = 1_000_000_000
-"""Bytes: libzmq takes 100 for each of the 8 MiB of keys that a connection may have."""
-
 COUNT = size(300, 5_000)
 
 
