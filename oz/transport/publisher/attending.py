@@ -252,7 +252,7 @@ class Attendant:
         granted until all was read, when that list is empty.
         """
         queue, backend, socket, receive = self._queue, self._backend, self._socket, self._receive
-        now = backend.monotonic()
+        now, peer = backend.monotonic(), None
         try:
             for number in range(1, _MOST_READ + 1):
                 frame, peer = receive(socket, _NOBLOCK)
@@ -270,9 +270,12 @@ class Attendant:
                 for key in dropped:
                     backend.set(socket, _UNSUBSCRIBE, key)
                 if peer and number % _READ_AT_LEAST == 0 and backend.monotonic() - now >= _READ_TIME:
+                    queue.look_behind(peer, backend.read_by_zmq)
                     break
         except zmq.Again:
             self._is_astray = False
+            if peer is not None:
+                queue.is_all_read(peer, backend.read_by_zmq)
             return True
         finally:
             self._cut(queue.to_cut)

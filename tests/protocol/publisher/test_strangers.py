@@ -125,15 +125,16 @@ def test_keys_beyond_a_strangers_limits_are_not_said_to_be_the_subscribers():
 def test_what_a_declaration_costs_that_is_refused_does_not_grow_with_those_that_stand(key_bytes, monkeypatch):
     monkeypatch.setattr("oz.protocol.publisher.router.MAX_CHUNKS", 10)
     costs = []
-    for count in (10, 200):
+    for count in (10, 1_000):
         pub = Publisher(key_bytes=key_bytes)
         pub.come(STRANGER, KEY)
         for number in range(count):
             pub.stream.hold(number, AcceptedChunk((), account=pub.stream.account), number)
-        costs.append(count_calls(lambda pub=pub: pub.come(STRANGER, key(1_000, "a"))))
+        costs.append(count_calls(lambda pub=pub: pub.come(STRANGER, key(5_000, "a"))))
         stats = pub.router.stats
         assert stats.malformed + stats.refused == 1
-    assert costs[0] == costs[1]
+    # The first of a process is logged.
+    assert costs[1] < costs[0] + 100
 
 
 def test_what_a_stranger_is_refused_its_subscriber_is_not_whose_number_somebody_had_before():

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
+import socket
+import sys
+from dataclasses import replace
 
 import pytest
 import zmq
 
 import oz
+from oz.protocol.publisher.accounts import Peer
+from oz.transport import backend
 from oz.transport.publisher import attending
 from support.inside import engine_of
-from support.waiting import DEADLINE
+from support.waiting import DEADLINE, until
 
 IN_A_HURRY = oz.Limits(interest_time=1e-9)
 PATTERNS = [f"a{number}.*" for number in range(400)]
@@ -91,3 +97,33 @@ def test_a_publisher_reads_all_of_its_own_program_at_once_and_of_others_as_long_
     ):
         counts = read_at_once(pub, plain)
     assert max(counts) == MANY if is_inside else max(counts) <= 100
+
+
+def test_who_sends_more_than_may_wait_before_it_is_read_is_cut_off(monkeypatch):
+    monkeypatch.setattr(attending, "_READ_TIME", -1.0)
+    monkeypatch.setattr(backend, "PYZMQ", replace(backend.PYZMQ, read_by_zmq=lambda peer: 100 << 20))
+    with (
+        zmq.Context() as context,
+        oz.Publisher("tcp://127.0.0.1:*") as pub,
+        context.socket(zmq.SUB) as plain,
+    ):
+        plain.reconnect_ivl = -1
+        for number in range(MANY):
+            plain.subscribe(b"a%d" % number)
+        plain.connect(pub.endpoint)
+        until(lambda: pub.stats.cut)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+def test_what_has_come_over_a_connection_and_is_not_read_does_not_count():
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as there,
+        listening.accept()[0] as here,
+    ):
+        peer = Peer(here.fileno(), os.fstat(here.fileno()).st_ino)
+        assert backend.PYZMQ.read_by_zmq(peer) == 0
+        there.sendall(bytes(1_000))
+        assert len(here.recv(400, socket.MSG_WAITALL)) == 400
+        assert backend.PYZMQ.read_by_zmq(peer) == 400
+        assert backend.PYZMQ.read_by_zmq(peer._replace(inode=0)) is None
