@@ -41,11 +41,9 @@ _SUBSCRIPTIONS = (b"\x01", _TAKES_BACK)
 _MOST_READ = 5_000
 """Subscriptions that are read in one go: a count, as those of the program itself must all be read."""
 
-_READ_TIME = 0.005
-"""Seconds after which no more are read in that go that came over a connection: who publishes waits."""
-
 _READ_AT_LEAST = 100
-"""Subscriptions that are read at least: at every hundredth libzmq looks at its connections all the same."""
+"""Those that came over connections are read for `Limits.interest_time`, and so many at least: at every
+hundredth libzmq looks at its connections all the same."""
 
 SOON = 0.1
 """Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
@@ -116,6 +114,7 @@ class Attendant:
         "_is_astray",
         "_pause",
         "_queue",
+        "_read_time",
         "_receive",
         "_records",
         "_router",
@@ -164,6 +163,7 @@ class Attendant:
         self._calls = None if security is None else security.calls
         self._receive = backend.recv_named if security is None else security.receive
         self._queue = InterestQueue(router, limits, self._is_alive if backend.tells_peers else None, access)
+        self._read_time = limits.interest_time
         self._dispatch = dispatch
         self._records = records
         self._sink = sink
@@ -269,7 +269,7 @@ class Attendant:
                     backend.set(socket, _SUBSCRIBE, key)
                 for key in dropped:
                     backend.set(socket, _UNSUBSCRIBE, key)
-                if peer and number % _READ_AT_LEAST == 0 and backend.monotonic() - now >= _READ_TIME:
+                if peer and number % _READ_AT_LEAST == 0 and backend.monotonic() - now >= self._read_time:
                     queue.look_behind(peer, backend.read_by_zmq)
                     break
         except zmq.Again:

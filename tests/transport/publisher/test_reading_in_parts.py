@@ -15,7 +15,6 @@ import zmq
 import oz
 from oz.protocol.publisher.accounts import Peer
 from oz.transport import backend
-from oz.transport.publisher import attending
 from support.inside import engine_of
 from support.waiting import DEADLINE, until
 
@@ -87,12 +86,11 @@ def read_at_once(pub, plain):
     ("endpoint", "is_inside"), [("tcp://127.0.0.1:*", False), ("inproc://in-parts", True)]
 )
 def test_a_publisher_reads_all_of_its_own_program_at_once_and_of_others_as_long_as_it_has_time(
-    monkeypatch, endpoint, is_inside
+    endpoint, is_inside
 ):
-    monkeypatch.setattr(attending, "_READ_TIME", -1.0)
     with (
         zmq.Context() as context,
-        oz.Publisher(endpoint, context=context) as pub,
+        oz.Publisher(endpoint, context=context, limits=IN_A_HURRY) as pub,
         context.socket(zmq.SUB) as plain,
     ):
         counts = read_at_once(pub, plain)
@@ -100,11 +98,10 @@ def test_a_publisher_reads_all_of_its_own_program_at_once_and_of_others_as_long_
 
 
 def test_who_sends_more_than_may_wait_before_it_is_read_is_cut_off(monkeypatch):
-    monkeypatch.setattr(attending, "_READ_TIME", -1.0)
     monkeypatch.setattr(backend, "PYZMQ", replace(backend.PYZMQ, read_by_zmq=lambda peer: 100 << 20))
     with (
         zmq.Context() as context,
-        oz.Publisher("tcp://127.0.0.1:*") as pub,
+        oz.Publisher("tcp://127.0.0.1:*", limits=IN_A_HURRY) as pub,
         context.socket(zmq.SUB) as plain,
     ):
         plain.reconnect_ivl = -1
