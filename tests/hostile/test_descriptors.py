@@ -80,7 +80,9 @@ def flooded(victim, kind):
         yield endpoint, attacked
 
 
-@pytest.mark.parametrize("victim", [PUBLISHER, ASYNCIO], ids=["sync", "asyncio"])
+@pytest.mark.parametrize(
+    "victim", [PUBLISHER, pytest.param(ASYNCIO, marks=pytest.mark.heavy)], ids=["sync", "asyncio"]
+)
 def test_subscribers_of_a_publisher_notice_nothing_of_connections_beyond_its_descriptors(victim):
     gaps = []
     with (
