@@ -33,9 +33,13 @@ try:
     import termios
 except ImportError:
     UNREAD: Any = None
+    TO_BE_READ: Any = None
 else:
     UNREAD = termios.TIOCOUTQ
     """What `ioctl` is asked for, of a socket: bytes sent and not read by the other side. Source: unix(7)."""
+
+    TO_BE_READ = termios.FIONREAD
+    """The same: bytes that have come and were not read. Source: tcp(7)."""
 
 LOCK_SH, LOCK_EX, LOCK_NB, LOCK_UN = 1, 2, 4, 8
 """What `flock` is asked for. Source: flock(2)."""

@@ -19,8 +19,13 @@ from typing import Any
 
 import zmq
 
+from oz import system
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.backlog import IsSent
+
+
+def _unknown(peer: Peer) -> int | None:
+    return None
 
 
 def _none_of(peers: Iterable[Peer]) -> dict[Peer, int]:
@@ -50,6 +55,7 @@ class Backend:
         watched: makes of a frame one that is sent in its place, and what tells when the socket is done with
             it; None where nothing tells.
         taken: see `_taken`.
+        read_by_zmq: tells how many bytes ZeroMQ has read of a connection so far; None where that is unknown.
         has_handle: whether libzmq knows the socket by its `underlying`.
         tells_peers: whether `recv_named` tells connections apart.
     """
@@ -71,6 +77,7 @@ class Backend:
     random_bytes: Callable[[int], bytes]
     watched: Callable[[Any], tuple[Any, IsSent]] | None = None
     taken: Callable[[Iterable[Peer]], dict[Peer, int]] = _none_of
+    read_by_zmq: Callable[[Peer], int | None] = _unknown
     has_handle: bool = False
     tells_peers: bool = False
 
@@ -129,6 +136,25 @@ def _acknowledged(peer: Peer) -> int:
     return 0
 
 
+_RECEIVED = struct.Struct("=128xQ")
+"""`tcpi_bytes_received` of `tcp_info`, since Linux 4.1. Source: linux/tcp.h."""
+
+
+def _read_by_zmq(peer: Peer) -> int | None:
+    """Tell how many bytes a connection of TCP has brought that the system does not hold any more."""
+    if system.TO_BE_READ is None:
+        return None
+    with (
+        suppress(OSError, struct.error, AttributeError),
+        socket.socket(fileno=os.dup(peer.descriptor)) as connection,
+    ):
+        if _inode(connection.fileno()) == peer.inode:
+            info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RECEIVED.size)
+            unread = system.ioctl(connection.fileno(), system.TO_BE_READ, bytes(4))
+            return int(_RECEIVED.unpack(info)[0]) - int.from_bytes(unread, sys.byteorder)
+    return None
+
+
 _SOURCE = int(zmq.SRCFD)
 
 
@@ -162,6 +188,7 @@ PYZMQ = Backend(
     random_bytes=os.urandom,
     watched=_watched,
     taken=_taken,
+    read_by_zmq=_read_by_zmq,
     has_handle=True,
     # Elsewhere a connection is no file.
     tells_peers=sys.platform in ("linux", "darwin"),

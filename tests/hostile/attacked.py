@@ -10,8 +10,8 @@ HERE = Path(__file__).parent
 SLOW = "md." + "a" * 60
 """How subjects begin that the dear patterns of `costing.py` backtrack over."""
 
-MOST_MEMORY = 500_000_000
-"""Bytes of a victim: libzmq takes 100 for each of the bytes of keys that a connection may have."""
+MOST_MEMORY = 1_000_000_000
+"""Bytes of a victim: libzmq takes 100 for each of the 8 MiB of keys that a connection may have."""
 
 
 class Victim:

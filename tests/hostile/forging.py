@@ -1,7 +1,8 @@
 """A publisher that uses the name of another one: `forging.py NAME WHAT [ENDPOINT]`, 32 digits first.
 
 It binds, or connects to a subscriber that is bound. It learns the keys of the subscribers as any publisher
-does. It writes its endpoint, and "ready" once somebody has subscribed; then it goes on until it is killed.
+does. It writes its endpoint, and "ready" once somebody has subscribed; then it waits for a line, and goes on
+until it is killed.
 """
 
 import random
@@ -54,6 +55,7 @@ def main(name, what, connect=None):
         key = socket.recv()
         keys += [key[1:]] * (key[:1] == b"\1" and key[1:].startswith(STREAM))
     print("ready", flush=True)
+    sys.stdin.readline()
     say = WAYS[what]
     for number in count():
         if what == "names":

@@ -25,7 +25,7 @@ import oz
 """
 
 PUBLISHER = """
-with oz.Publisher("tcp://127.0.0.1:*") as pub:
+with oz.Publisher("tcp://127.0.0.1:*", on_full="block") as pub:
     print(pub.endpoint, flush=True)
     number = 0
     while True:
@@ -38,7 +38,7 @@ ASYNCIO = """
 import asyncio
 
 async def main():
-    async with oz.asyncio.Publisher("tcp://127.0.0.1:*") as pub:
+    async with oz.asyncio.Publisher("tcp://127.0.0.1:*", on_full="block") as pub:
         print(pub.endpoint, flush=True)
         number = 0
         while True:
@@ -80,7 +80,9 @@ def flooded(victim, kind):
         yield endpoint, attacked
 
 
-@pytest.mark.parametrize("victim", [PUBLISHER, ASYNCIO], ids=["sync", "asyncio"])
+@pytest.mark.parametrize(
+    "victim", [PUBLISHER, pytest.param(ASYNCIO, marks=pytest.mark.heavy)], ids=["sync", "asyncio"]
+)
 def test_subscribers_of_a_publisher_notice_nothing_of_connections_beyond_its_descriptors(victim):
     gaps = []
     with (

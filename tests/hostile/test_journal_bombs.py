@@ -10,6 +10,7 @@ from oz.journal.layout import MOST_DECODED, blocks_in
 from oz.journal.messages import Messages, header
 from oz.journal.schema import batch_of
 from support.forking import ForkedProgram
+from support.sizes import one_of_each
 
 JOURNAL = "0123456789abcdef" * 2
 SEALED, GROWING = f"{0:020d}.arrow", f"{0:020d}.arrows"
@@ -70,11 +71,6 @@ def growing(directory, payloads):
     return directory
 
 
-@pytest.fixture(scope="module", params=[sealed, growing])
-def bomb(request, tmp_path_factory):
-    return request.param(tmp_path_factory.mktemp("bomb") / "journal", [BOMB, 1])
-
-
 def run(way, directory):
     program = ["-c", PROGRAM, way, str(directory)]
     with ForkedProgram(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as ran:
@@ -84,16 +80,17 @@ def run(way, directory):
     return said + err, int(grew)
 
 
-@pytest.mark.parametrize("way", ["read", "few columns", "verify", "export"])
-def test_no_way_of_reading_takes_what_a_bomb_claims(bomb, way):
-    said, grew = run(way, bomb)
+@pytest.mark.parametrize(
+    ("way", "make"), one_of_each(["read", "few columns", "verify", "export"], [sealed, growing])
+)
+def test_no_way_of_reading_takes_what_a_bomb_claims(tmp_path, way, make):
+    said, grew = run(way, make(tmp_path / "journal", [BOMB, 1]))
     assert "bytes of memory" in said
     assert "oz journal repair" in said or way == "verify"
     assert grew < 64
 
 
-@pytest.mark.parametrize("make", [sealed, growing])
-@pytest.mark.parametrize("way", ["repair", "write"])
+@pytest.mark.parametrize(("way", "make"), one_of_each(["repair", "write"], [growing, sealed]))
 def test_no_way_of_mending_takes_what_a_bomb_claims(tmp_path, make, way):
     said, grew = run(way, make(tmp_path / "journal", [BOMB, 1]))
     assert "bytes of memory" in said
@@ -104,8 +101,9 @@ def test_no_way_of_mending_takes_what_a_bomb_claims(tmp_path, make, way):
         assert Journal(tmp_path / "journal").verify().ok
 
 
-@pytest.mark.parametrize("make", [sealed, growing])
-@pytest.mark.parametrize("way", ["read", "export", "verify", "repair"])
+@pytest.mark.parametrize(
+    ("way", "make"), one_of_each(["read", "export", "verify", "repair"], [growing, sealed])
+)
 def test_many_batches_that_are_just_small_enough_are_not_held_together(tmp_path, make, way):
     directory = make(tmp_path / "journal", [SMALLER // 2] * 48)
     said, grew = run(way, directory)

@@ -10,6 +10,7 @@ import oz
 from oz.cli import main
 from oz.journal import Journal, Writer
 from oz.system import refuse_planted
+from support.sizes import one_of_each
 
 SECRET = b"somebody else's file\n"
 FIRST = f"{0:020d}"
@@ -18,10 +19,18 @@ TEMPORARY = ("manifest.json.tmp", "epochs.json.tmp", f"{FIRST}.arrow.tmp", f"{10
 SEGMENTS = (f"{FIRST}.arrow", f"{FIRST}.arrows", f"{200:020d}.arrows")
 
 
-@pytest.fixture(params=[False, True], ids=["growing", "sealed"])
-def journal(request, tmp_path):
+STATES = ["growing", "sealed"]
+
+
+@pytest.fixture
+def state():
+    return "growing"
+
+
+@pytest.fixture
+def journal(state, tmp_path):
     directory = tmp_path / "journal"
-    with Writer(directory, seal_on_close=request.param) as writer:
+    with Writer(directory, seal_on_close=state == "sealed") as writer:
         writer.append([(f"a.{at}", b"%d" % at) for at in range(100)])
     return directory
 
@@ -82,16 +91,19 @@ def plant_device(path, _victim):
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("plant", [plant_link, plant_pipe, plant_device])
-@pytest.mark.parametrize("name", [*NOTES, *SEGMENTS])
+@pytest.mark.parametrize(
+    ("name", "plant", "state"),
+    one_of_each([*NOTES, *SEGMENTS], [plant_link, plant_pipe, plant_device], STATES),
+)
 def test_what_is_no_file_is_neither_read_nor_written(journal, victim, plant, name):
     plant(journal / name, victim)
     assert [one for one in everything(journal) if name in one]
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("plant", [plant_link, plant_pipe])
-@pytest.mark.parametrize("name", TEMPORARY)
+@pytest.mark.parametrize(
+    ("name", "plant", "state"), one_of_each(TEMPORARY, [plant_link, plant_pipe], STATES[::-1])
+)
 def test_what_stands_where_a_file_is_begun_is_removed(journal, victim, plant, name):
     plant(journal / name, victim)
     assert not [one for one in everything(journal) if "rror" in one]

@@ -9,11 +9,12 @@ import oz
 import oz.asyncio
 from support.inside import engine_of
 from support.scripts import started
+from support.sizes import size
 from support.waiting import DEADLINE
 
 COSTING = Path(__file__).with_name("costing.py")
 LOOPBACK = "tcp://127.0.0.1:*"
-COUNT = 600
+COUNT = size(150, 600)
 SLOW = "a" * 60
 """What the dear patterns backtrack over."""
 MOST_MEMORY = 64 << 20
@@ -46,6 +47,7 @@ def has_answered(pub, chunks):
     return stream is not None and len(stream.chunks) + len(stream.refused) >= chunks
 
 
+@pytest.mark.sized
 def test_dear_patterns_are_suspended_and_told_and_the_honest_miss_nothing():
     with (
         oz.Publisher(LOOPBACK) as pub,
@@ -69,6 +71,7 @@ def test_dear_patterns_are_suspended_and_told_and_the_honest_miss_nothing():
         assert memory() - before < MOST_MEMORY
 
 
+@pytest.mark.heavy
 def test_the_asyncio_publisher_suspends_dear_patterns_too():
     async def main():
         async with (

@@ -5,7 +5,6 @@ import json
 import logging
 import re
 import subprocess
-import sys
 import unicodedata
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import oz
 from oz.escaping import json_text, printable
 from oz.logs import FIRST, SECONDS, LineRate, forget_rates, peer_logger
 from support.cases import each
+from support.forking import ForkedProgram
 
 ROOT = Path(oz.__file__).parent
 EVIL = (
@@ -63,9 +63,9 @@ def test_no_text_is_shown_as_more_than_a_line(text):
 @pytest.mark.parametrize("options", [[], ["--json"], ["--headers"], ["--headers", "--json"]])
 def test_oz_sub_writes_nothing_unseen(options):
     with oz.Publisher(bind="tcp://127.0.0.1:*", dialect="redis") as publisher:
-        command = [sys.executable, "-m", "oz", "sub", "redis:a.*", "--count", "1", *options]
+        command = ["-m", "oz", "sub", "redis:a.*", "--count", "1", *options]
         routed = ["--filtering", "publisher"] if "--headers" in options else []
-        with subprocess.Popen(
+        with ForkedProgram(
             [*command, *routed, "--connect", publisher.last_endpoint, "--timeout", "60"],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -5,6 +5,9 @@ which nothing else runs, and those that are marked `sized`, which the suite runs
 """
 
 import os
+from itertools import product
+
+import pytest
 
 SOAK = float(os.environ.get("OZ_SOAK") or 0)
 """Seconds; 0 in the suite."""
@@ -13,3 +16,18 @@ SOAK = float(os.environ.get("OZ_SOAK") or 0)
 def size(reduced, whole):
     """Give what the suite does, or the whole of it."""
     return whole if SOAK else reduced
+
+
+def one_of_each(longest, *others):
+    """Give all combinations: the suite has each value of each once or more, the heavy run the rest as well.
+
+    Args:
+        longest: as many values as any of the others has, or more.
+        others: which go with those in turn.
+    """
+    found = []
+    for numbers in product(*(range(len(one)) for one in (longest, *others))):
+        is_in_suite = all(at == numbers[0] % len(one) for at, one in zip(numbers[1:], others, strict=True))
+        values = [one[at] for at, one in zip(numbers, (longest, *others), strict=True)]
+        found.append(pytest.param(*values, marks=() if is_in_suite else pytest.mark.heavy))
+    return found

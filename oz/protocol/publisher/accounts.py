@@ -54,13 +54,15 @@ class Account:
         backlog: what waits to be sent to it.
         is_limited: whether limits hold for it: not for what is inside the process.
         refused: the keys that it asked for in vain.
+        read: the bytes of its frames that were read, with what goes with them over the wire.
+        uncounted: what ZeroMQ has read of it besides, and at which `read` that was found.
         has_ended: it stands for all that have ended, and what they take back by that.
     """
 
     __slots__ = (
         "backlog", "has_ended", "is_limited", "key_bytes", "keys", "own_streams", "pattern_weight",
-        "patterns", "peer", "plain", "plain_bytes", "refused", "refused_bytes", "streams", "waiting",
-        "waiting_bytes",
+        "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_bytes", "streams",
+        "uncounted", "waiting", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(self, peer: Peer | None = None, unsent: float = inf) -> None:
@@ -75,6 +77,7 @@ class Account:
         self.has_ended = False
         self.backlog = Backlog(unsent)
         self.refused: set[bytes] = set()
+        self.read, self.uncounted = 0, (0, 0)
         self.keys = self.streams = self.plain = self.plain_bytes = 0
         self.key_bytes = self.refused_bytes = 0
         self.own_streams = self.patterns = self.pattern_weight = 0

@@ -33,6 +33,14 @@ MOST_OWNERS = 65_536
 """Streams whose owners are remembered by their public keys, until those that are gone are forgotten."""
 
 
+_OVERHEAD, _OVERHEAD_OF_CURVE = 2, 48
+"""Bytes of a frame on the wire beside its own, at least, and with CURVE. Source: ZeroMQ RFC 23 and 26."""
+
+
+_COUNTED_ANEW = 65_536
+"""Bytes that are read of a connection until it is found out anew what ZeroMQ reads besides, as heartbeats."""
+
+
 class _Waiting:
     """One frame that waits, and the work on it."""
 
@@ -145,6 +153,7 @@ class InterestQueue:
         if not comes and frame[:1] != b"\x00":
             return NOTHING
         account = teller = self._account_of(peer)
+        account.read += len(frame) + (_OVERHEAD if self._access is None else _OVERHEAD_OF_CURVE)
         times, gone = 1, list[Account]()
         if self._holders is not None and comes:
             times = self._come(key, account, peer)
@@ -160,6 +169,32 @@ class InterestQueue:
             else:
                 granted = self._router.learn(frame, now)
         return granted
+
+    def is_all_read(self, peer: Peer, read_by_zmq: Callable[[Peer], int | None]) -> None:
+        """Record that ZeroMQ has nothing more for oz to read.
+
+        Args:
+            peer: the connection that the last frame came over.
+            read_by_zmq: tells the bytes that ZeroMQ has read of one; None where that is unknown.
+        """
+        account = self._account_of(peer)
+        if account.read - account.uncounted[1] >= _COUNTED_ANEW and (count := read_by_zmq(peer)) is not None:
+            account.uncounted = count - account.read, account.read
+
+    def look_behind(self, peer: Peer, read_by_zmq: Callable[[Peer], int | None]) -> None:
+        """See how much ZeroMQ has read of a connection that oz has not: who sends too quickly is cut off.
+
+        ZeroMQ reads on whatever oz does, and takes a hundred bytes for each.
+
+        Args:
+            peer: the connection that a frame came over of late.
+            read_by_zmq: tells the bytes that ZeroMQ has read of one; None where that is unknown.
+        """
+        account, limits = self._account_of(peer), self._limits
+        count = read_by_zmq(peer)
+        most = limits.waiting_keys + limits.refused_bytes
+        if account.is_limited and count is not None and count - account.read - account.uncounted[0] > most:
+            self.to_cut.append(peer)
 
     def _account_of(self, peer: Peer | None) -> Account:
         if peer is None or self._holders is None:

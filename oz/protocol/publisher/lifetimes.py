@@ -178,11 +178,11 @@ class Lifetimes:
             is_cut: its last connection has ended. Somebody else may hold the stream, who only listens.
         """
         if stream.delivery.group:
-            self._end_chunk(stream, stream.chunks.pop(number), now)
+            self._end_chunk(stream, stream.chunks.take(number), now)
             return
         # The stream's own key may be taken back in a moment: then its connection was cut, and what it
         # wanted is still to be counted.
-        chunk = stream.ending[number] = stream.chunks.pop(number)
+        chunk = stream.ending[number] = stream.chunks.take(number)
         chunk.ends_at = now + (GRACE if is_cut else WITHDRAWAL_DELAY)
         self._withdrawn[stream] = None
 
@@ -193,21 +193,18 @@ class Lifetimes:
         its old connection may come between the two, and takes back what both had declared only once.
         """
         for number in [one for one, chunk in stream.ending.items() if chunk.holders]:
-            stream.chunks[number] = stream.ending.pop(number)
+            stream.chunks[number] = stream.ending.take(number)
 
     def end_chunks(self, stream: OutStream, now: float) -> None:
         """End all that a stream asks for."""
-        chunks = [*stream.chunks.values(), *stream.ending.values()]
-        stream.chunks.clear()
-        stream.ending.clear()
-        for chunk in chunks:
+        for chunk in [*stream.chunks.take_all(), *stream.ending.take_all()]:
             self._end_chunk(stream, chunk, now)
 
     def end_chunks_of(self, stream: OutStream, account: Account, now: float) -> None:
         """End all that a stream asks for by one connection alone."""
         for number, chunk in list(stream.chunks.items()):
             if chunk.account is account and chunk.holders <= 1:
-                self._end_chunk(stream, stream.chunks.pop(number), now)
+                self._end_chunk(stream, stream.chunks.take(number), now)
 
     def _end_chunk(self, stream: OutStream, chunk: AcceptedChunk, now: float) -> None:
         """End a chunk that was taken from its stream already."""
@@ -258,7 +255,7 @@ class Lifetimes:
     def _expire_chunks(self, stream: OutStream, now: float) -> None:
         if stream.vanished_at is None and not stream.is_gone:
             for number in [one for one, chunk in stream.ending.items() if chunk.ends_at <= now]:
-                self._end_chunk(stream, stream.ending.pop(number), now)
+                self._end_chunk(stream, stream.ending.take(number), now)
         if stream.vanished_at is not None or not stream.ending:
             self._withdrawn.pop(stream, None)
 

@@ -60,6 +60,49 @@ class AcceptedChunk:
         self.shared: tuple[OutStream, ...] = ()
 
 
+class Chunks(dict[int, AcceptedChunk]):
+    """Chunks by their places; whose they are and which numbers they have is known without looking at all.
+
+    A connection that goes on to declare has that asked for each of its frames.
+
+    Attributes:
+        owners: how many are of each account.
+    """
+
+    __slots__ = ("_farther", "owners")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        super().__init__()
+        self.owners: Counter[Account | None] = Counter()
+        self._farther: Counter[int] = Counter()
+
+    def __setitem__(self, place: int, chunk: AcceptedChunk) -> None:
+        """Put a chunk at a place."""
+        if place in self:
+            self.take(place)
+        super().__setitem__(place, chunk)
+        self.owners[chunk.account] += 1
+        if place > _NUMBER:
+            self._farther[number_of(place)] += 1
+
+    def take(self, place: int) -> AcceptedChunk:
+        """Take a chunk away; return it."""
+        chunk = super().pop(place)
+        _count_out(self.owners, chunk.account)
+        if place > _NUMBER:
+            _count_out(self._farther, number_of(place))
+        return chunk
+
+    def take_all(self) -> list[AcceptedChunk]:
+        """Take all away; return them."""
+        return [self.take(place) for place in list(self)]
+
+    def has_number(self, number: int) -> bool:
+        """Tell whether any of them has a number, at whatever place."""
+        return number in self or number in self._farther
+
+
 class OutStream:
     """One key on which messages go out.
 
@@ -157,8 +200,8 @@ class OutStream:
         self.is_shared = name == key
         self.number(origin, number)
         self.joined = number
-        self.chunks: dict[int, AcceptedChunk] = {}
-        self.ending: dict[int, AcceptedChunk] = {}
+        self.chunks = Chunks()
+        self.ending = Chunks()
         self.refused: dict[int, str] = {}
         self.patterns: dict[Pattern, int] = {}
         self.suspended: set[Pattern] = set()
@@ -196,8 +239,9 @@ class OutStream:
     def come_back(self, place: int) -> AcceptedChunk | None:
         """Return what stands at a place, or did until it was taken back; None where nothing does."""
         chunk = self.chunks.get(place)
-        if chunk is None and (chunk := self.ending.pop(place, None)) is not None:
+        if chunk is None and place in self.ending:
             # A proxy may not have passed on that it was taken back.
+            chunk = self.ending.take(place)
             chunk.holders = 0
         return chunk
 
@@ -209,7 +253,7 @@ class OutStream:
 
     def refuse(self, number: int, reason: str) -> None:
         """Record that a chunk is refused, unless somebody else's of that number is not, or was not lately."""
-        if all(number_of(one) != number for one in (*self.chunks, *self.ending)):
+        if not (self.chunks.has_number(number) or self.ending.has_number(number)):
             self.refused[number] = reason
 
     def live(self) -> list[int]:
@@ -225,7 +269,7 @@ class OutStream:
         """Tell whether so many chunks are declared, half of them or more by one connection."""
         if len(self.chunks) + len(self.ending) + len(self.refused) < most:
             return False
-        own = sum(one.account is account for one in (*self.chunks.values(), *self.ending.values()))
+        own = self.chunks.owners[account] + self.ending.owners[account]
         return own + len(self.refused) >= most // 2
 
     @property
@@ -300,6 +344,12 @@ class OutStream:
 def number_of(place: int) -> int:
     """Return the number of the chunk that stands at a place."""
     return place & _NUMBER
+
+
+def _count_out(counter: Counter[Any], one: Any) -> None:
+    counter[one] -= 1
+    if not counter[one]:
+        del counter[one]
 
 
 def _matching(patterns: Collection[Pattern], subject: bytes) -> list[Pattern] | None:

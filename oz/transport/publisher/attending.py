@@ -41,6 +41,10 @@ _SUBSCRIPTIONS = (b"\x01", _TAKES_BACK)
 _MOST_READ = 5_000
 """Subscriptions that are read in one go: a count, as those of the program itself must all be read."""
 
+_READ_AT_LEAST = 100
+"""Those that came over connections are read for `Limits.interest_time`, and so many at least: at every
+hundredth libzmq looks at its connections all the same."""
+
 SOON = 0.1
 """Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
 
@@ -110,6 +114,7 @@ class Attendant:
         "_is_astray",
         "_pause",
         "_queue",
+        "_read_time",
         "_receive",
         "_records",
         "_router",
@@ -158,6 +163,7 @@ class Attendant:
         self._calls = None if security is None else security.calls
         self._receive = backend.recv_named if security is None else security.receive
         self._queue = InterestQueue(router, limits, self._is_alive if backend.tells_peers else None, access)
+        self._read_time = limits.interest_time
         self._dispatch = dispatch
         self._records = records
         self._sink = sink
@@ -246,9 +252,9 @@ class Attendant:
         granted until all was read, when that list is empty.
         """
         queue, backend, socket, receive = self._queue, self._backend, self._socket, self._receive
-        now = backend.monotonic()
+        now, peer = backend.monotonic(), None
         try:
-            for _ in range(_MOST_READ):
+            for number in range(1, _MOST_READ + 1):
                 frame, peer = receive(socket, _NOBLOCK)
                 if frame[:1] not in _SUBSCRIPTIONS:
                     self._is_astray = True
@@ -263,8 +269,13 @@ class Attendant:
                     backend.set(socket, _SUBSCRIBE, key)
                 for key in dropped:
                     backend.set(socket, _UNSUBSCRIBE, key)
+                if peer and number % _READ_AT_LEAST == 0 and backend.monotonic() - now >= self._read_time:
+                    queue.look_behind(peer, backend.read_by_zmq)
+                    break
         except zmq.Again:
             self._is_astray = False
+            if peer is not None:
+                queue.is_all_read(peer, backend.read_by_zmq)
             return True
         finally:
             self._cut(queue.to_cut)

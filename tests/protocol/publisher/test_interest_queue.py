@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from math import inf
 
 import pytest
 from hypothesis import given, settings
@@ -511,3 +512,47 @@ def test_nothing_is_left_of_connections_that_are_read_at_once(steps):
     them.read_all()
     assert not them.pub.wants(b"a")
     assert not them.pub.wants(b"b")
+
+
+class Reading:
+    """A connection whose frames a publisher reads, and the bytes that ZeroMQ has read of it."""
+
+    def __init__(self):
+        self.pub = Publisher(waiting_keys=1_000, refused_bytes=100, all_waiting_keys=inf)
+        self.read_by_zmq = 0
+
+    def come(self, count, beside=0):
+        """Have frames come that are read at once, and other bytes of which nothing is read."""
+        for number in range(count):
+            self.pub.queue.take(b"\1%05d" % number, HOSTILE, 0.0)
+        self.read_by_zmq += count * 8 + beside
+
+    def is_cut(self):
+        self.pub.queue.look_behind(HOSTILE, lambda peer: self.read_by_zmq)
+        return self.pub.queue.to_cut == [HOSTILE]
+
+
+def test_who_sends_more_quickly_than_it_is_read_is_cut_off():
+    reading = Reading()
+    reading.come(10_000, beside=1_100)
+    assert not reading.is_cut()
+    reading.read_by_zmq += 1
+    assert reading.is_cut()
+
+
+def test_what_zeromq_reads_besides_is_left_out_once_all_else_is_read():
+    reading = Reading()
+    for _ in range(10):
+        reading.come(10_000, beside=1_000)
+        assert not reading.is_cut()
+        reading.pub.queue.is_all_read(HOSTILE, lambda peer: reading.read_by_zmq)
+    reading.read_by_zmq += 1_101
+    assert reading.is_cut()
+
+
+def test_where_nobody_knows_what_zeromq_has_read_nobody_is_cut_off_for_it():
+    pub = Publisher(waiting_keys=1)
+    pub.take(b"\1a", HOSTILE)
+    pub.queue.look_behind(HOSTILE, lambda peer: None)
+    pub.queue.is_all_read(HOSTILE, lambda peer: None)
+    assert pub.queue.to_cut == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 import oz
@@ -10,9 +12,11 @@ from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import InterestQueue
 from oz.protocol.publisher.lifetimes import GRACE, WITHDRAWAL_DELAY
 from oz.protocol.publisher.router import Router
+from oz.protocol.publisher.stream import AcceptedChunk
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
 from oz.wire.keys import Declaration, Declared, DeliveryOptions, stream_key
+from support.calls import count_calls
 
 NAME = b"n" * 16
 KEY = stream_key(NAME)
@@ -115,6 +119,22 @@ def test_keys_beyond_a_strangers_limits_are_not_said_to_be_the_subscribers():
     pub.come(STRANGER, KEY, key(1, "b" * 50))
     assert pub.router.stats.refused == 1
     assert pub.stream.refused == {}
+
+
+@pytest.mark.parametrize("key_bytes", [inf, 40])
+def test_what_a_declaration_costs_that_is_refused_does_not_grow_with_those_that_stand(key_bytes, monkeypatch):
+    monkeypatch.setattr("oz.protocol.publisher.router.MAX_CHUNKS", 10)
+    costs = []
+    for count in (10, 1_000):
+        pub = Publisher(key_bytes=key_bytes)
+        pub.come(STRANGER, KEY)
+        for number in range(count):
+            pub.stream.hold(number, AcceptedChunk((), account=pub.stream.account), number)
+        costs.append(count_calls(lambda pub=pub: pub.come(STRANGER, key(5_000, "a"))))
+        stats = pub.router.stats
+        assert stats.malformed + stats.refused == 1
+    # The first of a process is logged.
+    assert costs[1] < costs[0] + 100
 
 
 def test_what_a_stranger_is_refused_its_subscriber_is_not_whose_number_somebody_had_before():
