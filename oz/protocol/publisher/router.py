@@ -53,12 +53,14 @@ class Router:
         plain: the interests of plain subscriptions; those of `interest`.
         stats: what is counted.
         to_answer: streams that are to be told where they stand; those of `lifetimes`.
+        last_denied: what was denied last, in words; empty before.
         to_serve: chunks that asked for last values and have not been given them.
     """
 
     __slots__ = (
         "_limits", "_moment", "_others", "_reports_denied", "_reports_malformed", "access", "find",
-        "hold_alone", "interest", "lifetimes", "plain", "stats", "streams", "to_answer", "to_serve",
+        "hold_alone", "interest", "last_denied", "lifetimes", "plain", "stats", "streams", "to_answer",
+        "to_serve",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +96,7 @@ class Router:
         self.to_answer = self.interest.to_answer = self.lifetimes.to_answer
         self.to_serve: list[tuple[OutStream, int]] = []
         self.access: Access | None = None
+        self.last_denied = ""
         self._reports_denied = self._reports_malformed = True
         self._moment = origin[0] % MOMENTS / MOMENTS
 
@@ -242,9 +245,10 @@ class Router:
     def deny(self, account: Account, denial: Denial) -> None:
         """Count a subscription that is denied, and log the first."""
         self.stats.denied += 1
+        self.last_denied = f"key {account.key} may not subscribe to what it asks for: {denial}"
         if self._reports_denied:
             self._reports_denied = False
-            _log.warning("key %s may not subscribe to what it asks for: %s", account.key, denial)
+            _log.warning("%s", self.last_denied)
 
     def _learn_own(
         self, key: bytes, now: float, account: Account, restored: Restored, *, comes: bool
