@@ -284,7 +284,7 @@ def test_a_forwarder_with_a_key_passes_on_what_its_rights_and_those_of_others_al
     md, secret = desk.subscribe("md.eu.>"), desk.subscribe("md.secret.>")
     orders = feed.subscribe("notes.>")
     feed.subscribe("svc.>", handler=lambda message: message.reply(2 * message.payload))
-    with pytest.raises(oz.PermissionDenied, match="md.secret"):
+    with pytest.raises(oz.PermissionDenied, match=r"md\.secret"):
         secret.receive(DEADLINE)
     feed.wait_for_subscribers(1, "md.eu.dax", timeout=DEADLINE)
     desk.wait_for_subscribers(1, "svc.x", timeout=DEADLINE)
