@@ -7,7 +7,7 @@ import zmq
 
 import oz
 from oz.protocol.declared import declare
-from oz.protocol.node.presence import to_text
+from oz.protocol.node.presence import PREFIX, to_text
 from oz.security.identity import make_uuid_of
 from oz.sync.node_engine import ThreadedNode
 from oz.transport.node.opening import node_settings
@@ -93,7 +93,8 @@ def test_nobody_has_the_inbox_of_another_nor_what_nodes_say_to_each_other(feed, 
     with pytest.raises(oz.Timeout):
         # The victim has no right to ask, so ask for it: the answer is on the wire all the same.
         victim.request("svc.x", 0, timeout=0.1)
-    assert attacker.heard == []
+    own = attacker.engine.settings.uuid.hex()
+    assert [one.subject for one in attacker.heard if own not in one.subject] == []
 
 
 def test_an_announcement_is_believed_only_from_its_own_key(feed, victim, evil):
@@ -104,15 +105,26 @@ def test_an_announcement_is_believed_only_from_its_own_key(feed, victim, evil):
     meet(victim, feed)
 
 
+def test_nobody_is_announced_by_the_holder_of_another_key(feed, evil, node_ring):
+    attacker = evil(peers=feed.endpoint)
+    until(lambda: attacker.is_up("feed"))
+    key = node_ring.public("other")
+    ghost = replace(feed.announcement, name="ghost", uuid=make_uuid_of(key, bytes), key=key)
+    attacker.ask_for(f"{PREFIX}{to_text(ghost)}")
+    until(lambda: attacker.denials())
+    assert [one.name for one in feed.peers] == ["evil"]
+
+
 def test_nobody_speaks_in_the_name_of_another(make, feed, evil, node_ring):
     """The victim listens to the attacker, whom its user has named, as to the node of a trusted key."""
-    other = make_uuid_of(node_ring.public("feed"), lambda size: bytes(size))
+    other = make_uuid_of(node_ring.public("feed"), bytes)
     attacker = evil(uuid=other, bind="tcp://127.0.0.1:*")
     with make("other", peers=attacker.endpoint) as victim:
-        md = victim.subscribe("md.>")
-        until(lambda: attacker.publisher.interest("md.x"))
-        until(lambda: attacker.say("md.x", "forged") or victim.stats.denied)
-        assert md.waiting == 0
+        # It may publish these, in its own name.
+        notes = victim.subscribe("notes.>")
+        until(lambda: attacker.publisher.interest("notes.x"))
+        until(lambda: attacker.say("notes.x", "forged") or victim.stats.denied)
+        assert notes.waiting == 0
         assert victim.peers == []
 
 
