@@ -34,7 +34,12 @@ def evil(node_ring, directory):
 
     def make(name="evil", uuid=None, **options):
         settings = node_settings(
-            name=name, security=node_ring.security("desk"), directory=directory / name, **options
+            name=name,
+            # It would hear what it says itself.
+            echo=False,
+            security=node_ring.security("desk"),
+            directory=directory / name,
+            **options,
         )
         made.append(Evil(settings if uuid is None else replace(settings, uuid=uuid)))
         return made[-1]
@@ -165,12 +170,19 @@ def test_nobody_is_introduced_under_another_s_uuid(feed, victim, evil):
 def test_a_name_server_believes_of_a_node_only_its_own_key(make, server, node_ring):
     victim = make("feed", nameserver=server.endpoint, bind="tcp://127.0.0.1:*")
     forged = replace(victim.announcement, name="forged", key=node_ring.public("desk"))
+    key = node_ring.public("other")
+    ghost = replace(forged, uuid=make_uuid_of(key, bytes), key=key)
     with zmq.Context() as context, node_ring.equip(context.socket(zmq.DEALER), "desk", "ns") as dealer:
         dealer.linger = 0
         dealer.connect(server.endpoint)
-        for said in (Announce(forged, False), Announce(victim.announcement, False), Goodbye(victim.uuid)):
+        for said in (
+            Announce(ghost, False),
+            Announce(replace(ghost, key=node_ring.public("desk")), False),
+            Announce(forged, False),
+            Goodbye(victim.uuid),
+        ):
             dealer.send(pack(said))
-        until(lambda: server.stats.refused == 3)
+        until(lambda: server.stats.refused == 4)
     assert [one.name for one in server.nodes] == ["feed"]
 
 
