@@ -17,6 +17,7 @@ from oz.transport.node.opening import NodeSettings, OnPeer, node_settings
 from oz.transport.node.subscriptions import Wanted
 from oz.transport.option_checks import Overflow, Policy, check_count
 from oz.transport.publisher.options import OnFull
+from oz.transport.security import Security, resolve_security
 from oz.wire.discovery import Announcement
 
 
@@ -49,6 +50,7 @@ class Node:
         limits: Limits | None = None,
         error_replies: bool = True,
         on_peer: OnPeer | None = None,
+        security: Security | None = None,
     ) -> None:
         """Prepare to join a bus: `start` does, or entering `async with`. The arguments are as of `oz.Node`.
 
@@ -62,7 +64,7 @@ class Node:
             dialect=dialect, codec=codec, echo=echo, directory=directory, join_timeout=join_timeout,
             lost_after=lost_after, threads=threads, on_full=on_full, full_timeout=full_timeout,
             high_water_mark=high_water_mark, last_value=last_value, limits=limits,
-            error_replies=error_replies, on_peer=on_peer,
+            error_replies=error_replies, on_peer=on_peer, security=self._find_security(security),
         )  # fmt: skip
         self.configuration = settings.configuration
         self.bus = settings.configuration.bus
@@ -71,6 +73,9 @@ class Node:
         self._engine = self._shell.engine
         self.uuid = self._engine.settings.uuid
         self._publisher_for = self._engine.publisher_for
+
+    def _find_security(self, given: Security | None) -> Security | None:
+        return resolve_security() if given is None else given
 
     def _make_shell(self, settings: NodeSettings) -> LoopNode:
         return LoopNode(settings)

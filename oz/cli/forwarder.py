@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from oz.cli.options import Number, endpoints_option
+import oz
+from oz.cli.options import Number, endpoints_option, security_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
 from oz.configuration import resolve_limits
@@ -30,9 +31,9 @@ _HELP = """Pass messages on between buses, or between publishers and subscribers
 With --leg for each bus it is a node on every one of them. It asks on the others for what peers on one ask
 for, and passes on what comes, requests and replies too. Nodes need not know of it. A leg says how to join
 its bus, as KEY=VALUE with commas between: bus, nameserver, bind, peers, advertise, directory, name,
-join_timeout, lost_after, high_water_mark. Its allow is a pattern of what may come onto that bus from others.
-Without a name server and peers it finds the nodes of this host. Several forwarders may join the same buses,
-also in a ring: one passes messages, the others stand by.
+join_timeout, lost_after, high_water_mark, and security, a file as of --security. Its allow is a pattern of
+what may come onto that bus from others. Without a name server and peers it finds the nodes of this host.
+Several forwarders may join the same buses, also in a ring: one passes messages, the others stand by.
 
 With --frontend or --connect, and --backend, it is a plain ZeroMQ proxy. Publishers connect to --frontend,
 subscribers to --backend, over tcp or ipc; --connect is for publishers that bind, and for the backends of
@@ -59,6 +60,7 @@ _ONE: dict[str, Callable[[str], Any]] = {
     "join_timeout": float,
     "lost_after": float,
     "high_water_mark": int,
+    "security": str,
 }
 """What a leg may say: more than once, and once."""
 
@@ -113,6 +115,9 @@ def read_legs(path: Path) -> list[dict[str, Any]]:
     limits, faults = limits_of(whole.get(LIMITS, {}), path, text)
     if faults:
         raise click.BadParameter(str(faults[0]))
+    for leg in legs:
+        if isinstance(leg.get("security"), str):
+            leg["security"] = str(path.parent / Path(leg["security"]).expanduser())
     return [{**leg, "limits": Limits(**limits)} for leg in legs] if limits else legs
 
 
@@ -147,6 +152,7 @@ def _read(_ctx: click.Context, _option: click.Parameter, path: Path | None) -> l
     help="A TOML file with a table [[forwarder.leg]] for each bus, and [limits] for all if need be.",
 )
 @click.option("--name", help="The name of its nodes.  [default: forwarder and its process id]")
+@security_option
 @click.option(
     "--progress",
     type=Number(0.1, 86_400),
@@ -163,6 +169,7 @@ def forwarder(
     legs: list[dict[str, Any]],
     read: list[dict[str, Any]],
     name: str | None,
+    security: oz.Security | None,
     progress: float | None,
     frontend: list[str],
     backend: list[str],
@@ -172,6 +179,11 @@ def forwarder(
     is_plain = bool(frontend or backend or connect)
     if is_plain and (legs or read or name):
         raise click.UsageError("--leg and --config join buses; --frontend, --backend and --connect sockets")
+    if is_plain and security is not None:
+        raise click.UsageError(
+            "the plain kind takes no keys, and would let everybody in: "
+            "--security, OZ_SECURITY and [security] are for --leg"
+        )
     if not is_plain and len(legs) + len(read) < 2:
         raise click.UsageError(
             "give --leg twice or more, once for each bus to join; or --frontend or --connect, and --backend"
@@ -187,13 +199,19 @@ def forwarder(
             if is_plain:
                 made = Proxy(frontend=frontend, backend=backend, connect=connect, limits=resolve_limits())
             else:
-                made = Forwarder([*read, *legs], name=name)
+                made = Forwarder(map(_with_keys, (*read, *legs)), name=name, security=security)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         with made as running, ended_by_signals(running.stop):
             shown = _ForwarderLines(ctx, running, connect, progress)
             running.run(shown.look)
             say(ctx, shown.summary())
+
+
+def _with_keys(leg: dict[str, Any]) -> dict[str, Any]:
+    """Read the keys of a leg that names a file of them."""
+    file = leg.get("security")
+    return leg if file is None else {**leg, "security": oz.Security.from_file(file)}
 
 
 class _ForwarderLines:

@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 import oz
+from oz.cli.options import security_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_sigterm
 from oz.configuration import Configuration, resolve
@@ -32,7 +33,7 @@ def joining_options(command: _F) -> _F:
     bind = click.option(
         "--bind", multiple=True, metavar="ENDPOINT", help="The endpoint for nodes of other hosts."
     )
-    return _offer(command, bus, bind, *_shared(""))
+    return _offer(security_option(command), bus, bind, *_shared(""))
 
 
 def bus_options(command: _F) -> _F:
@@ -114,7 +115,7 @@ def joined(ctx: click.Context, given: Mapping[str, Any], **options: Any) -> Iter
     settings["name"] = configured(given).name or f"oz-{ctx.info_name}-{os.getpid()}"
     with log_in_lines(ctx, "warning: "), ended_by_sigterm():
         try:
-            node = oz.Node(**settings, **options)
+            node = oz.Node(**settings, **options, security=given.get("security"))
         except oz.ConfigurationError as error:
             raise _explained(error) from None
         with node:

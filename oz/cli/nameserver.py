@@ -6,7 +6,8 @@ import logging
 
 import click
 
-from oz.cli.options import endpoints_option
+import oz
+from oz.cli.options import endpoints_option, security_option
 from oz.cli.output import log_in_lines, say
 from oz.cli.signals import ended_by_signals
 from oz.configuration import resolve_limits
@@ -36,16 +37,19 @@ Examples:
     "--bind", f"The endpoint where nodes find it; may be repeated.  [default: {DEFAULT_NAMESERVER}]"
 )
 @click.option("--name", metavar="NAME", help="The name that it gives itself.  [default: this host's name]")
+@security_option
 @click.option("-v", "--verbose", is_flag=True, help="Say who comes and goes.")
 @click.pass_context
-def nameserver(ctx: click.Context, /, bind: list[str], name: str | None, verbose: bool) -> None:
+def nameserver(
+    ctx: click.Context, /, bind: list[str], name: str | None, security: oz.Security | None, verbose: bool
+) -> None:
     """Run it; the text of the help is `_HELP`."""
     from oz.services.nameserver import NameServer
 
     raise_descriptors()
     limits = resolve_limits()
     try:
-        made = NameServer(bind or [DEFAULT_NAMESERVER], name=name, limits=limits)
+        made = NameServer(bind or [DEFAULT_NAMESERVER], name=name, limits=limits, security=security)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     level = logging.INFO if verbose else logging.WARNING

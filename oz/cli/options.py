@@ -105,16 +105,6 @@ def security_option(command: _F) -> _F:
     )(command)
 
 
-def refuse_keys_on_bus(security: oz.Security | None) -> None:
-    """Refuse `--bus` with keys: a node would let everybody in.
-
-    Raises:
-        click.UsageError: there are keys.
-    """
-    if security is not None:
-        raise click.UsageError("nodes take no keys yet: --security, or OZ_SECURITY, does not go with --bus")
-
-
 def _read_security(_ctx: click.Context, _option: click.Parameter, path: str | None) -> oz.Security | None:
     return resolve_security() if path is None else oz.Security.from_file(path)
 

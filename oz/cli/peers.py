@@ -58,7 +58,8 @@ def peers(
         _watch(ctx, joining, as_json=as_json)
         return
     if found.nameserver:
-        there = _ask(ctx, found.nameserver, None if is_all else found.bus, timeout)
+        bus = None if is_all else found.bus
+        there = _ask(ctx, found.nameserver, bus, timeout, joining["security"])
     else:
         with joined(ctx, joining) as node:
             say_ready(ctx, node, timeout)
@@ -73,7 +74,13 @@ def peers(
         ctx.exit(NOBODY)
 
 
-def _ask(ctx: click.Context, servers: tuple[str, ...], bus: str | None, timeout: float) -> list[Announcement]:
+def _ask(
+    ctx: click.Context,
+    servers: tuple[str, ...],
+    bus: str | None,
+    timeout: float,
+    security: oz.Security | None,
+) -> list[Announcement]:
     """Ask all name servers; one that answers is enough."""
     from oz.services import ask
 
@@ -81,7 +88,7 @@ def _ask(ctx: click.Context, servers: tuple[str, ...], bus: str | None, timeout:
     silent: list[str] = []
     for server in servers:
         try:
-            there |= {one.uuid: one for one in ask(server, bus, timeout=timeout)}
+            there |= {one.uuid: one for one in ask(server, bus, timeout=timeout, security=security)}
         except oz.NameserverUnavailable:
             silent.append(server)
     if len(silent) == len(servers):

@@ -24,7 +24,6 @@ from oz.cli.options import (
     dialect_option,
     endpoint_options,
     ready_line,
-    refuse_keys_on_bus,
     security_option,
     socket_refused,
 )
@@ -121,7 +120,6 @@ def pub(
     """Publish; the text of the help is `_HELP`."""
     is_bus = is_on_bus(joining)
     if is_bus:
-        refuse_keys_on_bus(security)
         dialect = dialect_on_bus(ctx, dialect)
         _check_bus(connect)
         PayloadForm(form).read(_as_bytes(payload or "null"))
@@ -136,7 +134,7 @@ def pub(
     with (
         bus_publisher(
             ctx,
-            joining | {"bind": bind},
+            joining | {"bind": bind, "security": security},
             PayloadForm(form),
             dialect=dialect,
             last_value=last_value,

@@ -28,7 +28,6 @@ from oz.cli.options import (
     endpoint_options,
     parse_all,
     ready_line,
-    refuse_keys_on_bus,
     routed_options,
     security_option,
     socket_refused,
@@ -110,7 +109,6 @@ def sub(
     """Print messages; the text of the help is `_HELP`."""
     is_bus = is_on_bus(given)
     if is_bus:
-        refuse_keys_on_bus(security)
         dialect = dialect_on_bus(ctx, dialect)
     elif form != "text":
         raise click.UsageError("--payload is for --bus; elsewhere payloads are bytes")
@@ -120,7 +118,12 @@ def sub(
     shown = partial(_as_json if as_json else _as_text, with_headers=with_headers)
     opened = (
         _on_bus(
-            ctx, compiled, given | {"bind": bind, "connect": connect}, PayloadForm(form), dialect, asked or {}
+            ctx,
+            compiled,
+            given | {"bind": bind, "connect": connect, "security": security},
+            PayloadForm(form),
+            dialect,
+            asked or {},
         )
         if is_bus
         else _on_sockets(ctx, compiled, (bind, connect), dialect, asked, timeout, security)

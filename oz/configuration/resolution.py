@@ -152,13 +152,6 @@ def survey(**given: Any) -> ConfigurationSurvey:
     faults = list(found.faults)
     settings = tuple(_settle(one, _offers(one, given, found), faults) for one in DEFINITIONS)
     limits = tuple(Setting(name, value, f"file {found.path}") for name, value in found.limits.items())
-    if os.environ.get(SECURITY_VARIABLE) or found.security is not None:
-        # Rather no node than one that lets everybody in.
-        source = (
-            f"environment variable {SECURITY_VARIABLE}" if found.security is None else f"file {found.path}"
-        )
-        rule = "nodes take no keys yet; leave it out for them, or use sockets: docs/security.md"
-        faults.append(ConfigurationError("security", None, source, rule))
     return ConfigurationSurvey(settings, limits, found.candidates, tuple(faults), _unused())
 
 

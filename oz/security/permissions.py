@@ -154,6 +154,23 @@ class Permissions:
             f"no rule allows {name} to {_DOES[action]}, and the default is {self.default}",
         )
 
+    def may_reply(self, user: User | None, subject: bytes, count: int, age: float) -> bool:
+        """Tell whether somebody may answer a request.
+
+        Args:
+            user: who; None for a key that belongs to nobody.
+            subject: of the request, as it goes over the wire.
+            count: the replies that it has given to it before.
+            age: seconds since it was asked.
+        """
+        if user is None or user.responses is None:
+            return self.allows(user, "reply", subject)
+        if any(_matches(rule, subject, otherwise=True) for rule in user.rules_of("reply", "deny")):
+            return False
+        if any(_matches(rule, subject, otherwise=False) for rule in user.rules_of("reply", "allow")):
+            return True
+        return count < user.responses.count and age <= user.responses.seconds
+
     def allows(self, user: User | None, action: Action, subject: bytes) -> bool:
         """Tell whether somebody may do something on one subject; `decide` says why.
 

@@ -18,6 +18,7 @@ from oz.services.leg import LEG_SETTINGS, Leg, hand_over, join_legs, patterns_of
 from oz.services.waiting import Bell, look_again, wait
 from oz.sync.node_engine import ThreadedNode, finish
 from oz.transport.node.opening import node_settings
+from oz.transport.security import Security, resolve_security
 
 _LEG_OPTIONS = frozenset({"allow", *inspect.signature(node_settings).parameters}) - {"codec"}
 """What may be said of a leg. Payloads pass as they are, so that it has no codec."""
@@ -37,22 +38,29 @@ class Forwarder:
         legs: its nodes, in the order in which they were given.
     """
 
-    def __init__(self, legs: Iterable[Mapping[str, Any]], *, name: str | None = None) -> None:
+    def __init__(
+        self, legs: Iterable[Mapping[str, Any]], *, name: str | None = None, security: Security | None = None
+    ) -> None:
         """Join the buses; `run` begins to pass messages on.
 
         Args:
             legs: for each bus the arguments of `oz.Node` that say how to join it, `bus` at least; and
                 `allow`, a pattern or several of what may come onto it from the others, as of `oz.parse`.
             name: what its nodes are called; default "forwarder" and the process id.
+            security: of the legs that say none of their own; default as of `oz.Node`. All that it passes on
+                has its key there: docs/security.md.
 
         Raises:
             ConfigurationError: fewer than two legs, or something in one makes no sense.
             PatternError: a pattern of `allow` is not valid.
-            NameserverUnavailable, ValueError, TransportUnavailable, zmq.ZMQError: as of `oz.Node`.
+            NameserverUnavailable, PermissionDenied, ValueError, TransportUnavailable, zmq.ZMQError: as of
+                `oz.Node`.
         """
-        if isinstance(legs, str) or not all(isinstance(one, Mapping) for one in legs):
+        found = [] if isinstance(legs, str) else list(legs)
+        if isinstance(legs, str) or not all(isinstance(one, Mapping) for one in found):
             raise ConfigurationError("legs", legs, "argument", 'give a list of legs such as {"bus": "a"}')
-        given = [dict(one) for one in legs]
+        given = [dict(one) for one in found]
+        self._security = resolve_security() if security is None else security
         if len(given) < 2:
             raise ConfigurationError("legs", given, "argument", "a forwarder joins two buses or more")
         self._is_stopping = self._has_news = self._is_over = False
@@ -80,7 +88,7 @@ class Forwarder:
             raise ConfigurationError(str(wrong), given[wrong], where, f"a leg has no such option; {hint}")
         if not given.get("bus"):
             raise ConfigurationError("bus", given.get("bus"), where, "which bus is it to join?")
-        options = {"name": name, **given}
+        options = {"name": name, "security": self._security, **given}
         try:
             allowed = patterns_of(options.pop("allow", ()))
             node = ThreadedNode(node_settings(**LEG_SETTINGS, **options))

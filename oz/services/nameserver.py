@@ -21,7 +21,10 @@ from oz.protocol.node.registry import News, Registry, RegistryStats, Sends
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
+from oz.transport.attachments import is_inside
 from oz.transport.descriptor_watch import WATCH
+from oz.transport.peer_keys import key_of_client
+from oz.transport.security import Security, credentials_of
 from oz.transport.socket import LINK_KEEPALIVE, keep_tcp_alive, limit_peers
 from oz.wire.announcement import Announcement
 from oz.wire.discovery import MAX_REPLY, MAX_REQUEST, Ask, Roster, pack, unpack_reply
@@ -69,6 +72,7 @@ class NameServer:
         beacon: float = BEACON,
         expiry: float = EXPIRY,
         limits: Limits = DEFAULT_LIMITS,
+        security: Security | None = None,
     ) -> None:
         """Bind; `run` begins to answer.
 
@@ -80,14 +84,18 @@ class NameServer:
             expiry: seconds of silence after which a node counts as lost, and this name server for nodes;
                 more than `beacon`.
             limits: how much of it a node may use; docs/limits.md.
+            security: its key, and those that it trusts: it listens to nobody else, and believes of a node
+                only what comes from that node's key. docs/security.md.
 
         Raises:
-            TypeError: the limits are none.
+            TypeError: the limits are none, or the security is none.
+            ConfigurationError: another authenticator answers for the context.
             ValueError: the text is no endpoint, or the name or a duration is out of bounds.
             TransportUnavailable: this libzmq lacks the transport.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
         check_limits(limits)
+        self._credentials = credentials = credentials_of(security)
         self.name = socket.gethostname() if name is None else name
         self._registry = Registry(os.urandom(16), self.name, beacon=beacon, expiry=expiry, limits=limits)
         places = endpoints.as_list(bind)
@@ -110,6 +118,8 @@ class NameServer:
             limit_peers(self._socket, limits, most=MAX_REQUEST)
             for one in places:
                 self._socket.setsockopt(zmq.IPV6, endpoints.needs_ipv6(one))
+                if credentials is not None and not is_inside(one):
+                    credentials.serve(self._socket)
                 self._socket.bind(one)
                 self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
                 WATCH.add(self._socket, self.endpoints[-1])
@@ -173,12 +183,12 @@ class NameServer:
         self._bell.hear()
         for _ in range(_MANY):
             try:
-                peer, frames = self._receive()
+                peer, frames, key = self._receive()
             except zmq.Again:
                 break
             # What is no message at all is counted as any other that means nothing.
             frame = frames[0] if len(frames) == 1 else b""
-            self._send(self._registry.receive(peer, frame, time.monotonic()))
+            self._send(self._registry.receive(peer, frame, time.monotonic(), key))
             self._send_pages()
         now = time.monotonic()
         due = self._registry.next_deadline()
@@ -187,15 +197,20 @@ class NameServer:
         self._send_pages()
         self._say()
 
-    def _receive(self) -> tuple[bytes, list[bytes]]:
-        """Take a message; of one in many parts, no more than the first two are kept."""
+    def _receive(self) -> tuple[bytes, list[bytes], str | None]:
+        """Take a message, and the key that it comes from; of one in many parts the first two are kept."""
         peer = self._socket.recv(zmq.NOBLOCK)
         frames: list[bytes] = []
+        key: str | None = None
         while self._socket.getsockopt(zmq.RCVMORE):
-            frame = self._socket.recv(zmq.NOBLOCK)
+            if self._credentials is None:
+                frame = self._socket.recv(zmq.NOBLOCK)
+            else:
+                part = self._socket.recv(zmq.NOBLOCK, copy=False)
+                key, frame = key_of_client(part), part.bytes
             if len(frames) < 2:
                 frames.append(frame)
-        return peer, frames
+        return peer, frames, key
 
     def _send(self, sends: Sends) -> None:
         """Send without waiting. Behind something that found no room, nothing more goes to that node."""
@@ -243,7 +258,7 @@ class NameServer:
             self._reported = wrong
             _log.warning(
                 "passed over so far: %d messages that mean nothing, and %d announcements or goodbyes "
-                "of a node over the connection of another, or of nodes too many",
+                "of a node over the connection or with the key of another, or of nodes too many",
                 stats.malformed,
                 stats.refused,
             )
@@ -282,7 +297,12 @@ def _line(news: News) -> str:
 
 
 def ask(
-    nameserver: str, bus: str | None = None, *, timeout: float = 2.0, context: zmq.Context[Any] | None = None
+    nameserver: str,
+    bus: str | None = None,
+    *,
+    timeout: float = 2.0,
+    context: zmq.Context[Any] | None = None,
+    security: Security | None = None,
 ) -> list[Announcement]:
     """Ask a name server which nodes there are.
 
@@ -291,12 +311,15 @@ def ask(
         bus: on which bus; None: on any.
         timeout: seconds to wait for the answer.
         context: a ZeroMQ context to use; one of its own unless given.
+        security: the own key, and those that are trusted; docs/security.md.
 
     Returns:
         The nodes, in the order in which they were last heard.
 
     Raises:
         NameserverUnavailable: it has not answered in that time.
+        PermissionDenied: it does not trust the own key, or has none that is trusted.
+        ConfigurationError: several keys are trusted, and nobody is there yet to tell whose it is.
         ValueError: the text is no endpoint.
         TransportUnavailable: this libzmq lacks the transport.
         zmq.ZMQError: file descriptors are used up.
@@ -310,6 +333,9 @@ def ask(
         dealer.set(zmq.LINGER, 0)
         limit_peers(dealer, most=MAX_REPLY)
         dealer.set(zmq.IPV6, endpoints.needs_ipv6(nameserver))
+        credentials = credentials_of(security)
+        if credentials is not None and not is_inside(nameserver):
+            credentials.call(dealer, nameserver)
         dealer.connect(nameserver)
         dealer.send(pack(Ask(bus)))
         nodes = _receive(dealer, time.monotonic() + timeout)

@@ -17,6 +17,7 @@ from oz.transport.node.opening import OnPeer, node_settings
 from oz.transport.node.subscriptions import Wanted
 from oz.transport.option_checks import Overflow, Policy, check_count
 from oz.transport.publisher.options import OnFull
+from oz.transport.security import Security, resolve_security
 from oz.wire.discovery import Announcement
 
 
@@ -50,6 +51,7 @@ class Node:
         limits: Limits | None = None,
         error_replies: bool = True,
         on_peer: OnPeer | None = None,
+        security: Security | None = None,
     ) -> None:
         """Join a bus.
 
@@ -82,9 +84,12 @@ class Node:
             error_replies: whether those who ask are told when a handler of this node raises, with the name of
                 the exception's class and its text, which may hold what a stranger is not to know.
             on_peer: called with a peer and `"up"`, `"left"` or `"lost"`, one after the other, on the pool.
+            security: its key, the keys that it trusts and what their holders may do; default what
+                `OZ_SECURITY` or the file's table `[security]` says, docs/security.md.
 
         Raises:
             NameserverUnavailable: no name server has answered in that time.
+            PermissionDenied: with keys, no name server trusts that of this node, or has one that it trusts.
             ConfigurationError: a setting makes no sense; says where it came from.
             ValueError, TransportUnavailable, zmq.ZMQError: an endpoint cannot be bound.
             zmq.ZMQError: file descriptors are used up.
@@ -95,6 +100,7 @@ class Node:
             lost_after=lost_after, threads=threads, on_full=on_full, full_timeout=full_timeout,
             high_water_mark=high_water_mark, last_value=last_value, limits=limits,
             error_replies=error_replies, on_peer=on_peer,
+            security=resolve_security() if security is None else security,
         )  # fmt: skip
         self.configuration = settings.configuration
         self.bus = settings.configuration.bus

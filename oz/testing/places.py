@@ -80,5 +80,5 @@ class Place:
         )
         self.kinds = SocketKinds(lambda: itself, self.make_publisher, context.backend, self._meet)
 
-    def _meet(self, _: Path, bus: str, uuid: bytes) -> tuple[MeetingPlace, bytes]:
+    def _meet(self, _: Path, bus: str, uuid: bytes, key: str | None) -> tuple[MeetingPlace, bytes]:
         return VirtualDirectory(self.context.network, bus, uuid), HOST_ID

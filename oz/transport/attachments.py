@@ -93,8 +93,13 @@ class Attachments:
             WATCH.add(socket, bound)
         return manager
 
-    def connect(self, socket: zmq.Socket[Any], addr: str | bytes) -> Any:
+    def connect(self, socket: zmq.Socket[Any], addr: str | bytes, key: str | None = None) -> Any:
         """Connect a socket to an endpoint; give what `zmq.Socket.connect` does.
+
+        Args:
+            socket: the socket.
+            addr: the endpoint.
+            key: with `security`, the public key of whoever listens there; it is found out unless given.
 
         Raises:
             TransportUnavailable: this libzmq lacks the transport.
@@ -108,7 +113,11 @@ class Attachments:
         descriptors.need_for_endpoint(addr)
         with endpoints.refused_by_libzmq(addr, _CONNECTED), self._guard, _family_of(socket, addr):
             if self.credentials is not None and not is_inside(addr):
-                self.called[addr] = self.credentials.call(socket, addr)
+                if key is None:
+                    key = self.credentials.call(socket, addr)
+                else:
+                    self.credentials.prepare(socket, key)
+                self.called[addr] = key
             manager = backend_of(socket).connect(socket, addr)
         if addr not in self.endpoints:
             # ZeroMQ too makes one connection of the same endpoint given twice.
@@ -159,6 +168,7 @@ class Attachments:
 
     def forget(self, addr: str) -> bool:
         """Clear `last` where it does not hold any more; tell whether it did."""
+        self.called.pop(addr, None)
         is_known = addr in self.endpoints
         if is_known:
             self.endpoints.remove(addr)

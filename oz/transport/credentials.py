@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar
+from weakref import WeakMethod
 
 import zmq
 
@@ -44,6 +45,7 @@ class Credentials:
         directory: of the certificates that are trusted.
         domain: what ZeroMQ calls those whom it admits.
         refused: how many connections were refused for their keys.
+        last_refused: the last of them, in words; empty before.
     """
 
     def __init__(
@@ -64,6 +66,8 @@ class Credentials:
             )
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
+        self.last_refused = ""
+        self._told: tuple[WeakMethod[Callable[[], object]], ...] = ()
         self._key_file, self.directory = key, trusted
         self._pair = read_secret(key)
         self.public_key = self._pair.public
@@ -94,9 +98,17 @@ class Credentials:
         if key in self.trusted or key in self._trusted.look(_LOOK_SOON):
             return True
         self.refused += 1
+        self.last_refused = f"{address}, whose key is {key}"
+        for one in self._told:
+            if (told := one()) is not None:
+                told()
         text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
         _log.warning(text, address, key, self.directory, self.public_key)
         return False
+
+    def tell(self, told: Callable[[], object]) -> None:
+        """Call a method, from any thread, whenever a connection is refused, while its object is there."""
+        self._told = (*(one for one in self._told if one() is not None), WeakMethod(told))
 
     # the sockets -----------------------------------------------------------------------------------------
 
@@ -137,6 +149,30 @@ class Credentials:
         # Its own last: it is trusted where all have one directory, and few have one key for all.
         return sorted(self.trusted, key=lambda key: key == self.public_key)
 
+    def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
+        """Find out which of the trusted keys the listener at an endpoint has, if any; see `probe`."""
+        candidates = self.candidates(endpoint)
+        return probe(endpoint, kind, self._pair, candidates) if candidates else (Probed.STRANGER, None)
+
+    def refused_by(self, endpoint: str, key: str | None) -> str:
+        """Say in words that somebody does not trust the own key."""
+        return (
+            f"{endpoint} does not trust the key of this side, {self.public_key}; it has {key}. "
+            f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
+        )
+
+    def strange_to(self, endpoint: str) -> str:
+        """Say in words that nobody there has a key that is trusted."""
+        candidates, trusted = self.candidates(endpoint), self.trusted
+        if not candidates:
+            return f"{endpoint}: no key is trusted; put certificates into {self.directory}"
+        theirs = ", ".join(f"{trusted[one]} {one}" for one in candidates[:3])
+        return (
+            f"{endpoint} has no key that this side trusts: none of {theirs}"
+            f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
+            f"{self.public_key}, and trusts what is in {self.directory}"
+        )
+
     def rights(self) -> Rights:
         """Return who is trusted and what is allowed, the same object as long as that is the same."""
         now = Rights(self._trusted.value, self.permissions)
@@ -152,22 +188,14 @@ class Credentials:
         """Find out the key of the listener at an endpoint."""
         trusted, candidates = self.trusted, self.candidates(endpoint)
         if not candidates:
-            raise PermissionDenied(f"{endpoint}: no key is trusted; put certificates into {self.directory}")
+            raise PermissionDenied(self.strange_to(endpoint))
         found, key = probe(endpoint, kind, self._pair, candidates)
         if found is Probed.ADMITTED and key is not None:
             return key
-        theirs = ", ".join(f"{trusted[one]} {one}" for one in candidates[:3])
         if found is Probed.REFUSED:
-            raise PermissionDenied(
-                f"{endpoint} does not trust the key of this side, {self.public_key}; it has {key}. "
-                f"Put {self._key_file.stem}{PUBLIC} into the directory that it trusts"
-            )
+            raise PermissionDenied(self.refused_by(endpoint, key))
         if found is Probed.STRANGER:
-            raise PermissionDenied(
-                f"{endpoint} has no key that this side trusts: none of {theirs}"
-                f"{f' and {len(candidates) - 3} more' if len(candidates) > 3 else ''}. This side has "
-                f"{self.public_key}, and trusts what is in {self.directory}"
-            )
+            raise PermissionDenied(self.strange_to(endpoint))
         if len(candidates) == 1 or set(candidates[1:]) == {self.public_key}:
             return candidates[0]
         raise ConfigurationError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import socket as system
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from math import ceil
 from typing import Any
@@ -86,12 +86,34 @@ class PeerKeys:
         return found.pop() if len(found) == 1 else ""
 
 
+def key_at(endpoint: str, called: Mapping[str, str]) -> str | None:
+    """Return the key by which somebody else was called at the address of an endpoint; None for nobody.
+
+    Args:
+        endpoint: where.
+        called: keys by endpoint.
+    """
+    port, others = endpoint.rpartition(":")[2], [one for one in called if one != endpoint]
+    near = [one for one in others if one.rpartition(":")[2].lstrip("0") == port.lstrip("0")]
+    where = set(_addresses(endpoint)) if near else set()
+    return next((called[one] for one in near if where.intersection(_addresses(one))), None)
+
+
 def _admitted_key(frame: zmq.Frame) -> str:
     """Return the key that the authenticator has told."""
     try:
         return str(frame.get(_USER))
     except zmq.ZMQError:
         return ""
+
+
+def key_of_client(frame: zmq.Frame) -> str | None:
+    """Return the key that sent a frame to a socket that only listens; None inside the process."""
+    try:
+        frame.get(_SOURCE)
+    except zmq.ZMQError:
+        return None
+    return _admitted_key(frame)
 
 
 class KeyedReader:

@@ -38,6 +38,7 @@ _MAX_TIME = 2**63 - 1
 # the process: a wrong epgm:// does.
 _TCP = re.compile(r"tcp://[!-)+-:<-~]+:([0-9]{1,5})")
 _IPC = re.compile(r"ipc://[^\x00-\x1f\x7f]+")
+_KEY = re.compile(r"[0-9a-zA-Z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}")
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -56,6 +57,7 @@ class Announcement:
         local_endpoint: where those of the same host do, `ipc://…`; None when they cannot.
         version: that of its oz; may be empty.
         started_ns: when it began, as `time.time_ns()`.
+        key: the public key that it has, 40 characters of Z85; None without one.
 
     Raises:
         ValueError: one of them is out of bounds; says which.
@@ -71,6 +73,7 @@ class Announcement:
     local_endpoint: str | None
     version: str
     started_ns: int
+    key: str | None = None
 
     def __post_init__(self) -> None:
         """Check it: what is announced reaches every node."""
@@ -89,6 +92,8 @@ class Announcement:
             raise ValueError(f"a node has at most {MAX_ENDPOINTS} endpoints, not {len(self.endpoints)}")
         for endpoint in self.endpoints:
             _check_endpoint(endpoint)
+        if self.key is not None and not _is_key(self.key):
+            raise ValueError(f"a public key is 40 characters of Z85, not {shown(self.key)}")
         if self.local_endpoint is not None:
             check_text("an ipc endpoint", self.local_endpoint)
             if not _IPC.fullmatch(self.local_endpoint):
@@ -122,6 +127,10 @@ def check_int(what: str, number: Any, most: int) -> None:
         raise ValueError(f"{what} is a number from 0 to {most}, not {shown(number)}")
 
 
+def _is_key(value: Any) -> bool:
+    return type(value) is str and _KEY.fullmatch(value) is not None
+
+
 def _check_endpoint(endpoint: Any) -> None:
     check_text("an endpoint", endpoint)
     found = _TCP.fullmatch(endpoint)
@@ -151,7 +160,7 @@ def unpack_announcement(data: bytes) -> Announcement:
 
 
 def to_values(one: Announcement) -> tuple[Any, ...]:
-    """Return the values of an announcement's array."""
+    """Return the values of an announcement's array; without a key as they were before there were any."""
     return (
         VERSION,
         one.uuid,
@@ -164,6 +173,7 @@ def to_values(one: Announcement) -> tuple[Any, ...]:
         one.local_endpoint,
         one.version,
         one.started_ns,
+        *(() if one.key is None else (one.key,)),
     )
 
 
@@ -176,8 +186,10 @@ def from_values(values: list[Any]) -> Announcement:
     if len(values) < 10:
         raise ProtocolError(f"an announcement with {len(values)} values instead of 10")
     uuid, name, bus, host, host_id, pid, endpoints, local_endpoint, version, started_ns = values[:10]
+    # Whoever announces something else there has no key that anybody could call it by.
+    key = values[10] if len(values) > 10 and _is_key(values[10]) else None
     where = tuple(endpoints) if type(endpoints) is list else endpoints
-    return Announcement(uuid, name, bus, host, host_id, pid, where, local_endpoint, version, started_ns)
+    return Announcement(uuid, name, bus, host, host_id, pid, where, local_endpoint, version, started_ns, key)
 
 
 def pack_array(values: tuple[Any, ...]) -> bytes:

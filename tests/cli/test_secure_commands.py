@@ -1,5 +1,8 @@
 """Commands with keys: by an option, a variable or the configuration file."""
 
+import shutil
+import tempfile
+
 import pytest
 import zmq
 
@@ -21,6 +24,14 @@ def ring(tmp_path):
     for name in ("feed", "desk", "thief"):
         made.configure(name)
     return made
+
+
+@pytest.fixture
+def bus_directory():
+    """One whose sockets have short paths."""
+    made = tempfile.mkdtemp(prefix="oz-", dir="/tmp")
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture
@@ -65,14 +76,37 @@ def test_a_key_that_is_not_trusted_ends_the_command_with_both_keys(ring, pub, oz
     assert ring.public("feed") in ended.stderr
 
 
-@pytest.mark.parametrize("command", [("sub", "md.>"), ("pub", "md.eu", "1")])
-def test_a_node_would_let_everybody_in_and_is_refused(ring, oz, command, monkeypatch):
-    refused = oz(*command, "--bus", "--security", ring.file("desk"))
+def test_commands_join_a_bus_with_keys(ring, oz_start, oz_run, bus_directory):
+    server = oz_start("nameserver", "--bind", "tcp://127.0.0.1:*", "--security", ring.file("feed"))
+    endpoint = server.ready_line().split("bound to ")[1]
+    joining = ("--nameserver", endpoint, "--directory", bus_directory)
+    subscriber = oz_start("sub", "md.eu", "--bus", "--count", "1", *joining, "--security", ring.file("desk"))
+    subscriber.ready_line()
+    keys = ("--security", ring.file("feed"))
+    assert oz_run("pub", "md.eu", "1", "--bus", "--wait", "40", *joining, *keys).code == 0
+    assert subscriber.end().stdout == b"md.eu 1\n"
+    there = oz_run("peers", "--nameserver", endpoint, *keys)
+    assert there.code == 3  # both have left
+    refused = oz_run("peers", "--nameserver", endpoint, "--security", ring.file("thief"))
+    assert refused.code == 1
+    assert ring.public("thief") in refused.stderr
+
+
+def test_a_denied_pattern_ends_a_command_on_a_bus_with_the_reason(ring, oz_run, bus_directory):
+    bus = {"bus": "default", "directory": bus_directory, "security": ring.security("feed", permissions=True)}
+    with library.Node(bind="tcp://127.0.0.1:*", **bus) as node:
+        options = ("--bus", "--peers", node.endpoint, "--directory", bus_directory)
+        ended = oz_run("sub", "md.*", "md.secret.x", *options, "--security", ring.file("desk"))
+    assert ended.code == 1
+    assert "deny subscribe 'md.secret.>'" in ended.stderr
+
+
+def test_a_plain_forwarder_would_let_everybody_in_and_is_refused(ring, oz):
+    refused = oz(
+        "forwarder", "--connect", "tcp://a:1", "--backend", "tcp://*:*", "--security", ring.file("desk")
+    )
     assert refused.exit_code == 2
-    assert "nodes take no keys yet" in refused.stderr
-    monkeypatch.setenv("OZ_CONFIG", ring.file("desk"))
-    with pytest.raises(library.ConfigurationError, match="nodes take no keys yet"):
-        library.Node()
+    assert "takes no keys" in refused.stderr
 
 
 def test_a_recorder_takes_what_a_key_may_publish(ring, oz_start, tmp_path):

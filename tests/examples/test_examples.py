@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import zmq
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
@@ -95,7 +96,7 @@ TELLING = {
 }
 
 
-def run(program: Path, directory: Path) -> list[str]:
+def run(program: Path, directory: Path, logged: str = "") -> list[str]:
     """Run it in an empty directory, where it must leave nothing behind, and return its lines."""
     # Nodes meet where no other test's do; the paths of their sockets must be short.
     with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as bus:
@@ -109,7 +110,7 @@ def run(program: Path, directory: Path) -> list[str]:
             timeout=DEADLINE,
         )
     assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    assert re.fullmatch(logged, done.stderr), done.stderr
     assert not list(directory.iterdir())
     return [line.rstrip() for line in done.stdout.splitlines()]
 
@@ -150,6 +151,19 @@ def test_the_market_data_bus_runs_from_one_script(tmp_path):
     quotes = [line for line in lines if re.fullmatch(r"[A-Z]{6} [0-9.]+, bid [0-9.]+, ask [0-9.]+", line)]
     assert len(quotes) == 5, lines
     assert lines[-1] == "lost 0"
+
+
+@pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+def test_on_the_secure_bus_everybody_has_what_is_allowed_and_no_more(tmp_path):
+    # What is denied is logged: by default on stderr.
+    lines = run(EXAMPLES / "secure" / "run.py", tmp_path, r"((key|a peer denies) .*(denied|asks for).*\n)+")
+    assert lines == [
+        "tap     may not have >, which asks for orders.secret.a too",
+        "tap     may not have orders.>, which asks for orders.secret.a too",
+        "tap     gets orders.open.17 buy 100",
+        "viewer  sees md.xetra.sap 128.4",
+        "feed    drops a price that is not from here",
+    ]
 
 
 def test_the_list_of_examples_is_complete():

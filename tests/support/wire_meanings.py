@@ -34,7 +34,9 @@ def plain(value):
         overflow, policy = OVERFLOWS.index(value.overflow), POLICIES.index(value.policy)
         return [value.is_shared, value.group, policy, overflow, value.limit]
     if dataclasses.is_dataclass(value):
-        return [plain(getattr(value, field.name)) for field in dataclasses.fields(value)]
+        fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
+        # One without a key is what it was before there were any.
+        return [plain(one) for one in (fields[:-1] if getattr(value, "key", "") is None else fields)]
     if isinstance(value, bytes):
         return as_bytes(value)
     if isinstance(value, dict):

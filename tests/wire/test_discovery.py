@@ -52,6 +52,7 @@ LARGEST = Announcement(
     local_endpoint="ipc://" + "x" * (MAX_TEXT - 6),
     version="v" * MAX_TEXT,
     started_ns=2**63 - 1,
+    key="k" * 40,
 )
 
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=60)
@@ -72,6 +73,7 @@ announcements = st.builds(
     local_endpoint=st.none() | names.map("ipc://{}".format),
     version=texts,
     started_ns=st.integers(0, 2**63 - 1),
+    key=st.none() | st.from_regex(r"[0-9a-zA-Z.:+=^!/*?&<>()@%$#{}-]{40}", fullmatch=True),
 )
 seconds = st.floats(0.001, 3600)
 requests = (
@@ -91,7 +93,12 @@ replies = (
 def plain(value):
     """A message as the vectors write it."""
     if isinstance(value, Announcement):
-        return {name: plain(getattr(value, name)) for name in value.__slots__}
+        return {
+            name: plain(getattr(value, name))
+            for name in value.__slots__
+            # One without a key is what it was before there were any.
+            if name != "key" or value.key is not None
+        }
     if isinstance(value, bytes):
         return value.hex()
     if hasattr(value, "_fields"):

@@ -74,11 +74,13 @@ class Dial(NamedTuple):
         endpoint: where to.
         name: whose it is, for a log.
         is_for_ever: whether it is tried again also when nobody listens there.
+        key: the public key of whoever listens there, as announced; None where nobody told.
     """
 
     endpoint: str
     name: str
     is_for_ever: bool = False
+    key: str | None = None
 
 
 class HangUp(NamedTuple):
@@ -337,7 +339,7 @@ class Connections:
         ended, calls = self._dials.begin(now)
         for call in calls:
             self._dialled_at[call.endpoint] = now
-        return [*map(HangUp, ended), *(Dial(call.endpoint, call.name) for call in calls)]
+        return [*map(HangUp, ended), *(Dial(call.endpoint, call.name, key=call.key) for call in calls)]
 
     def is_waiting(self, peer: Announcement) -> bool:
         """Tell whether a peer was not dialled yet, since so many others are."""
@@ -392,10 +394,13 @@ class Connections:
     def _has_successor(self, endpoint: str, peer: Announcement) -> bool:
         """Tell whether a process that was started later listens where a peer did: that one is gone.
 
-        A process that is started again on a port of its own is heard of before its last life is given up.
+        A process that is started again on a port of its own is heard of before its last life is given up. Of
+        two keys the one that is heard there has it, whatever is announced.
         """
         holder = self._dialled.get(endpoint)
-        return holder is not None and holder.started_ns > peer.started_ns
+        if holder is None or holder.key == peer.key:
+            return holder is not None and holder.started_ns > peer.started_ns
+        return not all(self._is_silent(way.origin) for way in self.ways(holder) if way.endpoint == endpoint)
 
     def _dial(self, endpoint: str, origin: bytes, peer: Announcement, now: float) -> list[Dial]:
         """Dial a peer, or have it dialled by `begin_dials` when its turn comes."""
@@ -403,9 +408,9 @@ class Connections:
         self._dialled_at[endpoint] = now
         if endpoint.startswith("tcp:") and not self._hearing.heard_at(origin):
             is_again = endpoint in self._dials_in_vain
-            self._dials.put(Call(endpoint, peer.name, origin, is_again))
+            self._dials.put(Call(endpoint, peer.name, origin, is_again, peer.key))
             return []
-        return [Dial(endpoint, peer.name)]
+        return [Dial(endpoint, peer.name, key=peer.key)]
 
     def _hang_up(self, endpoint: str) -> list[ConnectionStep]:
         self._probed.pop(endpoint, None)

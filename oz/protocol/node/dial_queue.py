@@ -30,12 +30,14 @@ class Call(NamedTuple):
         name: whose it is.
         origin: the publisher that should be heard there.
         is_again: whether it was dialled before, in vain.
+        key: the public key that it announces; None without one.
     """
 
     endpoint: str
     name: str
     origin: bytes
     is_again: bool = False
+    key: str | None = None
 
 
 class _Begun(NamedTuple):

@@ -16,10 +16,9 @@ from weakref import WeakSet
 from oz.errors import ClosedError
 from oz.message import Message
 from oz.protocol.node.presence import uuid_of
+from oz.protocol.node.reserved_subjects import INTEREST
 from oz.wire.codec import Asked, Question
 from oz.wire.discovery import Announcement
-
-_PREFIX = "_OZ.INTEREST."
 
 SAY_AGAIN = 0.1
 """Seconds after which what nodes say to each other is said again, if there was no room for it."""
@@ -30,7 +29,7 @@ FIRST_PATIENCE, LONGEST_PATIENCE = 0.25, 2.0
 
 def interest_subject(uuid: bytes) -> str:
     """Return the subject on which a node is asked what it wants, and answered."""
-    return _PREFIX + uuid.hex()
+    return INTEREST + uuid.hex()
 
 
 class Learning(Protocol):

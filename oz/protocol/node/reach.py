@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from oz.security.identity import is_of
 from oz.wire.announcement import Announcement
 
 _TCP = re.compile(r"tcp://(.*):[0-9]+")
@@ -22,10 +23,14 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 class Reach:
     """The endpoints that a node connects to, of all that others announce."""
 
-    __slots__ = ("_directory", "_has_loopback", "_host_id", "_names", "_own")
+    __slots__ = ("_directory", "_has_key", "_has_loopback", "_host_id", "_names", "_own", "_trusts")
 
     def __init__(
-        self, own: Announcement, configured: Iterable[str] = (), directory: str | None = None
+        self,
+        own: Announcement,
+        configured: Iterable[str] = (),
+        directory: str | None = None,
+        trusts: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """Take in what the user has said.
 
@@ -33,7 +38,10 @@ class Reach:
             own: the node's announcement.
             configured: the endpoints that its user has written, of peers and of name servers.
             directory: what the endpoints begin with at which nodes of this bus and host listen; None for any.
+            trusts: tells whether a public key is trusted; of no matter to a node without one.
         """
+        self._has_key = own.key is not None
+        self._trusts = trusts
         hosts = {host for one in (*configured, *own.endpoints) if (host := host_of(one)) is not None}
         self._own = own.endpoints
         self._names = {host.lower() for host in hosts if _address(host) is None}
@@ -44,6 +52,8 @@ class Reach:
 
     def refusal(self, peer: Announcement) -> str | None:
         """Say why a peer is not connected to; None if nothing speaks against it."""
+        if (why := self._refusal_of_key(peer)) is not None:
+            return why
         if not peer.endpoints or peer.endpoints[0] in self._own:
             return None
         host = host_of(peer.endpoints[0]) or ""
@@ -58,12 +68,29 @@ class Reach:
             return f"{host} is an address of its own host only, which is another"
         return None
 
+    def _refusal_of_key(self, peer: Announcement) -> str | None:
+        """Say why a peer is not who it says, or may not come in; None if its key says nothing against it."""
+        if not self._has_key:
+            return None if peer.key is None else "it demands keys, and this node has none"
+        if peer.key is None:
+            return "it has no key, and this node demands one"
+        if not is_of(peer.uuid, peer.key):
+            return f"its uuid is not made from its key {peer.key}"
+        return None if self._trusts(peer.key) else f"its key {peer.key} is not trusted"
+
     def is_in_directory(self, endpoint: str) -> bool:
         """Tell whether an `ipc://` endpoint is one of this bus, directly in this node's directory."""
         if self._directory is None:
             return True
         name = endpoint.removeprefix(self._directory)
         return len(name) < len(endpoint) and bool(name) and not _NO_NAMES.search(name)
+
+
+def is_loopback(endpoint: str) -> bool:
+    """Tell whether only processes of its own host can come to a `tcp://` endpoint."""
+    host = host_of(endpoint) or ""
+    address = _address(host)
+    return host.lower() == "localhost" if address is None else address.is_loopback
 
 
 def host_of(endpoint: str) -> str | None:

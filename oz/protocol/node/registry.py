@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from oz.errors import ProtocolError
 from oz.protocol.node.discovery_client import BEACON, EXPIRY
+from oz.security.identity import is_of
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.discovery import (
     Alive,
@@ -68,7 +69,8 @@ class RegistryStats:
     malformed: int = 0
     """Frames that meant nothing."""
     refused: int = 0
-    """Announcements and goodbyes over the connection of another node, and those of nodes too many."""
+    """Announcements and goodbyes over the connection or with the key of another node, and those of nodes too
+    many."""
     missed: int = 0
     """Frames that found no room, or nobody; the roster is sent again at the next beacon."""
 
@@ -155,7 +157,7 @@ class Registry:
         self._buses: dict[str, dict[bytes, _Node]] = {}
         self._by_peer: dict[bytes, bytes] = {}
         self._pages: dict[bytes, _Pages] = {}
-        self._contest: tuple[bytes, bytes, bytes] | None = None
+        self._contest: tuple[bytes, bytes, bytes, str | None] | None = None
         self._news: deque[News] = deque(maxlen=MAX_NEWS)
         self._ticked_at: float | None = None
 
@@ -211,9 +213,10 @@ class Registry:
         if node is None or contest is None or contest[0] != peer:
             return []
         self.stats.refused -= 1
-        return self.receive(*contest[1:], now)
+        _, other, frame, key = contest
+        return self.receive(other, frame, now, key)
 
-    def receive(self, peer: bytes, frame: bytes, now: float) -> Sends:
+    def receive(self, peer: bytes, frame: bytes, now: float, key: str | None = None) -> Sends:
         """Take a frame from a connection; return what is to be sent.
 
         Whoever sends it must leave out what follows for a connection for which something found no room.
@@ -222,6 +225,7 @@ class Registry:
             peer: the connection, as the ROUTER calls it.
             frame: as it came; what means nothing is counted, and not answered.
             now: monotonic seconds.
+            key: the public key of whoever sent it; None where nobody has to prove anything.
         """
         try:
             request = unpack_request(frame)
@@ -235,6 +239,9 @@ class Registry:
                 return []
             return self._everything(peer, request.bus)
         uuid = request.uuid if isinstance(request, Goodbye) else request.announcement.uuid
+        if key is not None and not _is_said_by(request, uuid, key):
+            self.stats.refused += 1
+            return []
         if self._by_peer.get(peer, uuid) != uuid:
             # A connection speaks for the node that it announced first, so it holds one place at most.
             self.stats.refused += 1
@@ -243,7 +250,7 @@ class Registry:
         if node is not None and node.peer != peer and self._is_there(node, now):
             # What is sent over the connection that has it tells whether that has ended: see `unreachable`.
             self.stats.refused += 1
-            self._contest = node.peer, peer, frame
+            self._contest = node.peer, peer, frame, key
             return [(node.peer, _ALIVE)]
         if isinstance(request, Announce):
             return self._announced(peer, request, now)
@@ -385,3 +392,8 @@ class Registry:
             return [] if node.is_behind else [(node.peer, frame)]
         pages.rest = chain(pages.rest, [frame])
         return []
+
+
+def _is_said_by(request: Announce | Goodbye, uuid: bytes, key: str) -> bool:
+    """Tell whether a node is of whoever speaks for it: its uuid is made from that key, which it announces."""
+    return is_of(uuid, key) and (isinstance(request, Goodbye) or request.announcement.key == key)

@@ -19,6 +19,7 @@ from oz.escaping import printable
 from oz.message import Message
 from oz.protocol.node.reserved_subjects import INBOX
 from oz.protocol.node.subscription import NodeStats
+from oz.security.permissions import Permissions
 from oz.wire.codec import Failure
 
 FAILED = ".failed"
@@ -64,8 +65,8 @@ class Request:
         is_over: whether no answer is to come any more.
     """
 
-    __slots__ = ("_count", "_ends", "_is_closed", "_limit", "_raised", "_replies", "_subject", "_timeout",
-                 "_wake", "inbox", "is_over")  # fmt: skip
+    __slots__ = ("_asked_at", "_count", "_ends", "_is_closed", "_limit", "_raised", "_replied", "_replies",
+                 "_subject", "_timeout", "_wake", "inbox", "is_over")  # fmt: skip
 
     def __init__(
         self, subject: Any, timeout: float | None, limit: int | None, now: float, wake: Callable[[], Any]
@@ -83,6 +84,8 @@ class Request:
         self.is_over = False
         self._subject = subject
         self._timeout = timeout
+        self._asked_at = now
+        self._replied: dict[str, int] = {}
         self._ends = None if timeout is None else now + timeout
         self._limit = limit
         self._wake = wake
@@ -94,6 +97,21 @@ class Request:
     def next_deadline(self) -> float | None:
         """Return when `next_answer` has to be asked again, without any news; None is never."""
         return self._ends
+
+    def admits(self, key: str, permissions: Permissions, now: float) -> bool:
+        """Tell whether the holder of a key may give one more reply, and count it.
+
+        Args:
+            key: the public key that the reply comes from.
+            permissions: what is allowed to whom.
+            now: monotonic seconds.
+        """
+        subject = self._subject if isinstance(self._subject, bytes) else str(self._subject).encode()
+        count = self._replied.get(key, 0)
+        if not permissions.may_reply(permissions.user_of(key), subject, count, now - self._asked_at):
+            return False
+        self._replied[key] = count + 1
+        return True
 
     def put(self, reply: Message) -> None:
         """Take a reply in."""
@@ -212,6 +230,10 @@ class Requests:
             # Looked at last: `close` may not have seen this one.
             request.close()
         return inbox
+
+    def waiting_in(self, inbox: str) -> Request | None:
+        """Return the request whose replies come to an inbox, if it is one of this node and any waits."""
+        return self._waiting.get(inbox.removesuffix(FAILED)[:-SECRET_DIGITS])
 
     def end(self, inbox: str) -> None:
         """Stop waiting: what was not read, and what still comes, is late.

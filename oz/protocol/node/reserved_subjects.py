@@ -18,6 +18,10 @@ INBOX = "_INBOX."
 LOCAL = "_LOCAL."
 OWN = "_OZ."
 ADVISORY = "_OZ.ADVISORY."
+NAMING = "_OZ.NAMING."
+"""What the subject begins with on which a node is told of others; its uuid follows."""
+INTEREST = "_OZ.INTEREST."
+"""The same, where it is asked what it wants, and answered."""
 
 MARK = b"_"
 
@@ -125,16 +129,22 @@ def check_subscribed(pattern: Pattern) -> None:
     Raises:
         PatternError: it would listen in on the inboxes of others, or on what nodes say to each other.
     """
+    if reaches(pattern, INBOX):
+        rule = "an inbox is point to point: request() listens on it, and message.reply() publishes there"
+        raise PatternError(pattern.dialect, pattern.text, 0, rule)
+    if reaches(pattern, OWN) and not is_advisory(pattern):
+        rule = f"of the subjects that begin with '_OZ.' only advisories can be had: '{ADVISORY}>'"
+        raise PatternError(pattern.dialect, pattern.text, 0, rule)
+
+
+def reaches(pattern: Pattern, reserved: str) -> bool:
+    """Tell whether a pattern, on a node, may match subjects that begin with `INBOX`, or with `OWN`."""
     for prefix in pattern.prefixes:
         text = prefix.decode("utf-8", "replace")
         reaches_all = text.startswith("_") and not pattern.is_literal
-        if text.startswith(INBOX[:-1]) or (reaches_all and INBOX.startswith(text)):
-            rule = "an inbox is point to point: request() listens on it, and message.reply() publishes there"
-            raise PatternError(pattern.dialect, pattern.text, 0, rule)
-        is_own = text.startswith(OWN[:-1]) or (reaches_all and OWN.startswith(text))
-        if is_own and not is_advisory(pattern):
-            rule = f"of the subjects that begin with '_OZ.' only advisories can be had: '{ADVISORY}>'"
-            raise PatternError(pattern.dialect, pattern.text, 0, rule)
+        if text.startswith(reserved[:-1]) or (reaches_all and reserved.startswith(text)):
+            return True
+    return False
 
 
 def is_advisory(pattern: Pattern) -> bool:

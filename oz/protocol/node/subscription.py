@@ -119,5 +119,7 @@ class NodeStats:
     """Announcements of a node by somebody else, and those that contradict what is known of it."""
     refused_replies: int = 0
     """Replies that were wanted elsewhere than in an inbox, and those to an inbox that nobody was told of."""
+    denied: int = 0
+    """Subscriptions and messages of peers that their keys do not allow; docs/permissions.md."""
     contradictions: int = 0
     """Frames that contradict what their publisher said before: perhaps somebody else uses its name."""

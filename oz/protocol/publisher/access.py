@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Iterable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from oz.errors import PatternError, ProtocolError
 from oz.protocol.declared import restoring
@@ -39,6 +39,19 @@ class Rights(NamedTuple):
     permissions: Permissions | None
 
 
+class Reserved(Protocol):
+    """Decides about subjects that rules are not about, such as what nodes say to each other."""
+
+    def reaches(self, pattern: Pattern) -> bool:
+        """Tell whether a pattern asks for such subjects."""
+
+    def denial(self, key: str, pattern: Pattern, permissions: Permissions | None) -> Denial | None:
+        """Say why the holder of a key may not subscribe to such a pattern, if so."""
+
+    def denial_of_prefix(self, prefix: bytes, permissions: Permissions | None) -> Denial | None:
+        """Say why nobody may have a plain subscription, if that lets such subjects through."""
+
+
 class Access:
     """The subscriptions that one publisher grants to keys.
 
@@ -46,17 +59,25 @@ class Access:
         rights: those that its answers are by.
     """
 
-    __slots__ = ("_answers", "_delimiter", "_dialect", "_read", "rights")
+    __slots__ = ("_answers", "_delimiter", "_dialect", "_read", "_reserved", "rights")
 
-    def __init__(self, read: Callable[[], Rights], dialect: str, delimiter: bytes = b"") -> None:
+    def __init__(
+        self,
+        read: Callable[[], Rights],
+        dialect: str,
+        delimiter: bytes = b"",
+        reserved: Reserved | None = None,
+    ) -> None:
         """Start without an answer.
 
         Args:
             read: gives the rights as they are now, the same object as long as they are the same.
             dialect: the dialect that the publisher's subjects are valid in.
             delimiter: what ends the subject in a frame that holds the payload too, or nothing.
+            reserved: decides about subjects that rules are not about; None where there are none.
         """
         self._read = read
+        self._reserved = reserved
         self._delimiter = delimiter
         self._dialect = dialect
         self._answers: dict[tuple[str, Action, Pattern, str], Denial | None] = {}
@@ -81,7 +102,7 @@ class Access:
         """
         if key not in self.rights.trusted:
             return Denial(f"the key {key} is not trusted any more")
-        if self.rights.permissions is None:
+        if self.rights.permissions is None and self._reserved is None:
             return None
         action: Action = "group" if group else "subscribe"
         answers = (self._answer(key, action, pattern, group) for pattern in patterns)
@@ -99,6 +120,10 @@ class Access:
         try:
             if subscribed.startswith(keys.PATTERN):
                 return self.denial(key, restoring([keys.parse_pattern(subscribed)], _ROOM))
+            if self._reserved is not None:
+                denied = self._reserved.denial_of_prefix(subscribed, self.rights.permissions)
+                if denied is not None:
+                    return denied
             patterns = self._beginning_with(subscribed)
             found = self.denial(key, patterns)
             if found is None:
@@ -132,11 +157,14 @@ class Access:
         return [beginning_with(prefix, self._dialect), *map(exactly, parts)]
 
     def _answer(self, key: str, action: Action, pattern: Pattern, group: str) -> Denial | None:
+        permissions = self.rights.permissions
+        if self._reserved is not None and self._reserved.reaches(pattern):
+            return self._reserved.denial(key, pattern, permissions)
+        if permissions is None:
+            return None
         asked = (key, action, pattern, group)
         if asked in self._answers:
             return self._answers[asked]
-        permissions = self.rights.permissions
-        assert permissions is not None
         verdict = permissions.decide(permissions.user_of(key), action, pattern, group or None)
         if len(self._answers) >= MOST_REMEMBERED:
             self._answers.clear()

@@ -15,7 +15,7 @@ from oz.protocol.prefix_counts import NOTHING, Keys
 from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Account, IsAlive, KeyHolders, Peer
 from oz.protocol.publisher.router import Router
-from oz.protocol.publisher.stream import OutStream
+from oz.protocol.publisher.stream import NAME_SIZE, OutStream
 from oz.security.limits import Limits
 from oz.wire import keys
 from oz.wire.denials import Denial
@@ -30,7 +30,7 @@ _FIRST_SWEEP = 64
 
 
 MOST_OWNERS = 65_536
-"""Streams whose owners are remembered by their public keys, until those that are gone are forgotten."""
+"""Subscribers that are remembered with their public keys, until those that are gone are forgotten."""
 
 
 _OVERHEAD, _OVERHEAD_OF_CURVE = 2, 48
@@ -305,12 +305,15 @@ class InterestQueue:
             owned = keys.stream_key(keys.stream_of(key))
         else:
             return access.denial_of_key(who, key)
-        if self._is_of_another(owned, who):
+        # All streams of one subscriber begin alike: nodes tell by that what else is of it.
+        name = owned[len(keys.STREAM) :][:NAME_SIZE]
+        if self._owners.get(name, who) != who or self._is_of_another(owned, who):
             return Denial("this stream is somebody else's")
         if len(self._owners) >= MOST_OWNERS:
-            self._owners = {one: key for one, key in self._owners.items() if one in self._router.streams}
+            there = {one.name[:NAME_SIZE] for one in self._router.streams.values()}
+            self._owners = {one: key for one, key in self._owners.items() if one in there}
         # From now on: what it asks for waits to be looked at, and others may be quicker.
-        self._owners.setdefault(owned, who)
+        self._owners.setdefault(name, who)
         if kind == keys.DECLARATION and keys.is_shared(key):
             return access.denial_of_declaration(who, key)
         return access.denial(who, ())
@@ -320,9 +323,7 @@ class InterestQueue:
         assert self._holders is not None
         stream = self._router.streams.get(stream_key)
         owners = self._holders.accounts(stream_key)
-        return self._owners.get(stream_key, who) != who or any(
-            one.key != who for one in (owners if stream is None else (*owners, stream.account))
-        )
+        return any(one.key != who for one in (owners if stream is None else (*owners, stream.account)))
 
     def revoke(self, now: float) -> None:
         """Have the connections cut that hold what they may not have any more; they may ask again.

@@ -69,11 +69,13 @@ class Router:
         to_serve: chunks that asked for last values and have not been given them; for each of their patterns
             the count of the last message that does not come to them by itself.
         kept: tells how many messages have gone into the last values so far.
+        last_denied: what was denied last, in words; empty before.
     """
 
     __slots__ = (
         "_limits", "_moment", "_others", "_reports_denied", "_reports_malformed", "access", "find",
-        "hold_alone", "interest", "kept", "lifetimes", "plain", "stats", "streams", "to_answer", "to_serve",
+        "hold_alone", "interest", "kept", "last_denied", "lifetimes", "plain", "stats", "streams",
+        "to_answer", "to_serve",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +112,7 @@ class Router:
         self.to_serve: list[tuple[OutStream, int, tuple[int, ...]]] = []
         self.kept: Callable[[], int] = int
         self.access: Access | None = None
+        self.last_denied = ""
         self._reports_denied = self._reports_malformed = True
         self._moment = origin[0] % MOMENTS / MOMENTS
 
@@ -260,9 +263,10 @@ class Router:
     def deny(self, account: Account, denial: Denial) -> None:
         """Count a subscription that is denied, and log the first."""
         self.stats.denied += 1
+        self.last_denied = f"key {account.key} may not subscribe to what it asks for: {denial}"
         if self._reports_denied:
             self._reports_denied = False
-            _log.warning("key %s may not subscribe to what it asks for: %s", account.key, denial)
+            _log.warning("%s", self.last_denied)
 
     def _learn_own(self, key: bytes, now: float, account: Account, read: Read, *, comes: bool) -> None:
         kind, stream = key[:3], None if comes else self.streams.get(key)

@@ -232,6 +232,22 @@ class Declarations:
         small = self._small.intersection(settled)
         return self._replace(small, is_news=True) if len(small) > MOST_SMALL else SubscriptionChanges()
 
+    def members(self, number: int) -> list[Subscribed]:
+        """Return the subscriptions in a chunk; none if it does not stand."""
+        chunk = self.chunks.get(number)
+        return [] if chunk is None else list(dict.fromkeys(one for one, _ in chunk.members))
+
+    def split(self, number: int) -> SubscriptionChanges:
+        """Declare each subscription of a chunk by itself, if there are several."""
+        members = self.members(number)
+        changes = SubscriptionChanges()
+        if len(members) > 1:
+            old = self._withdraw(number)
+            for subscription in members:
+                changes.add(self._declare([one for one in old.members if one[0] is subscription]))
+            changes.dropped.append(old.key)
+        return changes
+
     def next_deadline(self, missing: Iterable[int]) -> float:
         """Return when something is to be declared again, or shown again, if nothing comes before.
 

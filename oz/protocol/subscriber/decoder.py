@@ -373,7 +373,7 @@ class BatchDecoder:
         body = parse_body(frames[0], at, head.count)
         columns = BatchColumns(body[0::2], body[1::2], frames[1:], len(frames[0]), stream.table)
         if self.access is not None:
-            columns.deny(self.access.denied(body[0::2]))
+            columns.deny(self.access.denied(body[0::2], columns.extras))
         self._take_columns(stream, head, columns, time_ns, number)
 
     def _take_columns(

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from oz.logs import peer_logger
+from oz.message import Extras
 from oz.protocol.publisher.access import Rights
 from oz.protocol.stats import SubscriberStats
+from oz.security.permissions import Action, Permissions
 
 _log = peer_logger("oz.subscriber")
 
@@ -18,12 +21,30 @@ MOST_NAMES = 1_024
 """Names of publishers that are remembered of one key; then its oldest is forgotten."""
 
 
+class PublisherRules(Protocol):
+    """Decides what rules of permissions are not about, such as what nodes say to each other."""
+
+    def owns(self, key: str, origin: bytes) -> bool:
+        """Tell whether a publisher's name is one of the key's."""
+
+    def is_special(self, subject: bytes) -> bool:
+        """Tell whether `may_say` decides about a subject."""
+
+    def may_say(self, key: str, subject: bytes, permissions: Permissions | None) -> bool:
+        """Tell whether the holder of a key may publish on such a subject."""
+
+    def may_ask(self, key: str, reply_to: str, permissions: Permissions | None) -> bool:
+        """Tell whether it may want an answer there."""
+
+
 class PublishAccess:
     """The subjects that the publishers of one subscriber may publish.
 
     Attributes:
         key: the public key that sent what is looked at; None inside the process, where all is allowed.
         has_denied: something of what was looked at last was denied.
+        last_denied: what was denied last, in words; empty before.
+        rules: decides about names and subjects that permissions are not about; None where there are none.
     """
 
     __slots__ = (
@@ -36,6 +57,8 @@ class PublishAccess:
         "_stats",
         "has_denied",
         "key",
+        "last_denied",
+        "rules",
     )
 
     def __init__(self, read: Callable[[], Rights], stats: SubscriberStats) -> None:
@@ -48,19 +71,26 @@ class PublishAccess:
         self._read = read
         self._rights = read()
         self._stats = stats
-        self._allowed: dict[str, set[bytes]] = {}
+        self._allowed: dict[tuple[str, Action], set[bytes]] = {}
         self._owners: dict[bytes, str] = {}
         self._names: dict[str, deque[bytes]] = {}
         self.has_denied = False
         self._reports = True
         self.key: str | None = None
+        self.last_denied = ""
+        self.rules: PublisherRules | None = None
 
     def allows(self, subject: bytes) -> bool:
         """Tell whether the key may publish a subject; count and log it if not."""
         return not self.denied((subject,))
 
-    def denied(self, subjects: Sequence[bytes]) -> list[int]:
-        """Return the places of the subjects that the key may not publish; count and log them."""
+    def denied(self, subjects: Sequence[bytes], extras: Sequence[Extras | None] | None = None) -> list[int]:
+        """Return the places of the subjects that the key may not publish; count and log them.
+
+        Args:
+            subjects: of messages.
+            extras: of each, or None; None where none has any.
+        """
         key = self.key
         if key is None:
             return []
@@ -68,23 +98,45 @@ class PublishAccess:
         if rights is not self._rights:
             self._rights = rights
             self._allowed.clear()
-        allowed = self._allowed.get(key)
-        if allowed is None:
-            allowed = self._allowed[key] = set()
         # Of nearly all the answer is known, and good: this looks at them without a step of Python's for each.
-        if allowed.issuperset(subjects):
+        if extras is None and self._of(key, "publish").issuperset(subjects):
             return []
-        return [place for place, subject in enumerate(subjects) if not self._knows(key, subject, allowed)]
+        inboxes = [None] * len(subjects) if extras is None else [one and one.reply_to for one in extras]
+        return [
+            place
+            for place, (subject, inbox) in enumerate(zip(subjects, inboxes, strict=True))
+            if not self._knows(key, subject, inbox)
+        ]
 
-    def _knows(self, key: str, subject: bytes, allowed: set[bytes]) -> bool:
-        if subject in allowed:
+    def _of(self, key: str, action: Action) -> set[bytes]:
+        """Return the subjects that are known to be allowed."""
+        return self._allowed.setdefault((key, action), set())
+
+    def _knows(self, key: str, subject: bytes, inbox: str | None) -> bool:
+        action: Action = "publish" if inbox is None else "request"
+        if self.rules is not None and not self._is_by_rules(self.rules, key, subject, inbox):
+            return False
+        allowed = self._of(key, action)
+        if subject in allowed or (self.rules is not None and self.rules.is_special(subject)):
             return True
-        if not self._decide(key, subject):
-            self._deny(f"publishes {subject!r}, which it may not")
+        if not self._decide(key, action, subject):
+            what = "publishes" if inbox is None else "asks on"
+            self._deny(f"{what} {subject!r}, which it may not")
             return False
         if len(allowed) >= MOST_REMEMBERED:
             allowed.clear()
         allowed.add(subject)
+        return True
+
+    def _is_by_rules(self, rules: PublisherRules, key: str, subject: bytes, inbox: str | None) -> bool:
+        """Tell whether nothing is wrong with a message that permissions do not know of."""
+        permissions = self._rights.permissions
+        if rules.is_special(subject) and not rules.may_say(key, subject, permissions):
+            self._deny(f"answers, or says something to nodes, on {subject!r:.200}, which it may not")
+            return False
+        if inbox is not None and not rules.may_ask(key, inbox, permissions):
+            self._deny(f"wants an answer to {subject!r} in {inbox!r:.200}, which is somebody else's")
+            return False
         return True
 
     def owns(self, origin: bytes) -> bool:
@@ -95,6 +147,11 @@ class PublishAccess:
         if key not in self._read().trusted:
             self._deny("is not trusted any more")
             return False
+        if self.rules is not None:
+            if not self.rules.owns(key, origin):
+                self._deny(f"speaks in the name of publisher {origin.hex()}, which has another key")
+                return False
+            return True
         owner = self._owners.get(origin)
         if owner is None:
             owner = self._owners[origin] = key
@@ -107,16 +164,17 @@ class PublishAccess:
             self._deny(f"speaks in the name of publisher {origin.hex()}, which has the key {owner}")
         return owner == key
 
-    def _decide(self, key: str, subject: bytes) -> bool:
+    def _decide(self, key: str, action: Action, subject: bytes) -> bool:
         rights = self._rights
         if key not in rights.trusted:
             return False
         permissions = rights.permissions
-        return permissions is None or permissions.allows(permissions.user_of(key), "publish", subject)
+        return permissions is None or permissions.allows(permissions.user_of(key), action, subject)
 
     def _deny(self, what: str) -> None:
         self.has_denied = True
         self._stats.denied += 1
+        self.last_denied = f"key {self.key or '(none)'} {what}"
         if self._reports:
             self._reports = False
-            _log.warning("key %s %s; it is dropped: see stats.denied", self.key or "(none)", what)
+            _log.warning("%s; it is dropped: see stats.denied", self.last_denied)

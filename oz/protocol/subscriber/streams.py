@@ -18,6 +18,7 @@ from oz.protocol.subscriber.publishers import Publishers
 from oz.protocol.subscriber.stream import Interest, Stream
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.index.patterns import PatternIndex
+from oz.wire.denials import Denial
 from oz.wire.keys import ID_SIZE, Declared, DeliveryOptions, pattern_key, stream_key
 
 RENEW_EVERY = 0.1
@@ -299,6 +300,9 @@ class Streams:
             return changes
         self._renew_at = now + RENEW_EVERY
         self.due_at = inf
+        for interest, number, _ in self._denials():
+            # For one of them perhaps: the others are not to go without.
+            changes.add(interest.declarations.split(number))
         alive = self.publishers.alive()
         for interest in self._interests.values():
             declarations = interest.declarations
@@ -363,6 +367,23 @@ class Streams:
         self.due_at = -inf
         for stream in self.by_key.values():
             stream.sources.pop(origin, None)
+
+    def denied(self) -> list[tuple[Subscribed, Denial]]:
+        """Return the subscriptions that publishers deny, but for those denied together with others."""
+        return [
+            (members[0], reason)
+            for interest, number, reason in self._denials()
+            if len(members := interest.declarations.members(number)) == 1
+        ]
+
+    def _denials(self) -> list[tuple[Interest, int, Denial]]:
+        return [
+            (interest, number, reason)
+            for interest in self._interests.values()
+            for source in interest.stream.sources.values()
+            for number, reason in source.refused.items()
+            if isinstance(reason, Denial) and number in interest.declarations.chunks
+        ]
 
     def chunk(self, stream: Stream, number: int) -> Chunk | None:
         """Return a declaration of a stream; None when it does not stand any more."""

@@ -16,7 +16,11 @@ from oz.protocol.node.connections import Dial, Forget, HangUp, LoseTrack, Unreac
 from oz.protocol.node.inquiry import SAY_AGAIN
 from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged, Refused
 from oz.protocol.node.membership import Act, Membership
+from oz.protocol.node.reserved_subjects import NAMING
 from oz.protocol.node.subscription import Refusable
+from oz.transport.attachments import is_inside
+from oz.transport.node.calling import KeyedCalls
+from oz.transport.node.local_directory import TrustedDirectory
 from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.subscriber import FOR_EVER, ONCE, NodeSubscriber
 from oz.wire.codec import Introduction
@@ -55,9 +59,11 @@ class Dialler:
 
     Attributes:
         links: what it carries out.
+        calls: where the key of a listener is to be found out; None where nodes have no keys.
+        place: tells the keys of sockets in the directory; None where there are none.
     """
 
-    __slots__ = ("_listener", "_local", "_network", "_sub", "_unreachable", "links")
+    __slots__ = ("_listener", "_local", "_network", "_sub", "_unreachable", "calls", "links", "place")
 
     def __init__(
         self,
@@ -73,6 +79,8 @@ class Dialler:
             listener: who is told of what happens.
         """
         self.links = links
+        self.calls: KeyedCalls | None = None
+        self.place: TrustedDirectory | None = None
         self._sub, self._local, self._network = sockets
         self._listener = listener
         self._unreachable = 0
@@ -140,14 +148,23 @@ class Dialler:
 
     def _dial(self, step: Dial) -> None:
         """Connect; what cannot be connected to now is tried again like what does not answer."""
+        key = step.key
         if step.is_for_ever:
-            self._sub.dial(step.endpoint, stop=FOR_EVER)
+            if self.calls is None or is_inside(step.endpoint):
+                self._sub.dial(step.endpoint, stop=FOR_EVER)
+            else:
+                self.calls.call(step.endpoint)
             return
+        if self.calls is not None and key is None:
+            key = None if self.place is None else self.place.key_of(step.endpoint)
+            if key is None:
+                # Its key is not trusted any more.
+                return
         if os.path.islink(step.endpoint.removeprefix("ipc://")):
             self._listener.refused("introduction", f"{step.endpoint} is a symbolic link")
             return
         try:
-            self._sub.dial(step.endpoint, stop=ONCE)
+            self._sub.dial(step.endpoint, stop=ONCE, key=key)
         except (zmq.ZMQError, ValueError, OSError) as error:
             self._warn("cannot connect to %s at %s: %s", step.name, step.endpoint, error)
 
@@ -197,7 +214,7 @@ class Introductions:
     def try_again(self) -> None:
         """Say what has found no room."""
         for uuid, text in list(self._untold.items()):
-            subject = f"_OZ.NAMING.{uuid.hex()}"
+            subject = f"{NAMING}{uuid.hex()}"
             if not self._membership.is_linked(uuid) or self.tell(subject, Introduction(text)):
                 del self._untold[uuid]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -17,6 +18,11 @@ LONGEST_PATH = int(zmq.IPC_PATH_MAX_LEN) or 107
 """Bytes of the path of a Unix socket: 107 on Linux (unix(7)), 103 on macOS."""
 
 _SUFFIX = ".sock"
+
+_SECURED = b"\0keys"
+
+_SHOWN = 8
+"""Characters of a public key in the name of a socket: 51 bits."""
 
 
 def host_id(directory: Path | None) -> bytes:
@@ -64,7 +70,7 @@ class MeetingPlace(Protocol):
 
 
 class LocalDirectory:
-    """The sockets of one bus in that directory.
+    """The sockets of one bus in that directory. Those of nodes with keys have other names than the rest.
 
     Attributes:
         path: that of this node's own socket.
@@ -72,7 +78,7 @@ class LocalDirectory:
 
     __slots__ = ("_begins", "_directory", "path")
 
-    def __init__(self, directory: Path, bus: str, uuid: bytes, host: bytes) -> None:
+    def __init__(self, directory: Path, bus: str, uuid: bytes, host: bytes, key: str | None = None) -> None:
         """Name this node's own.
 
         Args:
@@ -80,13 +86,17 @@ class LocalDirectory:
             bus: the bus; those of others are passed over.
             uuid: of the node.
             host: what `host_id` gives; nodes of others, which may share the directory, are passed over too.
+            key: the public key of the node, if it has one: its name tells how that begins.
 
         Raises:
             ValueError: the path would be too long for a socket.
         """
         self._directory = directory
-        self._begins = f"{hashlib.blake2b(host + bus.encode(), digest_size=6).hexdigest()}-"
-        self.path = directory / f"{self._begins}{uuid.hex()[:16]}{_SUFFIX}"
+        secured = b"" if key is None else _SECURED
+        self._begins = f"{hashlib.blake2b(host + bus.encode() + secured, digest_size=6).hexdigest()}-"
+        # A uuid ends with what is drawn for each node.
+        name = uuid.hex()[:16] if key is None else uuid.hex()[-8:] + key[:_SHOWN].encode().hex()
+        self.path = directory / f"{self._begins}{name}{_SUFFIX}"
         if len(os.fsencode(self.path)) > LONGEST_PATH:
             raise ValueError(
                 f"{str(self.path)!r} is longer than the {LONGEST_PATH} bytes that a socket's path may have; "
@@ -133,13 +143,67 @@ class LocalDirectory:
             self.path.unlink(missing_ok=True)
 
 
-def meet_in_directory(directory: Path, bus: str, uuid: bytes) -> tuple[MeetingPlace, bytes]:
+class TrustedDirectory:
+    """The sockets of those nodes in a directory whose keys are trusted.
+
+    What a name tells is believed for nothing else: whoever has another key than it says is not connected to.
+    """
+
+    __slots__ = ("_place", "_strangers", "_told", "_trusted")
+
+    def __init__(
+        self, place: MeetingPlace, trusted: Callable[[], Iterable[str]], told: Callable[[str], object]
+    ) -> None:
+        """Look at a directory.
+
+        Args:
+            place: what it has.
+            trusted: gives the public keys that are trusted now.
+            told: is told, in words, of a socket of somebody else; once of each.
+        """
+        self._place = place
+        self._trusted = trusted
+        self._told = told
+        self._strangers: set[str] = set()
+
+    def others(self) -> set[str]:
+        """Return the endpoints of the others, dead ones perhaps among them."""
+        there = self._place.others()
+        known = {one for one in there if self.key_of(one) is not None}
+        for one in there - known - self._strangers:
+            self._told(f"{one} is of a node whose key begins with {_shown(one)!r}, which is not trusted")
+        self._strangers = there - known
+        return known
+
+    def clear(self, endpoint: str) -> bool:
+        """Remove a socket that nobody listens on any more; tell whether it was one."""
+        return self._place.clear(endpoint)
+
+    def key_of(self, endpoint: str) -> str | None:
+        """Return the trusted key that the name of a socket tells of; None if it is no such."""
+        shown = _shown(endpoint)
+        return next((one for one in self._trusted() if shown and one[:_SHOWN] == shown), None)
+
+
+def _shown(endpoint: str) -> str:
+    """Return how the key begins of the node that a socket is of; empty where its name does not tell."""
+    name = endpoint.removesuffix(_SUFFIX).rpartition("-")[2]
+    try:
+        return bytes.fromhex(name[8:]).decode()
+    except ValueError:
+        return ""
+
+
+def meet_in_directory(
+    directory: Path, bus: str, uuid: bytes, key: str | None = None
+) -> tuple[MeetingPlace, bytes]:
     """Make the place where nodes of this host meet; give it, and what this host is known by.
 
     Args:
         directory: where; it is made if it is not there.
         bus: their bus.
         uuid: of the node that asks.
+        key: its public key, if it has one.
 
     Raises:
         ConfigurationError: the directory cannot be used.
@@ -147,4 +211,4 @@ def meet_in_directory(directory: Path, bus: str, uuid: bytes) -> tuple[MeetingPl
     """
     found = private_directory(directory)
     host = host_id(found)
-    return LocalDirectory(found, bus, uuid, host), host
+    return LocalDirectory(found, bus, uuid, host, key), host

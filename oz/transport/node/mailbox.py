@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -33,7 +34,7 @@ class Mailbox:
         news: is told of each message, and of the end.
     """
 
-    __slots__ = ("_dropped", "_is_ended", "_partition", "_queue", "_receiving", "guard", "news")
+    __slots__ = ("_dropped", "_errors", "_is_ended", "_partition", "_queue", "_receiving", "guard", "news")
 
     failed = 0
     is_idle = is_handled = True
@@ -54,6 +55,7 @@ class Mailbox:
         self._partition = handler_queue.partitions[0]
         self._dropped = dropped
         self._is_ended = False
+        self._errors: deque[Exception] = deque()
         self.guard = handler_queue.lock = Guard()
         self.news = receiving.make_news(self.guard)
 
@@ -75,7 +77,7 @@ class Mailbox:
     @property
     def is_readable(self) -> bool:
         """Whether `take` has something to give, or to say."""
-        return len(self._queue) > 0 or self._is_ended
+        return len(self._queue) > 0 or self._is_ended or bool(self._errors)
 
     def is_done(self, who: Worker) -> bool:
         """Return at once: what is here is still to be received."""
@@ -88,15 +90,23 @@ class Mailbox:
         if dropped:
             self._dropped(dropped, message)
 
+    def fail(self, error: Exception) -> None:
+        """Have the next call that would wait raise an error, once."""
+        self._errors.append(error)
+        self.news.tell()
+
     def take(self) -> Message:
         """Return the next message of a mailbox that is readable; threads have its guard.
 
         Raises:
             ClosedError: the subscription has ended, and nothing is left.
+            PermissionDenied: a peer denies what it asks for; once for each.
         """
         try:
             message = self._partition.pop()
         except IndexError:
+            if self._errors:
+                raise self._errors.popleft() from None
             raise ClosedError("this subscription has ended, and nothing is left") from None
         self._partition.handled += 1
         return message
@@ -107,6 +117,7 @@ class Mailbox:
         Raises:
             Timeout: none came in so many seconds.
             ClosedError: the subscription has ended, and nothing is left.
+            PermissionDenied: a peer denies what it asks for; once for each.
             OwnershipError: it was made before a fork, in the parent process.
         """
         return self._receiving.receive(self, timeout)

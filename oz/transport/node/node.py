@@ -6,7 +6,7 @@ name servers and the links. `publish` and `message.reply` may come from anywhere
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -16,18 +16,22 @@ from typing import Any
 from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
-from oz.protocol.node.connections import Connections
+from oz.protocol.node.connections import Connections, Directory
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.inquiry import Inquiries, interest_subject
 from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Act, Membership
+from oz.protocol.node.ownership import Ownership
 from oz.protocol.node.presence import presence_pattern
 from oz.protocol.node.reach import Reach
 from oz.protocol.node.requests import RequestClient, Requests
 from oz.protocol.node.subscription import NodeStats, Refusable
 from oz.subjects.pattern import compile
+from oz.transport.node.calling import KeyedCalls
 from oz.transport.node.dialler import Dialler, Introductions
 from oz.transport.node.handlers import Replies
+from oz.transport.node.keys import NodeKeys
+from oz.transport.node.local_directory import TrustedDirectory
 from oz.transport.node.notices import Notices, Watcher, count_all
 from oz.transport.node.opening import NodeSettings, NodeSockets
 from oz.transport.node.publisher import NodePublisher
@@ -80,6 +84,14 @@ class NodeEngine:
         self.notices = Notices(self._stats, shell.wake, shell.kinds.backend.time_ns)
         refused = partial(self.notices.refused, "reply")
         self.requests = Requests(settings.uuid, shell.kinds.backend.random_bytes, refused)
+        credentials = settings.credentials
+        self._keys: NodeKeys | None = None
+        if credentials is not None:
+            ownership = Ownership(settings.uuid, self.requests.waiting_in, self.monotonic)
+            self._keys = NodeKeys(credentials, ownership)
+            credentials.tell(self._note_refused)
+        self._calls: KeyedCalls | None = None
+        self._refused_connections = 0
         self.client = RequestClient(
             self.requests, self._stats, self.publisher_for, self._has_responders, self._no_responders
         )
@@ -115,7 +127,7 @@ class NodeEngine:
             self._call_on_peer, HandlerQueue(), self.subscriptions.on_dropped
         )
         self.sockets = sockets = NodeSockets(
-            self.settings, self._shell.kinds, self._on_interest, self._on_gap
+            self.settings, self._shell.kinds, self._on_interest, self._on_gap, self._keys
         )
         try:
             self._connect()
@@ -128,7 +140,7 @@ class NodeEngine:
         sockets, config = self.sockets, self.settings.configuration
         sub, uuid = sockets.sub, self.settings.uuid.hex()
         self.subscriptions.open(sub)
-        sub.introduce(compile(f"_OZ.NAMING.{uuid}", "nats"), self._hear_of)
+        sub.introduce(compile(f"{reserved_subjects.NAMING}{uuid}", "nats"), self._hear_of)
         # Before the presence announcement: who has that has this too, unless it is a node of an older oz.
         sub.introduce(compile(interest_subject(self.settings.uuid), "nats"), self._hear_about_interest)
         sub.introduce(presence_pattern(sockets.announcement), _ignore)
@@ -139,8 +151,13 @@ class NodeEngine:
         self._inquiries = Inquiries(sub.asked, self._introductions.tell)
         place = sockets.local_directory
         configured = (*config.nameserver, *config.peers)
-        reach = Reach(sockets.announcement, configured, None if place is None else place.prefix)
-        looks_around = None if configured else place
+        prefix = None if place is None else place.prefix
+        looks_around: Directory | None = None if configured else place
+        trusted: TrustedDirectory | None = None
+        if self._keys is not None and looks_around is not None and place is not None:
+            told = partial(self.notices.denied, about="directory")
+            looks_around = trusted = TrustedDirectory(place, self._trusted, told)
+        reach = Reach(sockets.announcement, configured, prefix, lambda key: key in self._trusted())
         self.links = Links(
             self.membership,
             Connections(
@@ -157,18 +174,36 @@ class NodeEngine:
             echo=self.settings.echo,
         )
         self.dialler = Dialler(self.links, (sub, sockets.local, sockets.network), self)
+        self.dialler.place = trusted
+        if self._keys is not None:
+            self._look_after_keys(self._keys)
         self.readiness = Readiness(
-            sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic
+            sockets, self.membership, self.dialler, self._inquiries, self.expect, self.monotonic, self._calls
         )
         self.lifecycle = Lifecycle(
             self.settings.configuration, self._shell, sockets, self.links, self.subscriptions,
-            self._tell_own, sockets.say, self.monotonic,
+            self._tell_own, sockets.say, self.monotonic, self._calls,
         )  # fmt: skip
         self.has_joined = True
         if self.settings.echo:
             for endpoint in sockets.echoes:
                 sub.dial(endpoint, stop=FOR_EVER)
         self.dialler.start(self.monotonic())
+
+    def _trusted(self) -> Collection[str]:
+        return () if self._keys is None else self._keys.credentials.trusted
+
+    def _look_after_keys(self, keys: NodeKeys) -> None:
+        discovery_clients = self.links.discovery_clients
+        self._calls = self.dialler.calls = KeyedCalls(
+            keys,
+            self.sockets,
+            lambda endpoint: discovery_clients[endpoint].is_registered(self.monotonic()),
+            lambda text, where: self.notices.denied(text, about=where),
+            self.note_due,
+        )
+        self.sockets.sub.tell_denials(self.note_due)
+        self._calls.begin()
 
     def watch(self, watcher: Watcher) -> None:
         """Tell somebody of what happens from now on."""
@@ -216,6 +251,22 @@ class NodeEngine:
         """Record that something of others was not believed, and why."""
         self.notices.refused(what, text)
 
+    def _note_refused(self) -> None:
+        """Record that a connection was refused for its key; any thread may say so."""
+        self._refused_connections += 1
+        self.note_due()
+
+    def _tell_refused(self) -> None:
+        """Tell of connections that were refused, and of what peers deny."""
+        assert self._keys is not None
+        count, self._refused_connections = self._refused_connections, 0
+        if count:
+            text = f"a connection is refused, of {self._keys.credentials.last_refused}"
+            self.notices.denied(text, about="connections", is_logged=True)
+        if self.sockets.sub.has_denials:
+            for subscription, denial in self.sockets.sub.take_denials():
+                self.subscriptions.deny(subscription, denial)
+
     def _call_on_peer(self, notified: Any) -> Any:
         assert self.settings.on_peer is not None
         return self.settings.on_peer(*notified)
@@ -252,6 +303,9 @@ class NodeEngine:
         if self._watcher is not None and self.links.silent != silent:
             self._watcher.on_change()
         self._introductions.try_again()
+        if self._calls is not None:
+            self._calls.look(now)
+            self._tell_refused()
         for text in [text for one in self.sockets.publishers for text in one.take_refused()]:
             self.notices.refused("announcement", text)
         self.replies.send_parked(self.sockets.main, now)
@@ -270,6 +324,7 @@ class NodeEngine:
             self.notices.next_deadline(),
             self.replies.next_deadline(),
             self._introductions.next_deadline(now),
+            None if self._calls is None else self._calls.next_deadline(),
         ]
         return min(at for at in deadlines if at is not None)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,7 +71,7 @@ class Notices:
         self._advised = reserved_subjects.ReservedIndex()
         self.waiting: deque[Advisory] = deque()
         self._throttle = Throttle()
-        self._counted = (0, 0, 0)
+        self._counted = (0, 0, 0, 0)
 
     # what happens ----------------------------------------------------------------------------------------
 
@@ -116,12 +116,25 @@ class Notices:
         # About what, and not about whom: others may call themselves what they like.
         self._advise(advise("refused", text, about=about))
 
-    def count_losses(self, publishers: Iterable[NodePublisher], sub: NodeSubscriber) -> None:
+    def denied(self, text: str, *, about: str | None, is_logged: bool = False) -> None:
+        """Record that this node, or somebody else, is denied something.
+
+        Args:
+            text: what, and why, in words.
+            about: what it is about: a subject, or where.
+            is_logged: somebody has logged it already.
+        """
+        if not is_logged:
+            _log.warning("%s", text)
+        self._advise(advise("permission_denied", text, about=about))
+
+    def count_losses(self, publishers: Sequence[NodePublisher], sub: NodeSubscriber) -> None:
         """Record what publishers and the subscriber have lost since this was called last."""
         counts = [one.engine.stats for one in publishers]
         missed = sum(one.missed for one in counts)
         timed_out = sub.stats.timed_out + sum(one.timed_out for one in counts)
-        before, self._counted = self._counted, (missed, timed_out, sub.stats.contradictions)
+        denied = [*(one.engine.stats.denied for one in publishers), sub.stats.denied]
+        before, self._counted = self._counted, (missed, timed_out, sub.stats.contradictions, sum(denied))
         if missed > before[0]:
             count = missed - before[0]
             text = f"peers had no room for {count:,} messages; each learns what it missed"
@@ -134,6 +147,12 @@ class Notices:
             count = sub.stats.contradictions - before[2]
             text = f"{count:,} frames contradict what their publisher said before: its name may be in use"
             self._advise(advise("contradiction", text, about="publishers", count=count))
+
+        if sum(denied) > before[3]:
+            count = sum(denied) - before[3]
+            last = [*(one.denied for one in publishers), sub.denied]
+            said = "; ".join(one for one in last if one)
+            self._advise(advise("permission_denied", f"denied to peers: {said}", about="peers", count=count))
 
     def _advise(self, advisory: Advisory) -> None:
         if len(self.waiting) < MOST_NOTICES:
@@ -201,4 +220,5 @@ def count_all(
         waiting=sum(one.waiting for one in queues),
         malformed=sub.malformed + sum(one.malformed for one in pubs),
         contradictions=sub.contradictions,
+        denied=sub.denied + sum(one.denied for one in pubs),
     )

@@ -19,15 +19,21 @@ from oz.errors import ConfigurationError
 from oz.logs import peer_logger
 from oz.message import Gap
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.reach import is_loopback
+from oz.security.identity import make_uuid_of
 from oz.security.limits import Limits, check_limits
 from oz.transport import descriptors
+from oz.transport.attachments import is_inside
 from oz.transport.backend import PYZMQ, Backend
+from oz.transport.credentials import Credentials
 from oz.transport.endpoints import needs_ipv6
+from oz.transport.node.keys import NodeKeys
 from oz.transport.node.local_directory import MeetingPlace, host_id, meet_in_directory
 from oz.transport.node.publisher import NodePublisher, make_uuid
 from oz.transport.node.subscriber import NodeSubscriber
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import OnFull, PublisherOptions, Role
+from oz.transport.security import Security, credentials_of
 from oz.transport.socket import HIGH_WATER_MARK, end_context, keep_link_alive, limit_peers
 from oz.version import VERSION
 from oz.wire.codec import NodeCodec, find_codec
@@ -51,6 +57,7 @@ class NodeSettings:
         advertise: the address of this host that others are told.
         error_replies: whether those who ask are told that a handler raised.
         on_peer: called with a peer and what became of it.
+        security: its key, and those that it trusts; None where nobody has to prove anything.
     """
 
     configuration: Configuration
@@ -61,6 +68,12 @@ class NodeSettings:
     advertise: str | None
     error_replies: bool
     on_peer: OnPeer | None
+    security: Security | None = None
+
+    @property
+    def credentials(self) -> Credentials | None:
+        """What its sockets need of its security."""
+        return credentials_of(self.security)
 
 
 def node_settings(
@@ -85,6 +98,7 @@ def node_settings(
     limits: Limits | None = None,
     error_replies: bool = True,
     on_peer: OnPeer | None = None,
+    security: Security | None = None,
 ) -> NodeSettings:
     """Check the arguments of `oz.Node`, and fill in what they leave out.
 
@@ -109,16 +123,19 @@ def node_settings(
         high_water_mark=HIGH_WATER_MARK if high_water_mark is None else high_water_mark,
         last_value=last_value,
         limits=configuration.limits if limits is None else limits,
+        security=security,
     )
+    credentials = credentials_of(security)
     return NodeSettings(
         configuration=configuration,
         publishing=publishing,
         name=configuration.name or f"{_program()}-{os.getpid()}",
-        uuid=make_uuid(),
+        uuid=make_uuid() if credentials is None else make_uuid_of(credentials.public_key, os.urandom),
         echo=echo,
         advertise=advertise,
         error_replies=error_replies,
         on_peer=on_peer,
+        security=security,
     )
 
 
@@ -130,14 +147,14 @@ class SocketKinds:
         context: makes the context of a node.
         publisher: makes the engine of a publisher.
         backend: what its sockets are called by.
-        meet: makes the place where nodes of one host find each other, from a directory and the node's bus and
-            uuid; gives too what this host is known by.
+        meet: makes the place where nodes of one host find each other, from a directory and the node's bus,
+            uuid and public key; gives too what this host is known by.
     """
 
     context: Callable[[], zmq.Context[Any]]
     publisher: Callable[[PublisherOptions, Role], PublisherEngine]
     backend: Backend = PYZMQ
-    meet: Callable[[Path, str, bytes], tuple[MeetingPlace, bytes]] = meet_in_directory
+    meet: Callable[[Path, str, bytes, str | None], tuple[MeetingPlace, bytes]] = meet_in_directory
 
 
 class NodeSockets:
@@ -161,6 +178,7 @@ class NodeSockets:
         kinds: SocketKinds,
         on_interest: Callable[[], None],
         on_gap: Callable[[Gap], None],
+        keys: NodeKeys | None = None,
     ) -> None:
         """Make them.
 
@@ -169,6 +187,7 @@ class NodeSockets:
             kinds: their classes.
             on_interest: called when peers ask for something else.
             on_gap: called when messages were lost on their way here.
+            keys: of the node, and of its peers; None where nobody has to prove anything.
 
         Raises:
             ConfigurationError: the directory where nodes of this host meet cannot be used.
@@ -176,6 +195,7 @@ class NodeSockets:
         """
         self._settings = settings
         self._kinds = kinds
+        self._keys = keys
         self._on_interest = on_interest
         config = settings.configuration
         found = find_codec(config.codec)
@@ -198,7 +218,7 @@ class NodeSockets:
                 bound = tuple(self.network.engine.attachments.endpoints)
                 self.network.engine.bind(f"inproc://{settings.uuid.hex()}.network")
             self.main = self.network or self.local
-            self.sub = NodeSubscriber(self.context, codec, on_gap, self._settings.publishing.limits)
+            self.sub = NodeSubscriber(self.context, codec, on_gap, settings.publishing.limits, keys)
             self.announcement = self._announcement(host, bound)
             if self.announcement.endpoints:
                 self.endpoint = self.announcement.endpoints[0]
@@ -247,8 +267,14 @@ class NodeSockets:
 
     def _make_publisher(self, origin: bytes, options: PublisherOptions) -> NodePublisher:
         bus = self._settings.configuration.bus
+        reserved = None if self._keys is None else self._keys.ownership
         return NodePublisher(
-            self._kinds.publisher, options, origin=origin, bus=bus, on_interest=self._on_interest
+            self._kinds.publisher,
+            options,
+            origin=origin,
+            bus=bus,
+            on_interest=self._on_interest,
+            reserved=reserved,
         )
 
     def _meet(self) -> bytes:
@@ -256,7 +282,7 @@ class NodeSockets:
         config = self._settings.configuration
         try:
             meet = self._kinds.meet
-            self.local_directory, host = meet(config.directory, config.bus, self._settings.uuid)
+            self.local_directory, host = meet(config.directory, config.bus, self._settings.uuid, self._key)
         except (ConfigurationError, ValueError):
             if not (config.nameserver or config.peers or config.bind):
                 raise
@@ -279,6 +305,8 @@ class NodeSockets:
         network = self._make_publisher(network_origin(self._settings.uuid), options)
         for endpoint in bound_elsewhere or (f"tcp://{address_towards(others)}:*",):
             network.engine.bind(endpoint)
+        if self._keys is None:
+            warn_of_strangers(network.engine.attachments.endpoints)
         return network
 
     def _announcement(self, host: bytes, bound: tuple[str, ...]) -> Announcement:
@@ -299,7 +327,12 @@ class NodeSockets:
             local_endpoint=self.local_directory.endpoint if self.local_directory is not None else None,
             version=VERSION,
             started_ns=self._kinds.backend.time_ns(),
+            key=self._key,
         )
+
+    @property
+    def _key(self) -> str | None:
+        return None if self._keys is None else self._keys.credentials.public_key
 
     def _dial_server(self, endpoint: str) -> zmq.Socket[bytes]:
         dealer: zmq.Socket[bytes] = self.context.socket(zmq.DEALER)
@@ -312,8 +345,29 @@ class NodeSockets:
         # What finds no name server is not kept: it is said again.
         dealer.set(zmq.IMMEDIATE, 1)
         dealer.set(zmq.IPV6, needs_ipv6(endpoint))
-        dealer.connect(endpoint)
+        if self._keys is None or is_inside(endpoint):
+            dealer.connect(endpoint)
         return dealer
+
+    def call_server(self, endpoint: str, key: str) -> None:
+        """Connect to a name server, anew if it was called before, by the key that it has."""
+        assert self._keys is not None
+        dealer = self.servers[endpoint]
+        with suppress(zmq.ZMQError):
+            dealer.disconnect(endpoint)
+        self._keys.credentials.prepare(dealer, key)
+        dealer.connect(endpoint)
+
+
+def warn_of_strangers(bound: Iterable[str]) -> None:
+    """Warn, once for a node, of a TCP address that other hosts reach, where nobody has to prove anything."""
+    reached = [one for one in bound if one.startswith("tcp://") and not is_loopback(one)]
+    if reached:
+        _log.warning(
+            "whoever reaches %s can subscribe to everything and publish anything: this node has no keys. "
+            "Give it security=, or bind it to 127.0.0.1; see docs/security.md",
+            ", ".join(reached),
+        )
 
 
 def _program() -> str:

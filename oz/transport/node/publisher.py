@@ -13,6 +13,7 @@ from oz.message import Extras
 from oz.protocol.bridge.bridge import Ledger
 from oz.protocol.node.presence import Presence
 from oz.protocol.node.reserved_subjects import ReservedIndex
+from oz.protocol.publisher.access import Reserved
 from oz.protocol.publisher.interest import PLAIN, ROUTED, Recipients
 from oz.protocol.publisher.last_value_cache import NodeLastValueCache
 from oz.protocol.publisher.router import Router
@@ -49,6 +50,7 @@ class NodePublisher:
         origin: bytes,
         bus: str,
         on_interest: Callable[[], None],
+        reserved: Reserved | None = None,
     ) -> None:
         """Make one that is not bound yet.
 
@@ -58,6 +60,7 @@ class NodePublisher:
             origin: its name.
             bus: that of the node.
             on_interest: called, by any thread, when an interest has come or gone.
+            reserved: decides, where nodes have keys, who may subscribe to what nodes say to each other.
         """
         self._scoped: dict[tuple[Recipients, str], Recipients] = {}
         self._on_interest = on_interest
@@ -72,7 +75,12 @@ class NodePublisher:
             limits=options.limits,
         )
         last_values = NodeLastValueCache(time.perf_counter) if options.last_value else None
-        role = Role(router=router, last_values=last_values, interest_changed=self._interest_changed)
+        role = Role(
+            router=router,
+            last_values=last_values,
+            interest_changed=self._interest_changed,
+            reserved=reserved,
+        )
         self.engine = make_engine(options, role)
         keep_link_alive(self.engine)
 
@@ -103,6 +111,11 @@ class NodePublisher:
         """Return, in words, the announcements that were not believed since the last call."""
         with self.engine.guard:
             return self._presence.take_refused()
+
+    @property
+    def denied(self) -> str:
+        """What was denied last to a peer, in words; empty before."""
+        return self._router.last_denied
 
     def streams(self) -> list[OutStream]:
         """Return the streams that there are."""

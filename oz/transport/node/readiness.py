@@ -8,11 +8,12 @@ from contextlib import suppress
 import zmq
 
 from oz.configuration import Configuration
-from oz.errors import ClosedError, NameserverUnavailable, Timeout
+from oz.errors import ClosedError, NameserverUnavailable, PermissionDenied, Timeout
 from oz.protocol.node.inquiry import Inquiries, Inquiry
 from oz.protocol.node.links import Links
 from oz.protocol.node.membership import Membership
 from oz.protocol.subscriber.subscriptions import Subscribed
+from oz.transport.node.calling import KeyedCalls
 from oz.transport.node.dialler import Dialler
 from oz.transport.node.opening import NodeSockets
 from oz.transport.node.subscriptions import Missing, NodeShell, NodeSubscriptions, Steps
@@ -25,7 +26,7 @@ TAKE_IN_SECONDS = 0.05
 class Readiness:
     """The peers of one node, as those see them who wait; what it makes is called on the I/O side."""
 
-    __slots__ = ("_dialler", "_expect", "_inquiries", "_membership", "_monotonic", "_sockets")
+    __slots__ = ("_calls", "_dialler", "_expect", "_inquiries", "_membership", "_monotonic", "_sockets")
 
     def __init__(
         self,
@@ -35,6 +36,7 @@ class Readiness:
         inquiries: Inquiries,
         expect: Callable[[float], None],
         monotonic: Callable[[], float],
+        calls: KeyedCalls | None,
     ) -> None:
         """Put together what says whether peers are there.
 
@@ -45,7 +47,9 @@ class Readiness:
             inquiries: what asks peers whether all their subscriptions have arrived.
             expect: wakes those who wait at a time of the monotonic clock.
             monotonic: that clock.
+            calls: what is refused where nodes have keys; None where they have none.
         """
+        self._calls = calls
         self._sockets = sockets
         self._membership = membership
         self._dialler = dialler
@@ -64,7 +68,7 @@ class Readiness:
 
             def too_few() -> str | None:
                 up = len(self._linked())
-                return None if up >= count else f"{up} of {count} peers are up"
+                return None if up >= count else self._or_refusal(f"{up} of {count} peers are up")
 
             return too_few
         if isinstance(wanted, str):
@@ -75,7 +79,7 @@ class Readiness:
 
         def absent() -> str | None:
             missing = names - {one.name for one in self._linked()}
-            return f"{', '.join(sorted(missing))} are not up" if missing else None
+            return self._or_refusal(f"{', '.join(sorted(missing))} are not up") if missing else None
 
         return absent
 
@@ -84,12 +88,27 @@ class Readiness:
         inquiry = Inquiry()
 
         def missing() -> str | None:
+            if self._calls is not None and (denials := self._sockets.sub.denials()):
+                raise denials[0].error()
+            self._or_refusal("")
             now = self._monotonic()
             unknown = self._inquiries.unknown(inquiry, self._dialler.there(), now)
             if unknown:
                 self._expect(self._inquiries.next_deadline(inquiry, now))
+            if self._calls is not None:
+                unknown += self._calls.unknown()
             return "; ".join(self._dialler.links.unready() + unknown) or None
 
+        return missing
+
+    def _or_refusal(self, missing: str) -> str:
+        """Return what is missing, unless it is known that it does not come.
+
+        Raises:
+            PermissionDenied: somebody that the user has named refuses this node, or is refused by it.
+        """
+        if self._calls is not None and self._calls.refusals:
+            raise PermissionDenied("; ".join(self._calls.refusals.values()))
         return missing
 
     def _linked(self) -> list[Announcement]:
@@ -104,6 +123,7 @@ class Lifecycle:
     """The beginning and the end of one node: it joins, and drains what it has before it leaves."""
 
     __slots__ = (
+        "_calls",
         "_configuration",
         "_links",
         "_monotonic",
@@ -124,6 +144,7 @@ class Lifecycle:
         tell_own: Callable[[], None],
         say: Callable[[str, bytes], None],
         monotonic: Callable[[], float],
+        calls: KeyedCalls | None,
     ) -> None:
         """Put together what waits, and what is waited for.
 
@@ -136,7 +157,9 @@ class Lifecycle:
             tell_own: tells its publishers its own subscriptions.
             say: sends a frame to a name server.
             monotonic: the clock.
+            calls: what is refused where nodes have keys; None where they have none.
         """
+        self._calls = calls
         self._configuration = configuration
         self._shell = shell
         self._sockets = sockets
@@ -151,11 +174,12 @@ class Lifecycle:
 
         Raises:
             NameserverUnavailable: no name server has answered in time.
+            PermissionDenied: all of them refuse this node, or are refused by it.
         """
         config, wait = self._configuration, self._shell.wait
         ends = self._monotonic() + config.join_timeout
         try:
-            yield wait(lambda: None if self._links.is_registered else "no name server", config.join_timeout)
+            yield wait(self._unregistered, config.join_timeout)
             # Nodes of this host are found at once, if they are there.
             with suppress(Timeout):
                 left = max(0.0, min(1.0, ends - self._monotonic()))
@@ -163,6 +187,15 @@ class Lifecycle:
         except Timeout:
             if config.join_timeout:
                 raise NameserverUnavailable(config.nameserver, config.join_timeout) from None
+
+    def _unregistered(self) -> str | None:
+        """Say that no name server has answered; None if one has, or none is needed."""
+        if self._links.is_registered:
+            return None
+        refusals = {} if self._calls is None else self._calls.refusals
+        if self._sockets.servers.keys() <= refusals.keys():
+            raise PermissionDenied("; ".join(refusals[one] for one in self._sockets.servers))
+        return "no name server"
 
     def drain(self, ends: float) -> Steps[None]:
         """Stop asking, have handlers handle what has come, and send what they publish.

@@ -19,12 +19,17 @@ from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import Pattern
 from oz.transport.attachments import Attachments
 from oz.transport.backend import backend_of
+from oz.transport.endpoints import EndpointError
 from oz.transport.guard import StrictGuard
+from oz.transport.handshakes import Handshakes, Outcome, named
+from oz.transport.node.keys import NodeKeys
 from oz.transport.option_checks import Policy, delivery_options
+from oz.transport.peer_keys import key_at
 from oz.transport.socket import keep_link_alive, limit_peers
 from oz.transport.subscriber.front import GOODBYE_SECONDS
 from oz.transport.subscriber.options import make_routed_engine
 from oz.wire.codec import Codec
+from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
 
 INTRODUCTION = DeliveryOptions(policy="failover")
@@ -51,9 +56,19 @@ class NodeSubscriber:
         socket: the SUB, to be waited for; of asyncio where the context is.
         engine: what receives.
         streams: what is asked for.
+        has_denials: a publisher has denied something since `take_denials` was called last.
     """
 
-    __slots__ = ("_attachments", "_decoder", "_introduced", "engine", "socket", "streams")
+    __slots__ = (
+        "_attachments",
+        "_decoder",
+        "_handshakes",
+        "_introduced",
+        "engine",
+        "has_denials",
+        "socket",
+        "streams",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -61,6 +76,7 @@ class NodeSubscriber:
         codec: Codec | None,
         on_gap: OnGap | None,
         limits: Limits = DEFAULT_LIMITS,
+        keys: NodeKeys | None = None,
     ) -> None:
         """Make one that is not connected yet.
 
@@ -69,6 +85,7 @@ class NodeSubscriber:
             codec: decodes payloads.
             on_gap: called with each `oz.Gap`.
             limits: of the node.
+            keys: of the node, and of its peers; None where nobody has to prove anything.
         """
         self.socket: Any = context.socket(zmq.SUB)
         self.streams = Streams(
@@ -81,7 +98,10 @@ class NodeSubscriber:
         )
         # The mesh knows who is gone.
         guard = StrictGuard()
-        self._attachments = Attachments(guard, None, own_context=False)
+        credentials = None if keys is None else keys.credentials
+        self._attachments = Attachments(guard, None, own_context=False, credentials=credentials)
+        self._handshakes = Handshakes()
+        self.has_denials = False
         self.engine = make_routed_engine(
             self.socket,
             guard,
@@ -92,7 +112,10 @@ class NodeSubscriber:
             watches_links=False,
             limits=limits,
         )
+        assert isinstance(self.engine.receiver, BatchDecoder)
         self._decoder = self.engine.receiver
+        if keys is not None and (access := self._decoder.access) is not None:
+            access.rules = keys.ownership
         self._introduced: Stream | None = None
         # A SUB forwards only so many subscriptions in a burst, and silently drops the rest.
         self.socket.set(zmq.SNDHWM, 0)
@@ -213,24 +236,30 @@ class NodeSubscriber:
 
     # connections -----------------------------------------------------------------------------------------
 
-    def dial(self, endpoint: str, *, stop: int) -> None:
+    def dial(self, endpoint: str, *, stop: int, key: str | None = None) -> None:
         """Connect.
 
         Args:
             endpoint: where to.
             stop: `ONCE` or `FOR_EVER`.
+            key: the public key of whoever listens there, where nodes have keys.
 
         Raises:
-            EndpointError, TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.connect`.
+            EndpointError: it is no endpoint, or somebody with another key is called at the same address.
+            TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.connect`.
         """
         socket = self.socket
+        if key is not None:
+            self._handshakes.begin(socket)
+            if (other := key_at(endpoint, self._attachments.called)) not in (None, key):
+                raise EndpointError(f"{endpoint} is called as that of key {other}, and not of {key}")
         # It counts for what is connected from now on.
         socket.set(zmq.RECONNECT_STOP, stop)
         # A connection begins with all that is asked for at the time, in order, and not with what was when it
         # was first tried; and nothing is held for those who are not there.
         socket.set(zmq.IMMEDIATE, 1)
         try:
-            self._attachments.connect(socket, endpoint)
+            self._attachments.connect(socket, endpoint, key)
         finally:
             # The connection has its copy. What the socket has it goes by when a connection ends: with 1 it
             # drops all that has come and was not taken yet; see socket_base_t::hiccuped in libzmq 4.3.5.
@@ -244,6 +273,12 @@ class NodeSubscriber:
                 self.engine.end_connections(lambda: self._attachments.disconnect(self.socket, endpoint))
             self._attachments.forget(endpoint)
 
+    def handshakes(self) -> list[tuple[Outcome, str, str]]:
+        """Return what has come of calls since the last time: with the endpoint of each, and its key."""
+        called = self._attachments.called
+        found = [(outcome, named(where, called)) for outcome, where in self._handshakes.read()]
+        return [(outcome, endpoint, called[endpoint]) for outcome, endpoint in found if endpoint is not None]
+
     def close(self, *, is_drained: bool) -> None:
         """Say goodbye, and close.
 
@@ -253,9 +288,37 @@ class NodeSubscriber:
         guard = self.engine.declarer.guard
         if self.socket.closed or guard.is_foreign:
             return
+        self._handshakes.close(self.socket)
         with guard:
             has_said = self.engine.declarer.say_goodbye()
             self.socket.close(round(1000 * GOODBYE_SECONDS) if has_said and not is_drained else 0)
+
+    # what is denied --------------------------------------------------------------------------------------
+
+    def tell_denials(self, note_due: Callable[[], object]) -> None:
+        """Call something when publishers deny what is asked for, so that `take_denials` is called."""
+
+        def note() -> None:
+            self.has_denials = True
+            note_due()
+
+        self._decoder.on_denial = note
+
+    def take_denials(self) -> list[tuple[Subscribed, Denial]]:
+        """Return the subscriptions that publishers deny."""
+        self.has_denials = False
+        self._decoder.denials.clear()
+        return self.streams.denied()
+
+    def denials(self) -> list[Denial]:
+        """Return what publishers deny now."""
+        return [one for one in self.streams.publishers.refusals() if isinstance(one, Denial)]
+
+    @property
+    def denied(self) -> str:
+        """What of the messages of others was denied last, in words; empty before."""
+        access = self._decoder.access
+        return "" if access is None else access.last_denied
 
     # who is heard ----------------------------------------------------------------------------------------
 
@@ -278,7 +341,6 @@ class NodeSubscriber:
 
     def lose_track(self, origin: bytes, *, is_in_place: bool) -> None:
         """Report that messages of a publisher may be missing; see `BatchDecoder.lose_track`."""
-        assert isinstance(self._decoder, BatchDecoder)
         self._decoder.lose_track(origin, self._introduced, is_in_place=is_in_place)
 
     def forget(self, origin: bytes) -> None:

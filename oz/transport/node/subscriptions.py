@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from oz.errors import ClosedError, Timeout
 from oz.logs import peer_logger
@@ -24,6 +25,7 @@ from oz.transport.node.opening import SocketKinds
 from oz.transport.node.subscriber import NodeSubscriber
 from oz.transport.option_checks import MOST_PENDING, Overflow, Policy, check_count, delivery_options
 from oz.transport.subscriber.subscribing import EVERYTHING, compile_asked
+from oz.wire.denials import Denial
 from oz.wire.keys import DeliveryOptions
 
 _log = peer_logger("oz.node")
@@ -137,6 +139,7 @@ class NodeSubscriptions:
     """
 
     __slots__ = (
+        "_denied",
         "_name",
         "_notices",
         "_on_begin",
@@ -178,6 +181,7 @@ class NodeSubscriptions:
         self._on_begin = on_begin
         self._on_end = on_end
         self._sub: NodeSubscriber
+        self._denied: WeakKeyDictionary[Subscribed, set[str]] = WeakKeyDictionary()
         self.standing: dict[Subscribed, Pending] = {}
         self.ended: dict[Subscribed, Pending] = {}
 
@@ -239,6 +243,17 @@ class NodeSubscriptions:
     def on_dropped(self, count: int, message: object) -> None:
         """Record that messages were dropped whose handler is too slow."""
         self._notices.dropped(getattr(message, "subject", "on_peer"), count)
+
+    def deny(self, subscription: Subscribed, denial: Denial) -> None:
+        """Record that a peer denies what a subscription asks for; once for each reason."""
+        told = self._denied.setdefault(subscription, set())
+        if denial in told:
+            return
+        told.add(denial)
+        self._notices.denied(f"a peer denies a subscription: {denial}", about=denial.subject)
+        queue = self.standing.get(subscription)
+        if isinstance(queue, Mailbox):
+            queue.fail(denial.error())
 
     def drain(self, subscription: Subscribed, timeout: float, still_draining: Missing) -> Steps[bool]:
         """End a subscription when it has handled what is on its way; see `Subscription.drain`."""

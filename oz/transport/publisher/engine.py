@@ -12,7 +12,7 @@ import zmq
 
 from oz.errors import ClosedError, WouldBlock
 from oz.protocol.multicast.sender import MulticastDispatch
-from oz.protocol.publisher.access import Access
+from oz.protocol.publisher.access import Access, Reserved
 from oz.protocol.stats import PublisherStats
 from oz.transport import descriptors
 from oz.transport.attachments import Attachments
@@ -153,7 +153,7 @@ class PublisherEngine:
             self.closing,
             shell,
             limits=options.limits,
-            security=self._secured(options, delimiter or b""),
+            security=self._secured(options, delimiter or b"", None if role is None else role.reserved),
             interest_changed=None if role is None else role.interest_changed,
         )
         self.listen, self.rest, self.attend = attendant.listen, attendant.rest, attendant.attend
@@ -166,13 +166,15 @@ class PublisherEngine:
         # `Context.destroy` is to know of it, as of what `Context.socket` makes.
         socket.context._add_socket(self)
 
-    def _secured(self, options: PublisherOptions, delimiter: bytes) -> Secured | None:
+    def _secured(
+        self, options: PublisherOptions, delimiter: bytes, reserved: Reserved | None
+    ) -> Secured | None:
         credentials = self.attachments.credentials
         if credentials is None:
             return None
         # A refusal is logged: `publish` goes on for all others.
         self._calls = self.closing.calls = Calls(self.attachments, lambda error: None, lambda end: end())
-        access = Access(credentials.rights, options.dialect, delimiter)
+        access = Access(credentials.rights, options.dialect, delimiter, reserved)
         return Secured(PeerKeys(self.attachments).receive, access, self._calls)
 
     def give_up(self) -> None:

@@ -11,6 +11,7 @@ import zmq
 
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.sender import MulticastDispatch, MulticastRouter, high_water_mark_for
+from oz.protocol.publisher.access import Reserved
 from oz.protocol.publisher.batches import MAX_BATCH, Batches
 from oz.protocol.publisher.dispatch import Dispatch
 from oz.protocol.publisher.last_value_cache import LastValueCache
@@ -68,11 +69,13 @@ class Role:
         last_values: what keeps the last values, if they are kept.
         interest_changed: called when an interest has come or gone, by whichever thread took it in, under the
             guard.
+        reserved: decides about subjects that rules of permissions are not about; None where there are none.
     """
 
     router: Router
     last_values: LastValueCache | None
     interest_changed: Callable[[], object] | None = None
+    reserved: Reserved | None = None
 
 
 class SendingParts(NamedTuple):

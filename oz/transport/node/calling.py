@@ -1,0 +1,152 @@
+"""The calls of a node with keys: whose key is called where, and what becomes of that.
+
+All of it is for the I/O side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import zmq
+
+from oz.transport.attachments import is_inside
+from oz.transport.handshakes import Outcome
+from oz.transport.node.keys import Found, KeySearch, NodeKeys
+from oz.transport.node.opening import NodeSockets
+from oz.transport.node.subscriber import FOR_EVER
+from oz.transport.probing import Probed
+
+_LOOK_EVERY = 0.25
+"""Seconds between two looks at what has become of the calls."""
+
+_FAILURES = 2
+"""Handshakes that fail one after another before it is told: one may fail as its listener ends."""
+
+
+class KeyedCalls:
+    """The calls of one node.
+
+    Attributes:
+        refusals: why there is no connection to what the user has named, in words, by endpoint.
+    """
+
+    __slots__ = (
+        "_failures", "_is_registered", "_keys", "_look_at", "_named", "_search", "_served", "_sockets",
+        "_tell", "_told", "_unknown", "refusals",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        keys: NodeKeys,
+        sockets: NodeSockets,
+        is_registered: Callable[[str], bool],
+        tell: Callable[[str, str], object],
+        wake: Callable[[], object],
+    ) -> None:
+        """Begin without any.
+
+        Args:
+            keys: of the node.
+            sockets: of the node.
+            is_registered: tells whether the name server at an endpoint has the node.
+            tell: is told of what is refused: in words, and where.
+            wake: has the I/O side call `look` soon; called by any thread.
+        """
+        self._keys = keys
+        self._sockets = sockets
+        self._is_registered = is_registered
+        self._tell = tell
+        self._search = KeySearch(keys.credentials, wake)
+        self._named: set[str] = set()
+        self._unknown: set[str] = set()
+        self._served: dict[str, int] = {}
+        self._failures: dict[str, int] = {}
+        self._told: set[str] = set()
+        self._look_at = 0.0
+        self.refusals: dict[str, str] = {}
+
+    def begin(self) -> None:
+        """Find the keys of the name servers."""
+        for endpoint in self._sockets.servers:
+            if not is_inside(endpoint):
+                self._search.begin(endpoint, zmq.DEALER)
+
+    def call(self, endpoint: str) -> None:
+        """Connect to a peer that the user has named, as soon as it is known whose key it has."""
+        self._named.add(endpoint)
+        self._unknown.add(endpoint)
+        self._search.begin(endpoint, zmq.SUB)
+
+    def unknown(self) -> list[str]:
+        """Say of which peers that the user has named it is not known yet whether they come."""
+        return [f"whether anybody with a trusted key is at {one} is not known yet" for one in self._unknown]
+
+    def next_deadline(self) -> float:
+        """Return when to call `look` at the latest, in monotonic seconds."""
+        at = self._search.next_deadline()
+        return self._look_at if at is None else min(at, self._look_at)
+
+    def look(self, now: float) -> None:
+        """See what has become of the calls, and make those whose time it is."""
+        self._look_at = now + _LOOK_EVERY
+        for outcome, endpoint, key in self._sockets.sub.handshakes():
+            self._take(outcome, endpoint, key, now)
+        for endpoint in self._sockets.servers:
+            if self._is_registered(endpoint):
+                self._succeed(endpoint)
+                self._served.pop(endpoint, None)
+            elif not is_inside(endpoint) and not self._search.is_searching(endpoint):
+                self._search.again(endpoint, now)
+        for found in self._search.take(now):
+            self._go_on(found, now)
+
+    def _take(self, outcome: Outcome, endpoint: str, key: str, now: float) -> None:
+        """Take in what has become of the call of a peer; others dial one again that was announced."""
+        if outcome is Outcome.ADMITTED:
+            self._succeed(endpoint)
+            return
+        count = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
+        if outcome is Outcome.REFUSED:
+            why = self._keys.credentials.refused_by(endpoint, key)
+        elif count >= _FAILURES:
+            own = self._keys.credentials.public_key
+            why = f"nobody at {endpoint} has the key {key}; this side has {own}"
+        else:
+            return
+        self._fail(endpoint, why)
+        if endpoint in self._named:
+            self._sockets.sub.hang_up(endpoint)
+            self._search.again(endpoint, now)
+
+    def _go_on(self, found: Found, now: float) -> None:
+        """Connect to what the user has named, or look again later."""
+        endpoint, key = found.endpoint, found.key
+        if found.outcome is not Probed.ADMITTED:
+            self._unknown.discard(endpoint)
+        if (why := found.wrong(self._keys.credentials)) is not None:
+            self._served.pop(endpoint, None)
+            self._fail(endpoint, why)
+        elif found.outcome is Probed.ADMITTED and key is not None:
+            self.refusals.pop(endpoint, None)
+            if endpoint in self._named:
+                self._sockets.sub.dial(endpoint, stop=FOR_EVER, key=key)
+                return
+            # libzmq connects again by itself, unless its key was refused once.
+            times = self._served[endpoint] = self._served.get(endpoint, 0) + 1
+            if times % 2:
+                self._sockets.call_server(endpoint, key)
+        self._search.again(endpoint, now)
+
+    def _succeed(self, endpoint: str) -> None:
+        self._search.settle(endpoint)
+        self._unknown.discard(endpoint)
+        self._failures.pop(endpoint, None)
+        self._told.discard(endpoint)
+        self.refusals.pop(endpoint, None)
+
+    def _fail(self, endpoint: str, why: str) -> None:
+        if endpoint in self._named or endpoint in self._sockets.servers:
+            self.refusals[endpoint] = why
+        if endpoint not in self._told:
+            self._told.add(endpoint)
+            self._tell(why, endpoint)

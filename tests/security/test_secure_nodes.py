@@ -1,0 +1,307 @@
+"""Nodes with keys: who comes in, who may subscribe, publish, ask and answer, and whose word is believed."""
+
+import asyncio
+import logging
+from contextlib import ExitStack
+
+import pytest
+import zmq
+
+import oz
+import oz.asyncio
+from oz.services import ask
+from oz.services.forwarder import Forwarder
+from support.meeting import DESK, FEED, advisories, meet
+from support.waiting import DEADLINE, Thread, until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+# who comes in ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["tcp", "directory"])
+def test_trusted_nodes_meet_and_talk(make, directory, way):
+    if way == "tcp":
+        feed = make("feed", bind="tcp://127.0.0.1:*")
+        desk = make("desk", peers=feed.endpoint)
+    else:
+        feed, desk = (make(name, directory=directory / "bus") for name in ("feed", "desk"))
+    meet(desk, feed)
+    md = desk.subscribe("md.eu.>")
+    feed.subscribe("svc.double", handler=lambda message: message.reply(2 * message.payload))
+    desk.wait_ready(DEADLINE)
+    feed.publish("md.eu.dax", 1)
+    assert md.receive(DEADLINE).payload == 1
+    assert desk.request("svc.double", 21, timeout=DEADLINE).payload == 42
+
+
+def test_nodes_of_asyncio_meet_and_talk_and_are_told_what_is_denied(node_ring, directory):
+    async def run():
+        async with (
+            oz.asyncio.Node(
+                "feed",
+                bind="tcp://127.0.0.1:*",
+                directory=directory / "a",
+                security=node_ring.security("feed", permissions=True),
+            ) as feed,
+            oz.asyncio.Node(
+                "desk",
+                peers=feed.endpoint,
+                directory=directory / "b",
+                security=node_ring.security("desk", permissions=True),
+            ) as desk,
+        ):
+            await desk.wait_for_peers("feed", DEADLINE)
+            md, denied = desk.subscribe("md.eu.>"), desk.subscribe("md.*.x")
+            with pytest.raises(oz.PermissionDenied) as raised:
+                await denied.receive(DEADLINE)
+            assert raised.value.subject == "md.secret.x"
+            denied.unsubscribe()
+            await desk.wait_ready(DEADLINE)
+            await feed.publish("md.eu.dax", 1)
+            return (await md.receive(DEADLINE)).payload
+
+    assert asyncio.run(run()) == 1
+
+
+def test_who_is_not_trusted_is_refused_and_both_keys_are_named_on_both_sides(node_ring, make, feed, caplog):
+    stranger = node_ring.make("stranger").public
+    told = advisories(feed)
+    with caplog.at_level(logging.WARNING):
+        node = make("stranger", peers=feed.endpoint)
+        with pytest.raises(oz.PermissionDenied, match="does not trust the key of this side") as raised:
+            node.wait_for_peers(timeout=DEADLINE)
+    assert stranger in str(raised.value)
+    assert node_ring.public("feed") in str(raised.value)
+    assert any(
+        stranger in one.getMessage()
+        and node_ring.public("feed") in one.getMessage()
+        and "refused" in one.getMessage()
+        for one in caplog.records
+    )
+    until(lambda: any(stranger in one.text for one in told()))
+    assert feed.peers == []
+
+
+def test_who_listens_with_a_key_that_is_not_trusted_is_not_connected_to(node_ring, make, feed):
+    node_ring.make("stranger")
+    node_ring.distrust("feed")
+    desk = make("desk", peers=feed.endpoint)
+    with pytest.raises(oz.PermissionDenied, match="has no key that this side trusts"):
+        desk.wait_ready(DEADLINE)
+
+
+def test_a_node_without_keys_meets_nobody_who_has_one(feed, directory):
+    with oz.Node("plain", peers=feed.endpoint, directory=directory / "plain") as plain:
+        plain.subscribe(">")
+        with pytest.raises(oz.Timeout):
+            plain.wait_for_peers(timeout=0.3)
+        assert not feed.interest("md.x")
+
+
+def test_whose_key_is_not_trusted_any_more_is_gone_and_comes_back_when_it_is(node_ring, feed, desk):
+    node_ring.distrust("desk")
+    until(lambda: not feed.peers)
+    node_ring.trust("desk")
+    meet(desk, feed)
+
+
+def test_two_keys_of_one_user_are_valid_while_one_replaces_the_other(node_ring, make, feed, desk):
+    node_ring.make("desk-2")
+    node_ring.trust("desk-2")
+    text = node_ring.permissions.read_text()
+    key = node_ring.public("desk")
+    node_ring.permissions.write_text(
+        text.replace(f"key = '{key}'", f"keys = ['{key}', '{node_ring.public('desk-2')}']")
+    )
+    new = meet(make("desk-2", peers=feed.endpoint), feed)
+    both = [subscribe_once_allowed(node, "md.eu.>") for node in (desk, new)]
+    feed.publish("md.eu.dax", 1)
+    assert [one.receive(DEADLINE).payload for one in both] == [1, 1]
+
+
+def subscribe_once_allowed(node, pattern, **options):
+    """Subscribe when the peers have read what is allowed now: they look at their files now and then."""
+
+    def subscribe():
+        subscription = node.subscribe(pattern, **options)
+        try:
+            node.wait_ready(DEADLINE)
+        except oz.PermissionDenied:
+            subscription.unsubscribe()
+            return None
+        return subscription
+
+    return until(subscribe)
+
+
+# who may subscribe -----------------------------------------------------------------------------------------
+
+
+def test_what_may_not_be_had_is_refused_with_rule_and_witness_and_the_rest_is_not(feed, desk):
+    told = advisories(desk)
+    granted, denied = desk.subscribe("md.eu.>"), desk.subscribe("md.*.x")
+    with pytest.raises(oz.PermissionDenied) as raised:
+        denied.receive(DEADLINE)
+    assert raised.value.subject == "md.secret.x"
+    assert "deny subscribe 'md.secret.>'" in raised.value.rule
+    with pytest.raises(oz.PermissionDenied, match=r"md\.secret\.x"):
+        desk.wait_ready(DEADLINE)
+    until(lambda: any("md.secret.x" in one.text for one in told()))
+    denied.unsubscribe()
+    desk.wait_ready(DEADLINE)
+    feed.publish("md.secret.x", 0)
+    feed.publish("md.eu.x", 1)
+    assert granted.receive(DEADLINE).payload == 1
+
+
+def test_one_denied_among_many_takes_nothing_from_the_others(feed, desk):
+    many = [desk.subscribe(f"md.{number}") for number in range(60)]
+    denied = desk.subscribe("orders.>")
+    with pytest.raises(oz.PermissionDenied, match="orders"):
+        denied.receive(DEADLINE)
+    denied.unsubscribe()
+    desk.wait_ready(DEADLINE)
+    feed.publish("md.59", 1)
+    assert many[-1].receive(DEADLINE).payload == 1
+
+
+def test_groups_have_rules_of_their_own(feed, desk):
+    desk.subscribe("md.>", group="work-1")
+    desk.subscribe("md.eu", group="play", handler=print)
+    with pytest.raises(oz.PermissionDenied, match="join a group of this name"):
+        desk.wait_ready(DEADLINE)
+    assert feed.interest("md.us")
+
+
+# who may publish, ask and answer ---------------------------------------------------------------------------
+
+
+def test_what_a_key_may_not_publish_is_dropped_counted_and_advised(feed, desk):
+    told = advisories(feed)
+    orders, notes = feed.subscribe("orders.>"), feed.subscribe("md.>")
+    feed.wait_ready(DEADLINE)
+    desk.publish("orders.1", "forged")
+    desk.publish("md.eu", "forged")
+    until(lambda: feed.stats.denied == 2)
+    until(lambda: any("orders.1" in one.text or "md.eu" in one.text for one in told()))
+    assert orders.waiting == notes.waiting == 0
+
+
+def test_who_may_publish_may_not_ask(feed, desk):
+    asked = []
+    feed.subscribe("notes.>", handler=asked.append)
+    feed.wait_ready(DEADLINE)
+    with pytest.raises(oz.Timeout):
+        desk.request("notes.1", 1, timeout=0.2)
+    desk.publish("notes.1", "published")
+    until(lambda: [one.payload for one in asked] == ["published"])
+
+
+def test_replies_need_a_right_and_come_as_often_as_it_says(feed, desk):
+    def twice(message):
+        message.reply(1)
+        message.reply(2)
+
+    feed.subscribe("svc.>", handler=twice)
+    feed.wait_ready(DEADLINE)
+    answers = desk.request_many("svc.x", 0, timeout=0.5)
+    assert [one.payload for one in answers] == [1]
+    assert desk.stats.denied == 1
+
+
+def test_who_may_not_reply_is_not_heard(feed, desk):
+    desk.subscribe("svc.>", handler=lambda message: message.reply("forged"))
+    desk.wait_ready(DEADLINE)
+    with pytest.raises(oz.Timeout):
+        feed.request("svc.x", 1, timeout=0.2)
+    assert feed.stats.denied == 1
+
+
+# name servers ----------------------------------------------------------------------------------------------
+
+
+def test_nodes_find_each_other_by_a_name_server_with_keys(node_ring, make, server):
+    feed, desk = (
+        make(name, nameserver=server.endpoint, bind="tcp://127.0.0.1:*") for name in ("feed", "desk")
+    )
+    meet(desk, feed)
+    there = ask(server.endpoint, security=node_ring.security("other"))
+    assert {one.name: one.key for one in there} == {one: node_ring.public(one) for one in ("feed", "desk")}
+
+
+def test_a_name_server_that_refuses_a_key_is_told_of_at_once(node_ring, make, server):
+    node_ring.make("stranger")
+    with pytest.raises(oz.PermissionDenied, match="does not trust the key of this side"):
+        make("stranger", nameserver=server.endpoint)
+    with pytest.raises(oz.PermissionDenied):
+        ask(server.endpoint, security=node_ring.security("stranger"))
+    with pytest.raises(oz.NameserverUnavailable):
+        ask(server.endpoint, timeout=0.3)
+
+
+# forwarders ------------------------------------------------------------------------------------------------
+
+BRIDGE = """
+publish = { allow = ["md.>", "svc.>", "_INBOX.>"] }
+subscribe = { allow = ["md.>", "svc.>", "_INBOX.>", "_OZ.FORWARDER.>"] }
+request = { allow = ["svc.>"] }
+reply = { allow = ["svc.>"] }
+"""
+
+
+@pytest.fixture
+def join_buses(node_ring, directory):
+    """Join two buses of this host by a forwarder with a key."""
+    node_ring.make("bridge")
+    node_ring.trust("bridge")
+    with ExitStack() as stack:
+
+        def join(rights, **rules):
+            node_ring.permit(feed=FEED, desk=DESK, other="", bridge=rights, **rules)
+            legs = [{"bus": bus, "directory": directory / "bus"} for bus in ("a", "b")]
+            made = stack.enter_context(
+                Forwarder(legs, security=node_ring.security("bridge", permissions=True))
+            )
+            running = Thread(made.run)
+
+            def end():
+                made.stop()
+                running.outcome()
+
+            stack.callback(end)
+            return made
+
+        yield join
+
+
+def test_a_forwarder_with_a_key_passes_on_what_its_rights_and_those_of_others_allow(
+    make, join_buses, directory
+):
+    join_buses(BRIDGE)
+    feed = make("feed", bus="a", directory=directory / "bus")
+    desk = make("desk", bus="b", directory=directory / "bus")
+    md, secret = desk.subscribe("md.eu.>"), desk.subscribe("md.secret.>")
+    orders = feed.subscribe("notes.>")
+    feed.subscribe("svc.>", handler=lambda message: message.reply(2 * message.payload))
+    with pytest.raises(oz.PermissionDenied, match=r"md\.secret"):
+        secret.receive(DEADLINE)
+    feed.wait_for_subscribers(1, "md.eu.dax", timeout=DEADLINE)
+    desk.wait_for_subscribers(1, "svc.x", timeout=DEADLINE)
+    feed.publish("md.eu.dax", 1)
+    assert md.receive(DEADLINE).payload == 1
+    assert desk.request("svc.x", 21, timeout=DEADLINE).payload == 42
+    desk.publish("notes.1", "not for the forwarder to pass on")
+    assert orders.waiting == 0
+    assert not feed.interest("md.secret.x")
+
+
+def test_a_forwarder_without_a_rule_for_inboxes_passes_on_no_requests(make, join_buses, directory):
+    join_buses(BRIDGE.replace(', "_INBOX.>"]', "]").replace(', "_INBOX.>"', ""))
+    feed = make("feed", bus="a", directory=directory / "bus")
+    desk = make("desk", bus="b", directory=directory / "bus")
+    feed.subscribe("svc.>", handler=lambda message: message.reply(1))
+    desk.wait_for_subscribers(1, "svc.x", timeout=DEADLINE)
+    with pytest.raises(oz.Timeout):
+        desk.request("svc.x", 21, timeout=0.3)
+    until(lambda: feed.stats.denied)
