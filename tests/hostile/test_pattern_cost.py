@@ -14,7 +14,7 @@ from support.waiting import DEADLINE
 
 COSTING = Path(__file__).with_name("costing.py")
 LOOPBACK = "tcp://127.0.0.1:*"
-COUNT = size(150, 600)
+COUNT = size(100, 600)
 SLOW = "a" * 60
 """What the dear patterns backtrack over."""
 MOST_MEMORY = 64 << 20

@@ -35,8 +35,10 @@ class Recording:
         return self.recorder.told()["contradictions"] >= 100
 
     def has_a_run(self, count):
-        """Publish a number; tell whether so many in a row were recorded last."""
-        self.publish()
+        """Publish numbers; tell whether so many in a row were recorded last."""
+        for _ in range(count):
+            self.publish()
+            self.recorder.told()
         last = self.recorded()[-count:]
         return len(last) == count and last[-1] - last[0] == count - 1
 
@@ -102,7 +104,9 @@ def test_a_recorder_records_whoever_else_uses_the_name_of_its_publisher(tmp_path
 
 
 @pytest.mark.sized
-@pytest.mark.parametrize("attack", ["declare_without_end", "subscribe_to_long_prefixes"])
+@pytest.mark.parametrize(
+    "attack", [pytest.param("declare_without_end", marks=pytest.mark.heavy), "subscribe_to_long_prefixes"]
+)
 def test_a_gateway_passes_on_whatever_its_subscribers_ask_for(attack):
     with (
         victim("gateway") as gateway,
