@@ -13,7 +13,7 @@ from support.sizes import one_of_each, size
 from support.waiting import DEADLINE, until
 
 HERE = Path(__file__).parent
-ROUNDS = size(1, 50)
+ROUNDS = size(1, 20)
 """How often a hundred messages are published. All have arrived before the next hundred: nothing is full."""
 
 JOBS = size(100, 900)
