@@ -13,8 +13,8 @@ from support.sizes import one_of_each, size
 from support.waiting import DEADLINE, until
 
 HERE = Path(__file__).parent
-ROUNDS = size(1, 20)
-"""How often a hundred messages are published. All have arrived before the next hundred: nothing is full."""
+ROUNDS, EACH = size(1, 20), size(40, 100)
+"""How often so many messages are published. All have arrived before the next ones: nothing is full."""
 
 JOBS = size(100, 900)
 
@@ -60,11 +60,11 @@ def numbers_from(sub, count):
 
 
 def goes_on(victim, *subscribers):
-    """Have a hundred messages published again and again, which the subscribers hear; how it is then."""
+    """Have some messages published again and again, which the subscribers hear; how it is then."""
     for _ in range(ROUNDS):
-        say(victim, "publish 100 honest.x")
+        say(victim, f"publish {EACH} honest.x")
         for one in subscribers:
-            assert numbers_from(one, 100) == list(range(100))
+            assert numbers_from(one, EACH) == list(range(EACH))
         told = answer_of(victim)
     return told
 
