@@ -33,9 +33,9 @@ MOST_OWNERS = 65_536
 """Subscribers that are remembered with their public keys, until those that are gone are forgotten."""
 
 
-_OVERHEAD, _OVERHEAD_OF_CURVE = 2, 48
-"""Bytes of a frame on the wire beside its own, at least, and with CURVE. Source: ZeroMQ RFC 23 and 26."""
-
+_OVERHEAD, _OVERHEAD_OF_CURVE = 11, 64
+"""Bytes of a frame on the wire beside its own at most, and with CURVE: nobody honest is to seem too quick.
+Source: ZeroMQ RFC 37 (SUBSCRIBE is a command) and 26."""
 
 _COUNTED_ANEW = 65_536
 """Bytes that are read of a connection until it is found out anew what ZeroMQ reads besides, as heartbeats."""

@@ -525,7 +525,7 @@ class Reading:
         """Have frames come that are read at once, and other bytes of which nothing is read."""
         for number in range(count):
             self.pub.queue.take(b"\1%05d" % number, HOSTILE, 0.0)
-        self.read_by_zmq += count * 8 + beside
+        self.read_by_zmq += count * (6 + 11) + beside
 
     def is_cut(self):
         self.pub.queue.look_behind(HOSTILE, lambda peer: self.read_by_zmq)
