@@ -13,7 +13,7 @@ from support.sizes import one_of_each, size
 from support.waiting import DEADLINE, until
 
 HERE = Path(__file__).parent
-ROUNDS, EACH = size(1, 20), size(40, 100)
+ROUNDS, EACH = size(1, 5), size(40, 100)
 """How often so many messages are published. All have arrived before the next ones: nothing is full."""
 
 JOBS = size(100, 900)
