@@ -1,0 +1,35 @@
+"""The examples of the pages of Spark run in an empty directory, with what the page says and no more."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
+
+from page_examples import MARK
+
+from docs.markdown_blocks import blocks
+
+HERE = Path(__file__).parent
+DOCS = HERE.parents[1] / "docs"
+PAGES = [
+    page for page in sorted(DOCS.glob("spark*.md")) if any(block.value == MARK for block in blocks(page))
+]
+
+
+@pytest.mark.heavy  # each command starts a Spark
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_each_example_of_a_page_runs_after_those_before_it(page, tmp_path):
+    scripts = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    modules = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
+    ended = subprocess.run(
+        [sys.executable, str(HERE / "page_examples.py"), str(page)],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": scripts, "PYTHONPATH": modules},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
