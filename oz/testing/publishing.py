@@ -292,10 +292,7 @@ class SubscriberPipes:
         if self._next is not None:
             return True
         queue = self._queue
-        while queue.is_waiting():
-            found = queue.take()
-            if found is None:
-                return False
+        while (found := queue.take()) is not None:
             end, message = found
             is_wanted = not self._filters or self._matches(message[0])
             if is_wanted:

@@ -43,6 +43,11 @@ class FairQueue:
     def take(self) -> tuple[End, Message] | None:
         """Do the same without counting the message as read."""
         ends, at = self.ends, self._at
+        for end in ends:
+            if end.incoming or end.is_ending:
+                break
+        else:
+            return None
         size = len(ends)
         for _ in range(size):
             if at >= size:
@@ -57,13 +62,6 @@ class FairQueue:
                 if message is not None:
                     return end, message
         return None
-
-    def is_waiting(self) -> bool:
-        """Tell whether some pipe has something to say, which may be that it is over."""
-        for end in self.ends:  # noqa: SIM110 - as below
-            if end.incoming or end.is_ending:
-                return True
-        return False
 
     def has_in(self) -> bool:
         """Tell whether there is a message."""

@@ -8,6 +8,7 @@ from random import Random
 import zmq
 
 from oz.errors import ProtocolError
+from oz.security.limits import Limits
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
 from oz.wire.keys import (
     DECLARATION,
@@ -33,6 +34,9 @@ LAST_EPOCH = 2**32 - 1
 
 AGAIN = 0.25, 0.02
 """Of what it does so much is to end its connections and begin anew; there are hasty ones and patient ones."""
+
+LIMITS = Limits(streams=6, plain_subscriptions=8, patterns=60)
+"""Of a publisher that the stranger asks for more: nobody else needs as much."""
 
 PATTERNS = (b"a.*", b"*.x", b"b.y", b">", b"a.x", b"none.>", b"a.>.b", b"")
 """What it asks for; not all of it is valid."""
@@ -69,7 +73,7 @@ class Stranger(Process):
             return
         acts = (
             self._listen, self._say_goodbye, self._take_back, self._declare, self._spoil, self._ask,
-            self._stop,
+            self._stop, self._ask_for_much,
         )  # fmt: skip
         if self._random.random() < self._again:
             self._begin_anew()
@@ -162,6 +166,19 @@ class Stranger(Process):
             ).encode(),
         )
         self._say(True, stream_key(name))
+
+    def _ask_for_much(self):
+        """Ask for more than one connection may, and take some of it back."""
+        some = [self._random.randrange(99) for _ in range(self._random.choice((3, 12)))]
+        for number in some:
+            key = (
+                b"none.%d" % number
+                if number % 2
+                else stream_key(b"%d" % number + bytes(ID_SIZE - len(str(number))))
+            )
+            self._say(True, key)
+        for number in some[::3]:
+            self._say(False, b"none.%d" % number)
 
     def _stop(self):
         """Take back something that it has said."""
@@ -258,6 +275,7 @@ class HostileWorld(World):
     def __init__(self, seed, faults=None, mechanisms=None):
         super().__init__(seed, faults, mechanisms)
         self.stranger = Stranger(self, "stranger")
+        self.publishers[0].limits = LIMITS
 
     def run(self):
         self.network.call_at(self._forms.uniform(0.0, 0.5), self.stranger.start)

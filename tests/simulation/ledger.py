@@ -32,7 +32,11 @@ class Violation(AssertionError):
 
 def check(condition, text, *values):
     if not condition:
-        raise Violation(text.format(*values), text)
+        fail(text, *values)
+
+
+def fail(text, *values):
+    raise Violation(text.format(*values), text)
 
 
 class Ledger:
@@ -56,6 +60,7 @@ class Ledger:
         self.spoiled = self.counted = 0
         self.by_origin = defaultdict(list)
         self.ready = {}
+        self._fitting, self.routes = set(), {}
 
     @property
     def key(self):
@@ -69,6 +74,7 @@ class Ledger:
 
     def subscribed(self, text):
         self.standing.append(text)
+        self._changed()
         self.since.setdefault(text, self.oracle.world.network.now)
 
     def asked_for(self, subject, at):
@@ -77,7 +83,19 @@ class Ledger:
 
     def unsubscribed(self, text):
         self.standing.remove(text)
+        self._changed()
         self.ended.add(text)
+
+    def _changed(self):
+        """Forget what was found of routes and subjects, as other patterns stand now."""
+        self._fitting.clear()
+        self.routes.clear()
+
+    def _fits(self, subject):
+        """Tell whether a subject matches something that is asked for; remember what does."""
+        if subject not in self._fitting and any(matches(text, subject) for text in self.standing):
+            self._fitting.add(subject)
+        return subject in self._fitting
 
     def begins_drain(self, text):
         """Nothing more is asked for; what was published before still comes."""
@@ -87,6 +105,7 @@ class Ledger:
         """Nothing comes any more: those that have answered have sent all that was published before."""
         self.drained[text] = self.drained[text][0], answered
         self.standing.remove(text)
+        self._changed()
 
     def left(self):
         self.is_over = True
@@ -101,13 +120,12 @@ class Ledger:
         oracle = self.oracle
         subject, number, gap = message.subject, int(message.payload), message.gap
         origin, form = oracle.origin_of(number), oracle.forms[number]
-        check(message.origin == origin, "{}: message {} says it is of another publisher", self.name, number)
-        check(oracle.subjects[number] == subject, "{}: message {} came as {!r}", self.name, number, subject)
-        for text in self.standing:
-            if matches(text, subject):
-                break
-        else:
-            check(False, "{}: {!r} matches nothing that it asks for", self.name, subject)
+        if message.origin != origin:
+            fail("{}: message {} says it is of another publisher", self.name, number)
+        if oracle.subjects[number] != subject:
+            fail("{}: message {} came as {!r}", self.name, number, subject)
+        if subject not in self._fitting and not self._fits(subject):
+            fail("{}: {!r} matches nothing that it asks for", self.name, subject)
         if form in ("rich", "request"):
             check(message.headers == {"number": number}, "{}: {} has {}", self.name, number, message.headers)
         if form == "frames":
@@ -123,11 +141,10 @@ class Ledger:
             self.ids.add(message.message_id)
         self.missed[origin] += gap or 0
         self.says_lost[number] = gap
-        check(
-            (message.reply_to is not None) == (form == "request"),
-            "{}: {} is to be answered to {!r}", self.name, number, message.reply_to,
-        )  # fmt: skip
-        self.by_origin[origin].append((number, message.sequence, oracle.world.network.now))
+        reply_to = message.reply_to
+        if (reply_to is not None) != (form == "request"):
+            fail("{}: {} is to be answered to {!r}", self.name, number, reply_to)
+        self.by_origin[origin].append((number, message.sequence, oracle.time.now))
 
     def withdrawn(self, message):
         """A message that waited is not wanted any more: it takes along what it says was lost before it."""

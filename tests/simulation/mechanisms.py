@@ -57,6 +57,8 @@ EXPECTED = (
     "forged: goodbye",
     "forged: message",
     "stranger: ask",
+    "stranger: ask_for_much",
+    "stranger: refused",
     "stranger: begin anew",
     "stranger: declare",
     "stranger: listen",

@@ -21,7 +21,7 @@ class Oracle:
 
     def __init__(self, world):
         self.world = world
-        self.mechanisms = world.mechanisms
+        self.mechanisms, self.time = world.mechanisms, world.network.clock
         self.subjects, self.published_at = {}, {}
         self.origins = {}
         self.publishers = {}
@@ -47,20 +47,24 @@ class Oracle:
         text = subject.decode()
         origin = publisher.origin
         self.subjects[number] = text
-        self.published_at[number] = self.world.network.now
+        self.published_at[number] = self.time.now
         self.origins[number] = origin
         self.forms[number] = form
         if form != "request" or publisher.keeps_requests:
             self.newest[origin][text] = number
         groups = set()
-        for stream in publisher.router.streams.values():
-            if _asks(stream, text):
-                if stream.delivery.group:
-                    groups.add(stream.delivery.group)
-                elif stream.has_messages:
-                    self.books[origin, stream.key, stream.epoch].append(number)
-                    if stream.goodbyes:
-                        self.outlived.add((stream.key, number))
+        asking = publisher.asking.get(text)
+        if asking is None:
+            # It stands until the publisher takes in something else, or its time comes.
+            asking = [stream for stream in publisher.router.streams.values() if _asks(stream, text)]
+            publisher.asking[text] = asking
+        for stream in asking:
+            if stream.delivery.group:
+                groups.add(stream.delivery.group)
+            elif stream.has_messages:
+                self.books[origin, stream.key, stream.epoch].append(number)
+                if stream.goodbyes:
+                    self.outlived.add((stream.key, number))
         for group in groups:
             self.groups[origin, group].append(number)
 

@@ -50,6 +50,7 @@ class Process:
     def __init__(self, world, name):
         self.world, self.name = world, name
         self.network = world.network
+        self._time = world.network.clock
         self.is_alive = self.is_frozen = False
         self.is_ending = False
         self.life = self.turns = 0
@@ -70,7 +71,7 @@ class Process:
 
     def clock(self):
         """Return the seconds that its host counts."""
-        return self.network.clock.now + self.ahead
+        return self._time.now + self.ahead
 
     def kill(self):
         if self.is_alive:
@@ -130,14 +131,14 @@ class Process:
             self.wake_at(due)
 
     def wake_at(self, due):
-        if self._timer is not None:
-            if self._timer.action is not None and due == self._due:
+        timer = self._timer
+        if timer is not None:
+            if timer.action is not None and due == self._due:
                 return
-            self._timer.cancel()
-            self._timer = None
+            timer.action = self._timer = None
         self._due = due
         if due is not None:
-            self._timer = self.network.call_at(due - self.ahead, self._take_turn)
+            self._timer = self._time.call_at(due - self.ahead, self._take_turn)
 
     def socket(self, kind, **options):
         made = self.context.socket(kind)

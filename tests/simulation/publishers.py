@@ -28,7 +28,7 @@ class SimPublisher(Process):
     def __init__(self, world, name, *, binds, connects=(), drops, mark):
         super().__init__(world, name)
         self.binds, self.connects, self.drops, self.mark = binds, connects, drops, mark
-        self.keeps_requests = name != "p2"
+        self.keeps_requests, self.limits = name != "p2", DEFAULT_LIMITS
 
     def begin(self):
         self.origin = self.world.random_bytes(16)
@@ -40,14 +40,14 @@ class SimPublisher(Process):
         for endpoint in self.connects:
             self.xpub.connect(endpoint)
         self.stats = PublisherStats()
-        self.router = Router(self.origin, self.stats)
-        self.queue = InterestQueue(self.router, DEFAULT_LIMITS, self._is_there)
+        self.router = Router(self.origin, self.stats, limits=self.limits)
+        self.queue = InterestQueue(self.router, self.limits, self._is_there)
         self.sink = XpubSink(self.xpub, drops=self.drops)
         self.batches = Batches(self.router, self.sink, self.clock, drops=self.drops)
         self.last_values = LastValueCache() if self.keeps_requests else NodeLastValueCache()
         self.records = Records(self.router, self.batches, self.last_values, self.sink, self.clock)
         self._accumulated, self._identified = [], []
-        self._known = {}
+        self._known, self.asking = {}, {}
         self.spoiled = 0
         self._pause = FIRST_PAUSE
 
@@ -152,6 +152,7 @@ class SimPublisher(Process):
         has_in, recv, put = self.xpub.has_in, self.context.backend.recv_named, self.xpub.set
         take, now = self.queue.take, self.clock()
         while has_in():
+            self.asking.clear()
             while has_in():
                 frame, peer = recv(self.xpub, NOBLOCK)
                 self.spoiled += frame[1:] == MALFORMED
@@ -204,20 +205,25 @@ class SimPublisher(Process):
                 self.close()
                 return None
             return self.clock() + FIRST_PAUSE * 8
-        self.records.is_halfway = False
-        now = self.clock()
-        self._tell(self.records.beat, now)
-        is_halfway = self.records.is_halfway
+        records, now = self.records, self.clock()
+        records.is_halfway = False
+        self.asking.clear()
+        if records.is_serving:
+            self._tell(records.beat, now)
+        else:
+            records.beat(now)
+        is_halfway = records.is_halfway
         self._forget()
         self._listen()
         self.world.rest.check_room(self)
-        due = now + FIRST_PAUSE if is_halfway else self.records.next_deadline(now)
+        due = now + FIRST_PAUSE if is_halfway else records.next_deadline(now)
         if self.batches.full:
             later = now + self._pause
             due = later if due is None else min(due, later)
         return due
 
     def begin_end(self):
+        self.asking.clear()
         self.flush()
         self.world.oracle.closed.add(self.origin)
 

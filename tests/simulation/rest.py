@@ -7,6 +7,7 @@ from collections import Counter
 import zmq
 
 from oz.protocol.subscriber.declarations import MOST_SMALL
+from simulation.accounts import check_accounts
 from simulation.ledger import Violation, check, matches
 from simulation.processes import UNKNOWN
 from simulation.tables import LISTENED, check_heard, check_paths
@@ -243,6 +244,8 @@ class Rest:
                 malformed, publisher.spoiled,
             )  # fmt: skip
             check(not router._reports_malformed, "{} has reported nothing", publisher.name)
+            check_accounts(publisher)
+            self.oracle.mechanisms["stranger: refused"] += router.stats.refused
             unknown = [one for one in streams if one.name == UNKNOWN.stream]
             refused = [len(one.refused) for one in unknown if not one.chunks]
             check(refused == [1], "{} has not refused what it does not know: {}", publisher.name, unknown)
@@ -290,8 +293,7 @@ class Rest:
             turns = process.turns - before
             check(turns <= MOST_TURNS, "{} took {} turns in {} s", process.name, turns, seconds)
             if process in self._frames:
-                # Who reads one at a time looks again after each.
-                turns -= (1 + (process.pace == 1)) * (process.frames - self._frames[process])
+                turns -= process.frames - self._frames[process]
                 check(turns <= LISTENED, "{} took {} turns for nothing", process.name, turns)
 
     def check_parted(self):

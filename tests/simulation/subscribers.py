@@ -192,7 +192,7 @@ class SimSubscriber(Process):
     def turn(self):
         if not self.is_busy:
             self._read(self.pace)
-        now, streams = self.clock(), self.streams
+        now, streams, links = self.clock(), self.streams, self.links
         if self.world.has_stranger and not self.world.is_over:
             self._check_refusals(now)
         if self.is_ending:
@@ -206,11 +206,11 @@ class SimSubscriber(Process):
         due = streams.next_deadline()
         if due is not None and now >= due:
             self._ask(streams.renew(now))
-        ends = self.links.next_deadline()
+            due = streams.next_deadline()
+        ends = links.next_deadline()
         if ends is not None and now >= ends:
-            self.links.look(now, is_idle=not self.sub.has_in())
-            ends = self.links.next_deadline()
-        due = streams.next_deadline()
+            links.look(now, is_idle=not self.sub.has_in())
+            ends, due = links.next_deadline(), streams.next_deadline()
         if ends is not None and (due is None or ends < due):
             due = ends
         if streams.buffered and any(one.receive_buffer for one in streams.buffered):
@@ -218,7 +218,7 @@ class SimSubscriber(Process):
         return None if due is None else max(due, now + 0.001)
 
     def now_ns(self):
-        return round((self.network.clock.now + 1_000) * NS)
+        return round((self._time.now + 1_000) * NS)
 
     def _read(self, most):
         """Take in what has come, and give it to the application; the rest in a moment."""
@@ -256,7 +256,8 @@ class SimSubscriber(Process):
             if message is not None:
                 give(message)
         else:
-            self.wake()
+            if has_in():
+                self.wake()
         self._give()
 
     def _check_refusals(self, now):
@@ -313,11 +314,13 @@ class SimSubscriber(Process):
         route, counted = message.route, self._counted
         if route.is_counted:
             count(message)
-        self._handled = []
-        for one in route.handled:
-            if one.active or one.wants(message):
-                one.handler(message)
-        check(len(self._handled) == sum(map(Subscribed.wants, route.handled, repeat(message))), "not handled")
+        if route.handled:
+            self._handled = []
+            for one in route.handled:
+                if one.active or one.wants(message):
+                    one.handler(message)
+            wanted = sum(map(Subscribed.wants, route.handled, repeat(message)))
+            check(len(self._handled) == wanted, "not handled")
         if counted is not None and counted in route.subscriptions and counted.wants(message):
             self.ledger.counted += 1
             is_enough = self.ledger.counted == self.most_counted

@@ -25,8 +25,14 @@ LISTENED = 12
 
 
 def check_route(ledger, message):
-    """A message says for whom it is: all that ask for its subject, by a handler or by `receive`."""
+    """A message says for whom it is: all that ask for its subject, by a handler or by `receive`.
+
+    A route stands until other patterns do, so it is looked at once till then.
+    """
     route, subject = message.route, message.subject
+    if ledger.routes.get(subject) is route:
+        return
+    ledger.routes[subject] = route
     subscriptions, handled = route.subscriptions, route.handled
     check(
         handled == tuple(one for one in subscriptions if one.handler is not None)
