@@ -106,13 +106,14 @@ class _Reader:
 
     def __init__(self, name: str, whole: Mapping[str, Any], lines: TomlLines) -> None:
         self._name, self._whole, self._lines = name, whole, lines
-        self._dialect = DEFAULT_DIALECT
+        self._dialect, self._default = DEFAULT_DIALECT, "deny"
         self.faults: list[ConfigurationError] = []
         self.warnings: list[str] = []
 
     def read(self) -> Permissions:
         self._check_names((), self._whole, _TOP)
         default = self._one_of(("default",), self._whole.get("default", "deny"), _EFFECTS)
+        self._default = default
         named = tuple(dialects.BY_NAME)
         self._dialect = self._one_of(("dialect",), self._whole.get("dialect", DEFAULT_DIALECT), named)
         roles = {name: self._rules(("roles", name), table, ACTIONS) for name, table in self._tables("roles")}
@@ -183,6 +184,10 @@ class _Reader:
         return _Granted(tuple(rules), responses)
 
     def _listed(self, path: Keys, lists: Mapping[str, Any], action: Action) -> Iterator[Rule]:
+        if lists.get("allow") == [] and self._default == "allow":
+            # It looks as if nothing were allowed, and the default allows everything.
+            rule = f'an empty list leaves {action} to the default, which is "allow"; write what is denied'
+            self._fault((*path, "allow"), [], rule)
         for effect in _EFFECTS:
             for at, text in enumerate(self._texts((*path, effect), lists.get(effect, []))):
                 where = (*path, effect, at)

@@ -110,6 +110,10 @@ class User:
         return [rule for rule in self.rules if rule.action == action and rule.effect == effect]
 
 
+_NOBODY = User("this key")
+"""What rules a key has that belongs to nobody: none."""
+
+
 @dataclass(frozen=True)
 class Permissions:
     """All that is allowed to whom; it does not change.
@@ -135,15 +139,19 @@ class Permissions:
             asked: the subjects: a pattern, or one subject as a pattern that matches only that.
             group: the queue group, of the action "group".
         """
-        rules = () if user is None else user.rules
-        ours = [rule for rule in rules if rule.action == action]
-        name = "this key" if user is None else user.name
-        for rule in ours:
-            if rule.effect == "deny" and _names(rule, group):
+        user = user or _NOBODY
+        denying, allowing = user.rules_of(action, "deny"), user.rules_of(action, "allow")
+        if action == "group":
+            # Who joins a group reads what it is about.
+            denying += user.rules_of("subscribe", "deny")
+            if not allowing and self.default == "allow":
+                action, allowing = "subscribe", user.rules_of("subscribe", "allow")
+        name = user.name
+        for rule in denying:
+            if _names(rule, group):
                 verdict = _denied_by(rule, asked, name)
                 if verdict is not None:
                     return verdict
-        allowing = [rule for rule in ours if rule.effect == "allow"]
         if allowing:
             return _allowed_by_one_of([rule for rule in allowing if _names(rule, group)], asked, name, action)
         granted = self.default == "allow"

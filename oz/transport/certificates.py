@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,8 +155,8 @@ def read_trusted(directory: Path) -> dict[str, str]:
         The name of each file, without its ending, by the key it holds.
 
     Raises:
-        ConfigurationError: the directory or a file cannot be read, anybody may write there, or two files hold
-            one key.
+        ConfigurationError: the directory or a file cannot be read, anybody may write to one, or two files
+            hold one key.
     """
     try:
         if os.stat(directory).st_mode & stat.S_IWOTH:
@@ -165,11 +166,30 @@ def read_trusted(directory: Path) -> dict[str, str]:
         raise _wrong(directory, f"{error.strerror or error}; give a directory of certificates") from None
     found: dict[str, str] = {}
     for path in paths:
-        key = read_public(path)
+        key = _read(path, is_trusted=True)[0]
         if key in found:
             raise _wrong(path, f"{found[key]}{PUBLIC} holds the same key; remove one of them")
         found[key] = path.stem
     return found
+
+
+def still_trusted(directory: Path, before: Mapping[str, str]) -> dict[str, str]:
+    """Return those of some keys whose certificates are still in a directory, whatever else is there.
+
+    Args:
+        directory: where they are; all are, while it is not there itself.
+        before: what `read_trusted` has returned.
+    """
+    if not directory.is_dir():
+        return dict(before)
+    return {key: name for key, name in before.items() if _holds(directory / f"{name}{PUBLIC}", key)}
+
+
+def _holds(path: Path, key: str) -> bool:
+    try:
+        return _read(path, is_trusted=True)[0] == key
+    except ConfigurationError:
+        return False
 
 
 def check_name(name: str) -> None:
@@ -195,8 +215,14 @@ def _write(path: Path, text: str, mode: int) -> None:
         file.write(text)
 
 
-def _read(path: Path, *, is_secret: bool = False) -> tuple[str, str | None]:
-    """Read the keys of a certificate; with `is_secret` only its owner may be able to."""
+def _read(path: Path, *, is_secret: bool = False, is_trusted: bool = False) -> tuple[str, str | None]:
+    """Read the keys of a certificate.
+
+    Args:
+        path: of the file.
+        is_secret: nobody but its owner may be able to read it.
+        is_trusted: not everybody may be able to write it.
+    """
     no_links = getattr(os, "O_NOFOLLOW", 0) if is_secret else 0
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | no_links)
@@ -204,12 +230,16 @@ def _read(path: Path, *, is_secret: bool = False) -> tuple[str, str | None]:
         raise _wrong(
             path, f"{error.strerror or error}; give a certificate, as oz keys new makes it"
         ) from None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
+        # Nothing opens a directory as a file, not even to close it.
+        os.close(descriptor)
+        raise _wrong(path, "it is no regular file; give a certificate, as oz keys new makes it")
     with open(descriptor, encoding="utf-8", errors="replace") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise _wrong(path, "it is no regular file; give a certificate, as oz keys new makes it")
         if is_secret:
             _check_private(path, found)
+        if is_trusted and found.st_mode & stat.S_IWOTH:
+            raise _wrong(path, f"anybody may put another key there: chmod o-w {path}")
         text = file.read(_MOST_BYTES)
     keys = {}
     for line in text.splitlines():

@@ -18,13 +18,13 @@ from weakref import WeakMethod
 import zmq
 
 from oz.configuration.permission_file import read_permissions
-from oz.errors import ConfigurationError, OzError, PermissionDenied, TransportUnavailable
+from oz.errors import ConfigurationError, PermissionDenied, TransportUnavailable
 from oz.logs import peer_logger
 from oz.protocol.publisher.access import Rights
 from oz.security.permissions import Permissions
 from oz.transport.authenticator import authenticate
 from oz.transport.capabilities import has
-from oz.transport.certificates import PUBLIC, read_secret, read_trusted
+from oz.transport.certificates import PUBLIC, read_secret, read_trusted, still_trusted
 from oz.transport.probing import Probed, probe
 
 _log = peer_logger("oz.security")
@@ -71,8 +71,8 @@ class Credentials:
         self._key_file, self.directory = key, trusted
         self._pair = read_secret(key)
         self.public_key = self._pair.public
-        self._trusted = _Reloaded(trusted, read_trusted)
-        self._permissions = None if permissions is None else _Reloaded(permissions, read_permissions)
+        self._trusted = Reloaded(trusted, read_trusted, still_trusted)
+        self._permissions = None if permissions is None else Reloaded(permissions, read_permissions)
         names = set(self.trusted.values())
         self._servers = dict(servers)
         self._rights = Rights(self._trusted.value, self.permissions)
@@ -207,13 +207,23 @@ class Credentials:
         )
 
 
-class _Reloaded(Generic[T]):
+class Reloaded(Generic[T]):
     """The content of a file, or a directory of files; read again when it has changed."""
 
-    def __init__(self, path: Path, read: Callable[[Path], T]) -> None:
-        self._path, self._read = path, read
+    def __init__(
+        self, path: Path, read: Callable[[Path], T], kept: Callable[[Path, T], T] | None = None
+    ) -> None:
+        """Read it.
+
+        Args:
+            path: of the file or the directory.
+            read: reads it whole, or raises.
+            kept: gives what of the content before holds on where it cannot be read; all of it unless given.
+                Without it a change is read when it has stood for a look: who writes a file may be halfway.
+        """
+        self._path, self._read, self._kept = path, read, kept
         self._lock = threading.Lock()
-        self._seen = _state(path)
+        self._seen = self._changing = _state(path)
         self._value = read(path)
         self._looked_at = time.monotonic()
 
@@ -224,19 +234,24 @@ class _Reloaded(Generic[T]):
 
     def look(self, every: float) -> T:
         """Return what it says, and look whether that has changed if the last look is so many seconds ago."""
-        if time.monotonic() - self._looked_at >= every:
+        is_halfway = self._changing != self._seen
+        if time.monotonic() - self._looked_at >= (_LOOK_SOON if is_halfway else every):
             with self._lock:
                 self._looked_at = time.monotonic()
-                seen = _state(self._path)
-                if seen != self._seen:
-                    self._seen = seen
+                before, self._changing = self._changing, _state(self._path)
+                is_still = self._changing == before or self._kept is not None
+                if is_still and self._changing != self._seen:
+                    self._seen = self._changing
                     self._reload()
         return self._value
 
     def _reload(self) -> None:
         try:
             self._value = self._read(self._path)
-        except OzError as error:
+        except Exception as error:
+            # Whatever is wrong: who asks what it says is in the middle of something else.
+            if self._kept is not None:
+                self._value = self._kept(self._path, self._value)
             _log.error("%s has changed, and what it said before holds: %s", self._path, error)
         else:
             _log.info("%s has changed, and was read again", self._path)

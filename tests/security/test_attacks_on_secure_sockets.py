@@ -4,8 +4,12 @@ import pytest
 import zmq
 
 import oz
-from oz.wire.keys import OWN
+import oz.asyncio
+from oz.protocol.declared import declare
+from oz.wire import keys
+from oz.wire.keys import OWN, Declaration, DeliveryOptions
 from support.keyring import Keyring
+from support.looped import Looped
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -23,13 +27,14 @@ def ring(tmp_path):
     return made
 
 
-@pytest.fixture
-def publisher(ring):
+@pytest.fixture(params=["sync", "asyncio"])
+def publisher(ring, request):
     made = []
 
     def make(**options):
-        security = ring.security("feed", permissions=True)
-        made.append(oz.Publisher("tcp://127.0.0.1:*", security=security, **options))
+        options |= {"bind": "tcp://127.0.0.1:*", "security": ring.security("feed", permissions=True)}
+        is_sync = request.param == "sync"
+        made.append(oz.Publisher(**options) if is_sync else Looped(oz.asyncio.Publisher, **options))
         return made[0]
 
     yield make
@@ -109,3 +114,31 @@ def test_who_asks_for_more_and_more_that_it_may_not_have_is_cut_off(publisher, a
     for number in range(100):
         attacker.send(b"\x01orders.%020d" % number)
     until(lambda: pub.stats.cut)
+
+
+def test_who_may_join_no_group_has_no_say_in_how_it_is_served(ring, publisher, attacker):
+    """The senior member's policy is the group's: `failover` would have one member get all."""
+    ring.permit(desk='subscribe = { allow = ["md.>"] }', other='group = { allow = ["orders.>"] }')
+    pub = publisher()
+    attacker.connect(pub.endpoint)
+    options = DeliveryOptions(group="workers", policy="failover")
+    name = b"a" * 16
+    for declaration in (
+        Declaration(name, 1, options),
+        Declaration(name, 2, options, patterns=(declare(oz.compile("orders.>")),)),
+    ):
+        attacker.send(b"\x01" + declaration.encode())
+    attacker.send(b"\x01" + keys.stream_key(name))
+    until(lambda: pub.stats.denied)
+    members = [
+        oz.Subscriber(pub.endpoint, filtering="publisher", security=ring.security("other")) for _ in range(2)
+    ]
+    for one in members:
+        one.subscribe("orders.>", group="workers")
+        one.wait_ready(DEADLINE)
+    for _ in range(10):
+        pub.publish("orders.1", b"")
+    for one in members:
+        for _ in range(5):
+            assert one.receive(timeout=DEADLINE).subject == "orders.1"
+        one.close()

@@ -88,6 +88,21 @@ def test_a_rule_of_groups_is_about_their_names_too():
     assert not decide(found, "md.us.x").granted  # groups alone grant no subscription
 
 
+def test_who_may_not_subscribe_may_not_join_a_group_for_it_either():
+    found = permissions(
+        rule("allow", "md.>"), rule("deny", "md.secret.>"), rule("allow", "md.>", "group", "work-*")
+    )
+    assert decide(found, "md.eu.>", "group", "work-1").granted
+    verdict = decide(found, "md.*.x", "group", "work-1")
+    assert (verdict.granted, verdict.subject) == (False, "md.secret.x")
+
+
+def test_the_default_grants_no_group_for_what_a_list_of_subscriptions_does_not_allow():
+    found = permissions(rule("allow", "md.>"), default="allow")
+    assert decide(found, "md.x", "group", "any").granted
+    assert not decide(found, "orders.x", "group", "any").granted
+
+
 def test_a_user_is_found_by_any_key():
     found = Permissions("deny", {"desk": User("desk", ("k" * 40, "l" * 40))})
     assert found.user_of("l" * 40) is found.users["desk"]

@@ -167,7 +167,7 @@ def test_one_denied_among_many_takes_nothing_from_the_others(feed, desk):
 
 
 def test_groups_have_rules_of_their_own(feed, desk):
-    desk.subscribe("md.>", group="work-1")
+    desk.subscribe("md.us", group="work-1")
     desk.subscribe("md.eu", group="play", handler=print)
     with pytest.raises(oz.PermissionDenied, match="join a group of this name"):
         desk.wait_ready(DEADLINE)

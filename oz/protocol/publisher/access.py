@@ -20,6 +20,9 @@ from oz.wire.denials import Denial
 MOST_REMEMBERED = 65_536
 """Answers that are remembered; then all are forgotten."""
 
+MOST_CHARACTERS = 1 << 24
+"""Characters of their patterns and reasons; then all are forgotten too."""
+
 _ROOM = 1 << 20
 """Bytes that the pattern of a key may take."""
 
@@ -59,7 +62,7 @@ class Access:
         rights: those that its answers are by.
     """
 
-    __slots__ = ("_answers", "_delimiter", "_dialect", "_read", "_reserved", "rights")
+    __slots__ = ("_answers", "_characters", "_delimiter", "_dialect", "_read", "_reserved", "rights")
 
     def __init__(
         self,
@@ -81,6 +84,7 @@ class Access:
         self._delimiter = delimiter
         self._dialect = dialect
         self._answers: dict[tuple[str, Action, Pattern, str], Denial | None] = {}
+        self._characters = 0
         self.rights = read()
 
     def has_changed(self) -> bool:
@@ -89,7 +93,7 @@ class Access:
         if now is self.rights:
             return False
         self.rights = now
-        self._answers.clear()
+        self._forget()
         return True
 
     def denial(self, key: str, patterns: Iterable[Pattern], group: str = "") -> Denial | None:
@@ -115,7 +119,7 @@ class Access:
             key: as of `denial`.
             subscribed: a plain prefix, or the key of a shared pattern.
         """
-        if self.rights.permissions is None:
+        if self.rights.permissions is None and not subscribed.startswith(keys.PATTERN):
             return self.denial(key, ())
         try:
             if subscribed.startswith(keys.PATTERN):
@@ -132,15 +136,6 @@ class Access:
             for one in patterns:
                 said = said.replace(repr(one.text), f"the prefix {subscribed.decode(errors='replace')!r}")
             return Denial(said, found.rule, found.subject)
-        except (PatternError, ProtocolError) as error:
-            return Denial(str(error))
-
-    def denial_of_declaration(self, key: str, declared: bytes) -> Denial | None:
-        """Say why somebody may not have what a key declares, if so; what is malformed is found out later."""
-        try:
-            declaration = keys.parse_declaration(declared)
-            patterns = restoring(declaration.patterns, _ROOM)
-            return self.denial(key, patterns, declaration.delivery.group)
         except (PatternError, ProtocolError) as error:
             return Denial(str(error))
 
@@ -166,13 +161,17 @@ class Access:
         if asked in self._answers:
             return self._answers[asked]
         verdict = permissions.decide(permissions.user_of(key), action, pattern, group or None)
-        if len(self._answers) >= MOST_REMEMBERED:
-            self._answers.clear()
         rule = None if verdict.rule is None else str(verdict.rule)
-        found = self._answers[asked] = (
-            None if verdict.granted else Denial(verdict.reason, rule, verdict.subject)
-        )
+        found = None if verdict.granted else Denial(verdict.reason, rule, verdict.subject)
+        if len(self._answers) >= MOST_REMEMBERED or self._characters > MOST_CHARACTERS:
+            self._forget()
+        self._answers[asked] = found
+        self._characters += len(pattern.text) + len(found or "")
         return found
+
+    def _forget(self) -> None:
+        self._answers.clear()
+        self._characters = 0
 
 
 def beginning_with(prefix: bytes, dialect: str) -> Pattern:

@@ -165,7 +165,7 @@ class InterestQueue:
         for _ in range(times):
             if key.startswith(OWN):
                 self._wait(frame, key, account, teller, now)
-                granted = self._router.granted(key, comes=comes)
+                granted = self._permitted(self._router.granted(key, comes=comes), account)
             else:
                 granted = self._router.learn(frame, now)
         return granted
@@ -295,8 +295,7 @@ class InterestQueue:
     def _denial(self, key: bytes, who: str, access: Access) -> Denial | None:
         """Say why the holder of a public key may not subscribe to a key, if so.
 
-        What a declaration asks for is decided later, a little at a time, but for that of shared patterns:
-        ZeroMQ is told of their keys at once.
+        What a declaration asks for is decided later, a little at a time.
         """
         kind = key[: len(OWN) + 1]
         if kind == keys.STREAM:
@@ -314,9 +313,19 @@ class InterestQueue:
             self._owners = {one: key for one, key in self._owners.items() if one in there}
         # From now on: what it asks for waits to be looked at, and others may be quicker.
         self._owners.setdefault(name, who)
-        if kind == keys.DECLARATION and keys.is_shared(key):
-            return access.denial_of_declaration(who, key)
         return access.denial(who, ())
+
+    def _permitted(self, granted: Keys, account: Account) -> Keys:
+        """Take out the keys of shared patterns that a declaration asks for and its sender may not have."""
+        access = self._access
+        if access is None or not account.is_limited:
+            return granted
+        wanted = (
+            one
+            for one in granted.wanted
+            if not one.startswith(keys.PATTERN) or access.denial_of_key(account.key or "", one) is None
+        )
+        return Keys(wanted=tuple(wanted), dropped=granted.dropped)
 
     def _is_of_another(self, stream_key: bytes, who: str) -> bool:
         """Tell whether a stream is of somebody with another public key."""

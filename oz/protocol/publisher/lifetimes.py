@@ -105,7 +105,9 @@ class Lifetimes:
                 # Its own key came first, and says nothing of delivery options; nor does a goodbye.
                 self._interest.leave_group(stream)
                 stream.delivery = delivery
-        self._interest.join_group(stream)
+        if stream.patterns:
+            # Not before: who is refused what it asks for has no say in how the group is served.
+            self._interest.join_group(stream)
         return stream
 
     def _reopen(self, stream: OutStream) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
+from itertools import compress
 from typing import NamedTuple
 
 from oz.errors import PatternError, ProtocolError
@@ -335,6 +336,8 @@ class Router:
         stream.newest = max(stream.newest, declaration.chunk)
         if chunk is not None:
             stream.hold(place, chunk, content)
+            if chunk.patterns:
+                self.interest.join_group(stream)
 
     def _refusal(self, stream: OutStream, declaration: Declaration) -> str | None:
         """Say why the subscriber of a stream gets nothing, if so; then it keeps nothing that it has."""
@@ -360,32 +363,48 @@ class Router:
             )
         return None
 
+    def _permitted(
+        self, patterns: Collection[Pattern], account: Account, group: str
+    ) -> tuple[list[bool], Denial | None]:
+        """Tell of each pattern of a chunk whether it is permitted, and why the first is not that is not.
+
+        A chunk may be of several subscriptions, and those that are permitted have what they asked for.
+        """
+        if self.access is None or not account.is_limited:
+            return [True] * len(patterns), None
+        who = account.key or ""
+        denials = [self.access.denial(who, (one,), group) for one in patterns]
+        return [one is None for one in denials], next(filter(None, denials), self.access.denial(who, ()))
+
     def _accept(
         self, stream: OutStream, declaration: Declaration, place: int, account: Account, read: Read
     ) -> AcceptedChunk | None:
-        """Take on what a chunk asks for, or refuse all of it."""
+        """Take on what a chunk asks for, as far as it is permitted, or refuse all of it."""
         refusal = self._refusal(stream, declaration) or self._too_many(declaration, account)
         if refusal is not None:
             stream.refuse(declaration.chunk, refusal)
             return None
         try:
             patterns = tuple(restoring(declaration.patterns, self.lifetimes.room(account), read.restored))
-            if self.access is not None and account.is_limited:
-                denial = self.access.denial(account.key or "", patterns, stream.delivery.group)
-                if denial is not None:
-                    self.deny(account, denial)
+            granted, denial = self._permitted(patterns, account, stream.delivery.group)
+            if denial is not None:
+                self.deny(account, denial)
+                if not any(granted):
                     stream.refuse(declaration.chunk, denial)
                     return None
+                patterns = tuple(compress(patterns, granted))
             shared: tuple[OutStream, ...] = ()
             if stream.delivery.is_shared:
                 shared = tuple(
                     self.lifetimes.pattern_stream(keys.pattern_key(one), account)
-                    for one in declaration.patterns
+                    for one in compress(declaration.patterns, granted)
                 )
         except (PatternError, ProtocolError) as error:
             stream.refuse(declaration.chunk, str(error))
             return None
         stream.refused.pop(declaration.chunk, None)
+        if denial is not None:
+            stream.refused[declaration.chunk] = denial
         chunk = AcceptedChunk(patterns, account=account)
         account.patterns += len(patterns)
         account.pattern_weight += sum(map(weight_of, patterns))

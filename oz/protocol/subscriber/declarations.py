@@ -197,12 +197,13 @@ class Declarations:
             changes.add(self._replace([number], is_news=True))
         return changes
 
-    def renew(self, missing: Iterable[int], now: float) -> SubscriptionChanges:
+    def renew(self, missing: Iterable[int], now: float, refused: Collection[int] = ()) -> SubscriptionChanges:
         """Declare again the chunks that stayed unanswered for too long, together where there is room.
 
         Args:
             missing: the chunks that some publisher has not answered.
             now: monotonic seconds.
+            refused: those that some publisher refuses: each stays by itself.
         """
         overdue: dict[bool, list[int]] = {False: [], True: []}
         for number in missing:
@@ -212,7 +213,7 @@ class Declarations:
             if chunk.declared_at is None:
                 chunk.declared_at = now
             elif now >= chunk.declared_at + chunk.patience:
-                overdue[chunk.wants_last_value].append(number)
+                overdue[chunk.wants_last_value or number in refused].append(number)
         changes = SubscriptionChanges()
         for number in overdue[True]:
             changes.add(self._replace([number]))
@@ -301,10 +302,10 @@ class Declarations:
         old = [self._withdraw(number) for number in numbers]
         members = [one for chunk in old for one in chunk.members]
         patience = min(LONGEST_PATIENCE, 2 * max(chunk.patience for chunk in old))
-        root = old[0].root if old[0].wants_last_value else None
+        root = old[0].root if len(old) == 1 else None
         changes = self._declare(
             members,
-            last_value=root is not None,
+            last_value=old[0].wants_last_value,
             patience=FIRST_PATIENCE if is_news else patience,
             root=root,
         )

@@ -8,7 +8,7 @@ message at once: round trips are made of these. All else comes as a batch, which
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from oz.errors import ProtocolError
@@ -238,7 +238,7 @@ class BatchDecoder:
         is_end = is_goodbye and source.epoch in (None, head.epoch)
         self._advance(stream, source, head, time_ns)
         if live is not None and (head.epoch == source.epoch or source.is_contested):
-            self._take_answer(source, live, body, self.streams.last_declared(stream))
+            self._take_answer(stream, source, body)
         if not body and source.doubt is None:
             # It says the same when it comes again, whatever comes in between: sequences and epochs grow.
             source.heartbeat = frame
@@ -248,13 +248,13 @@ class BatchDecoder:
             # It closed in order, and is not to be waited for.
             stream.end(head.origin)
 
-    def _take_answer(self, source: Source, live: Iterable[int], body: dict[Any, Any], last: int) -> None:
+    def _take_answer(self, stream: Stream, source: Source, body: dict[Any, Any]) -> None:
         """Record what a publisher has answered; what was never declared is not, however much is said."""
+        last = self.streams.last_declared(stream)
         refused = [one for one in body.get("refused", {}).items() if one[0] <= last]
         denied = body.get("denied", {})
-        before = source.refused
         source.answer(
-            frozenset(number for number in live if number <= last),
+            frozenset(number for number in body["live"] if number <= last),
             {
                 number: restored(reason[:LONGEST_REASON], number, denied)
                 if place < MOST_REASONS
@@ -263,11 +263,20 @@ class BatchDecoder:
             },
         )
         source.paths = body.get("paths", 0)
-        if denied and self.on_denial is not None:
-            for number, reason in source.refused.items():
-                if isinstance(reason, Denial) and before.get(number) != reason:
+        if self.on_denial is not None:
+            self._take_denials(stream, source, self.on_denial)
+
+    def _take_denials(self, stream: Stream, source: Source, on_denial: Callable[[], object]) -> None:
+        """Have denials be told: once, though what is denied may be declared again, and denied again."""
+        before, source.denials = source.denials, {}
+        for number, reason in source.refused.items():
+            if isinstance(reason, Denial):
+                chunk = self.streams.chunk(stream, number)
+                first = number if chunk is None else chunk.root
+                source.denials[first] = reason
+                if before.get(first) != reason:
                     self.denials.append(reason)
-                    self.on_denial()
+                    on_denial()
 
     def _is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:
         """Tell whether a publisher has said goodbye, so that this came by a slower path."""

@@ -10,12 +10,13 @@ from oz.logs import peer_logger
 from oz.message import Extras
 from oz.protocol.publisher.access import Rights
 from oz.protocol.stats import SubscriberStats
+from oz.protocol.subscriber.subscriptions import LONGEST_REMEMBERED
 from oz.security.permissions import Action, Permissions
 
 _log = peer_logger("oz.subscriber")
 
 MOST_REMEMBERED = 65_536
-"""Subjects of one key that are remembered as allowed; then all are forgotten."""
+"""Subjects of one key that are remembered as allowed; then all are forgotten. Long ones are not."""
 
 MOST_NAMES = 1_024
 """Names of publishers that are remembered of one key; then its oldest is forgotten."""
@@ -123,9 +124,10 @@ class PublishAccess:
             what = "publishes" if inbox is None else "asks on"
             self._deny(f"{what} {subject!r}, which it may not")
             return False
-        if len(allowed) >= MOST_REMEMBERED:
-            allowed.clear()
-        allowed.add(subject)
+        if len(subject) <= LONGEST_REMEMBERED:
+            if len(allowed) >= MOST_REMEMBERED:
+                allowed.clear()
+            allowed.add(subject)
         return True
 
     def _is_by_rules(self, rules: PublisherRules, key: str, subject: bytes, inbox: str | None) -> bool:

@@ -21,6 +21,7 @@ class Source:
         expected: the sequence that comes next.
         answered: the chunks that it has said are live.
         refused: those that it will not serve, and why.
+        denials: those of the reasons that are denials, by the numbers under which it was first declared.
         paths: over how many connections it serves the stream.
         heard_at: when it was last heard, in nanoseconds.
         missed_at: `heard_at` when it was found to be gone without a goodbye.
@@ -38,6 +39,7 @@ class Source:
 
     __slots__ = (
         "answered",
+        "denials",
         "doubt",
         "epoch",
         "expected",
@@ -61,6 +63,7 @@ class Source:
         self.expected = 0
         self.answered: frozenset[int] = frozenset()
         self.refused: dict[int, str] = {}
+        self.denials: dict[int, str] = {}
         self.paths = 0
         self.heard_at = 0
         self.missed_at = -1

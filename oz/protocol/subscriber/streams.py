@@ -307,10 +307,10 @@ class Streams:
         for interest in self._interests.values():
             declarations = interest.declarations
             missing, last = self.publishers.unanswered(interest, alive), declarations.last
-            if missing:
-                changes.add(declarations.renew(missing, now))
             # What is refused stays by itself: for one pattern unknown to it a publisher refuses a chunk.
             refused = set().union(*(source.refused for source in interest.stream.sources.values()))
+            if missing:
+                changes.add(declarations.renew(missing, now, refused))
             changes.add(declarations.tidy(declarations.chunks.keys() - missing - refused))
             changes.add(declarations.greet(now))
             # Of what was declared just now nobody knows yet how long it takes.

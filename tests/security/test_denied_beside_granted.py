@@ -1,0 +1,138 @@
+"""What is denied takes nothing away that is granted, though a subscriber may declare both together."""
+
+import contextlib
+
+import pytest
+import zmq
+
+import oz
+import oz.asyncio
+from oz.protocol.declared import declare
+from oz.protocol.subscriber.declarations import FIRST_PATIENCE, Declarations
+from oz.wire import keys
+from oz.wire.batch import CONTROL, head_end, head_start
+from oz.wire.keys import DeliveryOptions
+from support.keyring import Keyring
+from support.looped import Looped
+from support.waiting import DEADLINE, until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+
+@pytest.fixture
+def ring(tmp_path):
+    made = Keyring(tmp_path, "feed", "desk", "other")
+    made.permit(desk='subscribe = { allow = ["md.>"], deny = ["md.secret.>"] }')
+    return made
+
+
+@pytest.fixture
+def pub(ring):
+    with oz.Publisher("tcp://127.0.0.1:*", security=ring.security("feed", permissions=True)) as made:
+        yield made
+
+
+@pytest.fixture(params=["sync", "asyncio"])
+def subscriber(ring, pub, request):
+    made = []
+
+    def make(**options):
+        options |= {"filtering": "publisher", "security": ring.security("desk")}
+        is_sync = request.param == "sync"
+        kind = (
+            oz.Subscriber if is_sync else lambda *given, **more: Looped(oz.asyncio.Subscriber, *given, **more)
+        )
+        made.append(kind(pub.endpoint, **options))
+        return made[0]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_one_of_many_subscriptions_is_denied_and_the_others_are_served(pub, subscriber, shared):
+    sub = subscriber(shared=shared)
+    for number in range(60):
+        sub.subscribe(f"md.{number}")
+    sub.subscribe("md.secret.x")
+    for number in range(60, 100):
+        sub.subscribe(f"md.{number}")
+    with pytest.raises(oz.PermissionDenied) as raised:
+        sub.wait_ready(DEADLINE)
+    assert raised.value.subject == "md.secret.x"
+    until(lambda: all(pub.interest(f"md.{number}") for number in range(100)))
+    assert not pub.interest("md.secret.x")
+    pub.publish("md.secret.x", b"")
+    pub.publish("md.99", b"")
+    assert next_one(sub) == "md.99"
+
+
+def test_several_patterns_of_one_subscription_are_granted_one_by_one(pub, subscriber):
+    sub = subscriber()
+    sub.subscribe(["md.secret.x", "md.eu"])
+    until(lambda: pub.interest("md.eu"))
+    assert not pub.interest("md.secret.x")
+    assert pub.stats.denied == 1
+
+
+def next_one(sub):
+    """Receive a message; what was denied before may have to be told first."""
+    while True:
+        with contextlib.suppress(oz.PermissionDenied):
+            return sub.receive(timeout=DEADLINE).subject
+
+
+def test_a_publisher_that_answers_nothing_has_granted_subscriptions_stay(ring, pub, subscriber):
+    """All is declared again then, at every publisher: a denial is told once all the same."""
+    sub = subscriber()
+    with zmq.Context() as context, ring.equip(context.socket(zmq.XPUB), "other") as silent:
+        silent.linger = 0
+        silent.bind("tcp://127.0.0.1:*")
+        sub.subscribe("md.eu")
+        sub.subscribe("orders.>")
+        with pytest.raises(oz.PermissionDenied):
+            sub.wait_ready(DEADLINE)
+        with pytest.raises(oz.Timeout):
+            next_one_now(sub)
+        sub.connect(silent.last_endpoint.decode())
+        denied = pub.stats.denied
+        frame = until(lambda: next(iter_streams(silent), None))
+        origin = b"s" * 16
+
+        def is_declared_again():
+            silent.send(head_start(frame, CONTROL, origin, 1) + head_end(0, 0))
+            with pytest.raises(oz.Timeout):
+                sub.receive(timeout=0.01)
+            return pub.stats.denied > denied
+
+        until(is_declared_again)
+        # What was taken back lasts for a second; then it must stand by what was declared again.
+        (stream,) = pub._engine.router.streams.values()
+        until(lambda: not stream.ending)
+        pub.publish("md.eu", b"")
+        assert sub.receive(timeout=DEADLINE).subject == "md.eu"
+
+
+def next_one_now(sub):
+    while True:
+        with contextlib.suppress(oz.PermissionDenied):
+            return sub.receive(timeout=0)
+
+
+def iter_streams(socket):
+    while socket.poll(0):
+        frame = socket.recv()
+        if frame[1:].startswith(keys.STREAM):
+            yield frame[1:]
+
+
+def test_what_is_refused_is_declared_again_by_itself():
+    declarations = Declarations(b"s" * 16, DeliveryOptions())
+    for text in ("md.a", "md.b", "orders.>", "md.c"):
+        declarations.add(object(), [declare(oz.compile(text))], last_value=False)
+    declarations.renew({1, 2, 3, 4}, 0.0)
+    changes = declarations.renew({1, 2, 3, 4}, FIRST_PATIENCE, refused={3})
+    again = [[one.text for one in keys.parse_declaration(key).patterns] for key in changes.wanted]
+    assert sorted(again) == [[b"md.a", b"md.b", b"md.c"], [b"orders.>"]]
+    assert {chunk.root for chunk in declarations.chunks.values()} >= {3}

@@ -1,0 +1,90 @@
+"""Files of keys and permissions that change, or that others may: nothing wrong leaves anything open."""
+
+import os
+
+import pytest
+import zmq
+
+import oz
+from oz.transport import credentials
+from oz.transport.credentials import Reloaded
+from oz.transport.security import credentials_of
+from support.keyring import Keyring
+from support.waiting import until
+
+pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+
+
+@pytest.fixture
+def ring(tmp_path):
+    made = Keyring(tmp_path, "feed", "desk")
+    made.permit(desk='subscribe = { allow = ["md.>"] }')
+    return made
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
+def test_a_trusted_certificate_that_anybody_may_write_is_refused(ring):
+    (ring.trusted / "desk.key").chmod(0o666)
+    with pytest.raises(oz.ConfigurationError, match="chmod o-w"):
+        ring.security("feed")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="directories are opened as files are on POSIX")
+def test_a_directory_in_place_of_a_certificate_is_refused_by_name(ring):
+    (ring.trusted / "more.key").mkdir()
+    with pytest.raises(oz.ConfigurationError, match=r"more\.key"):
+        ring.security("feed")
+
+
+def test_a_key_that_is_removed_is_trusted_no_more_though_another_file_makes_no_sense(ring):
+    found = credentials_of(ring.security("feed"))
+    ring.make("more")
+    (ring.trusted / "more.key").write_text("# half of it")
+    ring.distrust("desk")
+    until(lambda: not found.admits(ring.public("desk"), "::1"))
+    assert ring.public("feed") in found.trusted
+
+
+def test_a_directory_that_is_gone_for_a_moment_takes_nobody_out(ring):
+    found = credentials_of(ring.security("feed"))
+    before = dict(found.trusted)
+    ring.trusted.rename(ring.trusted.with_name("elsewhere"))
+    found._trusted._looked_at = 0.0
+    assert dict(found.trusted) == before
+
+
+def test_a_file_is_read_again_when_it_stays_as_it_is(tmp_path, monkeypatch):
+    """Half of a file of permissions may be one that allows everything."""
+    for pause in ("_LOOK_EVERY", "_LOOK_SOON"):
+        monkeypatch.setattr(credentials, pause, 0.0)
+    path = tmp_path / "permissions.toml"
+    path.write_text("first")
+    file = Reloaded(path, lambda path: path.read_text())
+    path.write_text("sec")
+    assert file.value == "first"
+    path.write_text("second")
+    assert file.value == "first"
+    assert file.value == "second"
+
+
+def test_whatever_is_wrong_with_a_file_what_it_said_before_holds(tmp_path, monkeypatch):
+    monkeypatch.setattr(credentials, "_LOOK_EVERY", 0.0)
+
+    def read(path):
+        if path.read_text() == "wrong":
+            raise OSError("the disk fails")
+        return path.read_text()
+
+    path = tmp_path / "a"
+    path.write_text("right")
+    file = Reloaded(path, read, lambda path, before: before)
+    path.write_text("wrong")
+    assert file.value == "right"
+
+
+def test_a_list_that_allows_nothing_is_refused_where_the_default_allows_everything(ring):
+    ring.permit(default="allow", desk="subscribe = { allow = [] }")
+    with pytest.raises(oz.ConfigurationError, match="an empty list leaves subscribe to the default"):
+        ring.security("feed", permissions=True)
+    ring.permit(desk="subscribe = { allow = [] }")
+    ring.security("feed", permissions=True)
