@@ -155,17 +155,6 @@ def test_what_may_not_be_had_is_refused_with_rule_and_witness_and_the_rest_is_no
     assert granted.receive(DEADLINE).payload == 1
 
 
-def test_one_denied_among_many_takes_nothing_from_the_others(feed, desk):
-    many = [desk.subscribe(f"md.{number}") for number in range(60)]
-    denied = desk.subscribe("orders.>")
-    with pytest.raises(oz.PermissionDenied, match="orders"):
-        denied.receive(DEADLINE)
-    denied.unsubscribe()
-    desk.wait_ready(DEADLINE)
-    feed.publish("md.59", 1)
-    assert many[-1].receive(DEADLINE).payload == 1
-
-
 def test_groups_have_rules_of_their_own(feed, desk):
     desk.subscribe("md.>", group="work-1")
     desk.subscribe("md.eu", group="play", handler=print)

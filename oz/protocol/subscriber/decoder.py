@@ -266,7 +266,9 @@ class BatchDecoder:
         if denied and self.on_denial is not None:
             for number, reason in source.refused.items():
                 if isinstance(reason, Denial) and before.get(number) != reason:
-                    self.denials.append(reason)
+                    # Not again where one of several that were denied together asks by itself.
+                    if reason not in before.values():
+                        self.denials.append(reason)
                     self.on_denial()
 
     def _is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:
