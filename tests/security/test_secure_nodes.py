@@ -99,6 +99,25 @@ def test_a_node_without_keys_meets_nobody_who_has_one(feed, directory):
         assert not feed.interest("md.x")
 
 
+def test_a_node_that_has_not_begun_yet_holds_up_no_refusal(node_ring, caplog):
+    key = node_ring.make("stranger").public
+    security = node_ring.security("other")
+    waiting = oz.asyncio.Node("waiting", security=security)
+    stranger = node_ring.security("stranger")
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", security=security) as publisher,
+        pytest.raises(oz.PermissionDenied, match="does not trust the key of this side"),
+    ):
+        oz.Subscriber(publisher.endpoint, security=stranger)
+    assert any(f"its key {key} is not in" in one.getMessage() for one in caplog.records)
+    assert waiting.stats.advisories == 0
+
+
+def test_an_endpoint_that_is_none_is_refused_when_the_node_begins(make):
+    with pytest.raises(ValueError, match="nowhere"):
+        make("desk", peers="nowhere")
+
+
 def test_whose_key_is_not_trusted_any_more_is_gone_and_comes_back_when_it_is(node_ring, feed, desk):
     node_ring.distrust("desk")
     until(lambda: not feed.peers)
