@@ -91,6 +91,25 @@ def test_who_listens_with_a_key_that_is_not_trusted_is_not_connected_to(node_rin
         desk.wait_ready(DEADLINE)
 
 
+def test_a_stranger_in_the_directory_is_told_of_and_not_waited_for(node_ring, make, directory):
+    stranger = node_ring.make("stranger").public
+    feed = make("feed", directory=directory / "bus")
+    told = advisories(feed)
+    make("stranger", directory=directory / "bus")
+    until(lambda: any(f"begins with {stranger[:8]!r}" in one.text for one in told()))
+    feed.wait_ready(DEADLINE)
+    assert feed.peers == []
+
+
+def test_a_node_without_keys_that_others_reach_warns_of_it_once(directory, caplog):
+    for bind in ("tcp://127.0.0.1:*", "tcp://0.0.0.0:*"):
+        with oz.Node("plain", bind=bind, directory=directory / "plain"):
+            pass
+    warned = [one for one in caplog.records if "this node has no keys" in one.getMessage()]
+    assert len(warned) == 1
+    assert "0.0.0.0" in warned[0].getMessage()
+
+
 def test_a_node_without_keys_meets_nobody_who_has_one(feed, directory):
     with oz.Node("plain", peers=feed.endpoint, directory=directory / "plain") as plain:
         plain.subscribe(">")
