@@ -101,6 +101,20 @@ def test_a_denied_pattern_ends_a_command_on_a_bus_with_the_reason(ring, oz_run, 
     assert "deny subscribe 'md.secret.>'" in ended.stderr
 
 
+def test_a_forwarder_takes_keys_for_all_its_legs_or_for_one(ring, oz, oz_start, bus_directory):
+    legs = [f"--leg=bus={bus},directory={bus_directory}" for bus in ("a", "b")]
+    legs[1] += f",security={ring.file('desk')}"
+    running = oz_start("forwarder", *legs, "--security", ring.file("feed"))
+    assert running.ready_line()
+    shown = library.Node(bus="b", directory=bus_directory, security=ring.security("feed"))
+    with shown as node:
+        node.wait_for_peers(timeout=DEADLINE)
+        assert [one.key for one in node.peers] == [ring.public("desk")]
+    wrong = oz("forwarder", legs[0], "--leg", "bus=b,security=nowhere.toml")
+    assert wrong.exit_code != 0
+    assert "nowhere.toml" in wrong.stderr
+
+
 def test_a_plain_forwarder_would_let_everybody_in_and_is_refused(ring, oz):
     refused = oz(
         "forwarder", "--connect", "tcp://a:1", "--backend", "tcp://*:*", "--security", ring.file("desk")

@@ -1,13 +1,14 @@
 """What permissions grant: one rule covers all that is asked for, and none that denies meets any of it."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oz
-from oz.security.permissions import Permissions, Rule, User
+from oz.security.permissions import Permissions, Responses, Rule, User
 from oz.subjects.relations import takes
 from support.sizes import size
 
@@ -101,6 +102,23 @@ def test_the_default_grants_no_group_for_what_a_list_of_subscriptions_does_not_a
     found = permissions(rule("allow", "md.>"), default="allow")
     assert decide(found, "md.x", "group", "any").granted
     assert not decide(found, "orders.x", "group", "any").granted
+
+
+def test_replies_go_by_rules_and_then_by_number_and_time():
+    rules = (rule("allow", "svc.>", "reply"), rule("deny", "svc.x", "reply"))
+    limited = User("limited", ("k",), (), rules, Responses(count=2, seconds=5.0))
+    found = Permissions("allow", {"limited": limited})
+
+    def may(subject, count=0, age=0.0, user=limited):
+        return found.may_reply(user, subject, count, age)
+
+    assert may(b"svc.a", count=99, age=99.0)
+    assert not may(b"svc.x")
+    assert may(b"other", count=1, age=5.0)
+    assert not may(b"other", count=2)
+    assert not may(b"other", age=5.1)
+    assert may(b"other", count=99, user=None)
+    assert not replace(found, default="deny").may_reply(None, b"other", 0, 0.0)
 
 
 def test_a_user_is_found_by_any_key():

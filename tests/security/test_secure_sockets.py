@@ -245,6 +245,22 @@ def test_whoever_only_receives_is_told_too_once_and_gets_the_rest(pub, sub):
     assert received(sub, 1) == ["md.eu"]
 
 
+def test_one_denied_among_many_that_are_declared_together_takes_nothing_from_the_others(pub, sub):
+    for number in range(60):
+        sub.subscribe(f"md.{number}")
+    sub.subscribe("orders.>")
+    with pytest.raises(oz.PermissionDenied, match="orders"):
+        sub.receive(timeout=DEADLINE)
+
+    def is_granted():
+        with pytest.raises(oz.Timeout):
+            sub.receive(timeout=0.01)
+        return pub.interest("md.59")
+
+    until(is_granted)
+    assert not pub.interest("orders.1")
+
+
 def test_iteration_is_told_too(pub, sub):
     sub.subscribe("orders.>")
     reading = Thread(lambda: next(iter(sub)))

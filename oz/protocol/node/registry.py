@@ -395,5 +395,5 @@ class Registry:
 
 
 def _is_said_by(request: Announce | Goodbye, uuid: bytes, key: str) -> bool:
-    """Tell whether a node is of whoever speaks for it: its uuid is made from that key, which it announces."""
+    """Tell whether a node has the key that speaks for it: its uuid is made from that."""
     return is_of(uuid, key) and (isinstance(request, Goodbye) or request.announcement.key == key)

@@ -275,7 +275,9 @@ class BatchDecoder:
                 first = number if chunk is None else chunk.root
                 source.denials[first] = reason
                 if before.get(first) != reason:
-                    self.denials.append(reason)
+                    # Not again where one of several that were denied together asks by itself.
+                    if reason not in before.values():
+                        self.denials.append(reason)
                     on_denial()
 
     def _is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:

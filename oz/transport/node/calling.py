@@ -10,6 +10,7 @@ from collections.abc import Callable
 import zmq
 
 from oz.transport.attachments import is_inside
+from oz.transport.endpoints import check
 from oz.transport.handshakes import Outcome
 from oz.transport.node.keys import Found, KeySearch, NodeKeys
 from oz.transport.node.opening import NodeSockets
@@ -21,6 +22,9 @@ _LOOK_EVERY = 0.25
 
 _FAILURES = 2
 """Handshakes that fail one after another before it is told: one may fail as its listener ends."""
+
+_MOST_FAILED = 1_024
+"""Endpoints that are remembered at which handshakes fail; then all are forgotten, and told of again."""
 
 
 class KeyedCalls:
@@ -66,13 +70,23 @@ class KeyedCalls:
         self.refusals: dict[str, str] = {}
 
     def begin(self) -> None:
-        """Find the keys of the name servers."""
+        """Find the keys of the name servers.
+
+        Raises:
+            EndpointError, TransportUnavailable: one cannot be connected to at all.
+        """
         for endpoint in self._sockets.servers:
             if not is_inside(endpoint):
+                check(endpoint, own_context=True)
                 self._search.begin(endpoint, zmq.DEALER)
 
     def call(self, endpoint: str) -> None:
-        """Connect to a peer that the user has named, as soon as it is known whose key it has."""
+        """Connect to a peer that the user has named, as soon as it is known whose key it has.
+
+        Raises:
+            EndpointError, TransportUnavailable: it cannot be connected to at all.
+        """
+        check(endpoint, own_context=True)
         self._named.add(endpoint)
         self._unknown.add(endpoint)
         self._search.begin(endpoint, zmq.SUB)
@@ -105,6 +119,9 @@ class KeyedCalls:
         if outcome is Outcome.ADMITTED:
             self._succeed(endpoint)
             return
+        if len(self._failures) >= _MOST_FAILED:
+            self._failures.clear()
+            self._told.clear()
         count = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
         if outcome is Outcome.REFUSED:
             why = self._keys.credentials.refused_by(endpoint, key)
@@ -128,14 +145,23 @@ class KeyedCalls:
             self._fail(endpoint, why)
         elif found.outcome is Probed.ADMITTED and key is not None:
             self.refusals.pop(endpoint, None)
-            if endpoint in self._named:
-                self._sockets.sub.dial(endpoint, stop=FOR_EVER, key=key)
+            if endpoint in self._named and self._dial(endpoint, key):
                 return
             # libzmq connects again by itself, unless its key was refused once.
-            times = self._served[endpoint] = self._served.get(endpoint, 0) + 1
-            if times % 2:
-                self._sockets.call_server(endpoint, key)
+            if endpoint in self._sockets.servers:
+                times = self._served[endpoint] = self._served.get(endpoint, 0) + 1
+                if times % 2:
+                    self._sockets.call_server(endpoint, key)
         self._search.again(endpoint, now)
+
+    def _dial(self, endpoint: str, key: str) -> bool:
+        """Connect to a peer that the user has named; tell whether that could be begun."""
+        try:
+            self._sockets.sub.dial(endpoint, stop=FOR_EVER, key=key)
+        except (zmq.ZMQError, OSError) as error:
+            self._fail(endpoint, f"cannot connect to {endpoint}: {error}")
+            return False
+        return True
 
     def _succeed(self, endpoint: str) -> None:
         self._search.settle(endpoint)

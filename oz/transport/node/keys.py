@@ -5,7 +5,10 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
+
+import zmq
 
 from oz.protocol.backoff import growing
 from oz.protocol.node.ownership import Ownership
@@ -94,7 +97,7 @@ class KeySearch:
         self._at.setdefault(endpoint, now + next(pauses))
 
     def is_searching(self, endpoint: str) -> bool:
-        """Tell whether the key of a listener is searched for, or will be."""
+        """Tell whether a search for the key of a listener goes on, or is to begin again."""
         return endpoint in self._at or endpoint in self._running
 
     def settle(self, endpoint: str) -> None:
@@ -118,6 +121,9 @@ class KeySearch:
         return min(self._at.values(), default=None)
 
     def _search(self, endpoint: str, kind: int) -> None:
-        outcome, key = self._credentials.probe(endpoint, kind)
+        outcome, key = Probed.ABSENT, None
+        # An error: its host has no address now, or there are no descriptors left.
+        with suppress(zmq.ZMQError, OSError):
+            outcome, key = self._credentials.probe(endpoint, kind)
         self._found.append(Found(endpoint, outcome, key))
         self._wake()

@@ -253,8 +253,9 @@ class NodeEngine:
 
     def _note_refused(self) -> None:
         """Record that a connection was refused for its key; any thread may say so."""
-        self._refused_connections += 1
-        self.note_due()
+        if self.has_joined and not self.is_closed:
+            self._refused_connections += 1
+            self.note_due()
 
     def _tell_refused(self) -> None:
         """Tell of connections that were refused, and of what peers deny."""

@@ -72,7 +72,7 @@ class NodeSettings:
 
     @property
     def credentials(self) -> Credentials | None:
-        """What its sockets need of its security."""
+        """The credentials of its sockets; None without keys."""
         return credentials_of(self.security)
 
 

@@ -114,7 +114,7 @@ class NodePublisher:
 
     @property
     def denied(self) -> str:
-        """What was denied last to a peer, in words; empty before."""
+        """The last denial of a subscription of a peer, in words; empty before."""
         return self._router.last_denied
 
     def streams(self) -> list[OutStream]:

@@ -316,7 +316,7 @@ class NodeSubscriber:
 
     @property
     def denied(self) -> str:
-        """What of the messages of others was denied last, in words; empty before."""
+        """The last denial of a message of a peer, in words; empty before."""
         access = self._decoder.access
         return "" if access is None else access.last_denied
 

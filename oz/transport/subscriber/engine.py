@@ -145,6 +145,7 @@ class SubscriberEngine:
             raise error
         if self.is_drained and not self.has_some:
             raise ClosedError("this subscriber was drained: it has stopped asking, and nothing is left")
+        self.must_check = self.is_drained or bool(self._denials or self._failures)
 
     def next(self, flags: int, until: float | None = None, message: Message | None = None) -> Message:
         """Take messages until one is for the caller; run the handlers of each.

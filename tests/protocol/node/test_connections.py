@@ -323,6 +323,21 @@ def test_connection_that_another_peer_has_meanwhile_outlives_the_first(connectio
     assert drain(connections, 10.0)[0] == [LoseTrack(ORIGIN, is_in_place=False)]
 
 
+def test_of_two_keys_at_one_endpoint_the_one_that_is_heard_there_keeps_it(connections, sub):
+    owner = replace(PEER, key="o" * 40)
+    assert connections.connect(owner, 0.0) == [Dial(ENDPOINT, owner.name, key=owner.key)]
+    sub.hear(ORIGIN)
+    thief = announcement(
+        6, local_endpoint=None, endpoints=PEER.endpoints, key="t" * 40, started_ns=owner.started_ns + 1
+    )
+    assert connections.connect(thief, 1.0) == []
+    steps, now = check(connections, thief, owner, looks=20, now=1.0, hear=lambda: sub.hear(ORIGIN))
+    assert steps == []
+    # Once it is silent for long, another may have its place.
+    steps, _ = check(connections, thief, owner, looks=20, now=now)
+    assert Dial(ENDPOINT, thief.name, key=thief.key) in steps
+
+
 # sockets in the directory ---------------------------------------------------------------------------------
 
 SOCKET = "ipc://there"

@@ -1,8 +1,11 @@
 """Which announced endpoints a node connects to."""
 
+from dataclasses import replace
+
 import pytest
 
 from oz.protocol.node.reach import Reach, host_of
+from oz.security.identity import make_uuid_of
 from support.announcing import announcement
 
 OWN = announcement(2, endpoints=("tcp://192.0.2.1:5757",), local_endpoint="ipc:///run/oz/ab12-02.sock")
@@ -61,3 +64,25 @@ def test_sockets_of_this_bus_directly_in_the_own_directory_are_near(endpoint, is
 
 def test_host_of_an_endpoint_has_no_brackets():
     assert [host_of(one) for one in ("tcp://[::1]:1", "tcp://a.b:1", "ipc://a")] == ["::1", "a.b", None]
+
+
+KEY, OTHER = "k" * 40, "o" * 40
+
+
+def keyed(key, made_from=None):
+    return replace(at("tcp://192.0.2.9:1", key=key), uuid=make_uuid_of(made_from or KEY, bytes))
+
+
+@pytest.mark.parametrize(
+    ("own", "peer", "said"),
+    [
+        (KEY, keyed(KEY), None),
+        (KEY, keyed(None), "has no key"),
+        (KEY, keyed(OTHER), "not made from its key"),
+        (KEY, keyed(OTHER, OTHER), "not trusted"),
+        (None, keyed(KEY), "demands keys"),
+    ],
+)
+def test_who_has_no_trusted_key_of_its_own_is_refused_where_there_are_keys(own, peer, said):
+    refusal = Reach(replace(OWN, key=own), trusts=lambda key: key == KEY).refusal(peer)
+    assert refusal is None if said is None else said in refusal
