@@ -58,7 +58,7 @@ class Pausable:
 class Machine(Place):
     """A host of its own, which reaches others over TCP only: a network can cut that."""
 
-    def _meet(self, _, bus, uuid):
+    def _meet(self, _, bus, uuid, key):
         known_by = blake2b(self.host.encode(), digest_size=16).digest()
         return VirtualDirectory(self.context.network, self.host, uuid), known_by
 
