@@ -67,7 +67,7 @@ class Credentials:
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
         self.last_refused = ""
-        self._told: tuple[WeakMethod[Callable[[], object]], ...] = ()
+        self._listeners: tuple[WeakMethod[Callable[[], object]], ...] = ()
         self._key_file, self.directory = key, trusted
         self._pair = read_secret(key)
         self.public_key = self._pair.public
@@ -99,16 +99,16 @@ class Credentials:
             return True
         self.refused += 1
         self.last_refused = f"{address}, whose key is {key}"
-        for one in self._told:
-            if (told := one()) is not None:
-                told()
+        for one in self._listeners:
+            if (listener := one()) is not None:
+                listener()
         text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
         _log.warning(text, address, key, self.directory, self.public_key)
         return False
 
-    def tell(self, told: Callable[[], object]) -> None:
+    def tell(self, listener: Callable[[], object]) -> None:
         """Call a method, from any thread, whenever a connection is refused, while its object is there."""
-        self._told = (*(one for one in self._told if one() is not None), WeakMethod(told))
+        self._listeners = (*(one for one in self._listeners if one() is not None), WeakMethod(listener))
 
     # the sockets -----------------------------------------------------------------------------------------
 

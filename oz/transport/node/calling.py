@@ -35,8 +35,18 @@ class KeyedCalls:
     """
 
     __slots__ = (
-        "_failures", "_is_registered", "_keys", "_look_at", "_named", "_search", "_served", "_sockets",
-        "_tell", "_told", "_unknown", "refusals",
+        "_failures",
+        "_is_registered",
+        "_keys",
+        "_look_at",
+        "_named",
+        "_reported",
+        "_search",
+        "_served",
+        "_sockets",
+        "_tell",
+        "_unknown",
+        "refusals",
     )  # fmt: skip
 
     def __init__(
@@ -65,7 +75,7 @@ class KeyedCalls:
         self._unknown: set[str] = set()
         self._served: dict[str, int] = {}
         self._failures: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._look_at = 0.0
         self.refusals: dict[str, str] = {}
 
@@ -121,7 +131,7 @@ class KeyedCalls:
             return
         if len(self._failures) >= _MOST_FAILED:
             self._failures.clear()
-            self._told.clear()
+            self._reported.clear()
         count = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
         if outcome is Outcome.REFUSED:
             why = self._keys.credentials.refused_by(endpoint, key)
@@ -167,12 +177,12 @@ class KeyedCalls:
         self._search.settle(endpoint)
         self._unknown.discard(endpoint)
         self._failures.pop(endpoint, None)
-        self._told.discard(endpoint)
+        self._reported.discard(endpoint)
         self.refusals.pop(endpoint, None)
 
     def _fail(self, endpoint: str, why: str) -> None:
         if endpoint in self._named or endpoint in self._sockets.servers:
             self.refusals[endpoint] = why
-        if endpoint not in self._told:
-            self._told.add(endpoint)
+        if endpoint not in self._reported:
+            self._reported.add(endpoint)
             self._tell(why, endpoint)

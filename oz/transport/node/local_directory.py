@@ -149,21 +149,21 @@ class TrustedDirectory:
     What a name tells is believed for nothing else: whoever has another key than it says is not connected to.
     """
 
-    __slots__ = ("_place", "_strangers", "_told", "_trusted")
+    __slots__ = ("_place", "_report", "_strangers", "_trusted")
 
     def __init__(
-        self, place: MeetingPlace, trusted: Callable[[], Iterable[str]], told: Callable[[str], object]
+        self, place: MeetingPlace, trusted: Callable[[], Iterable[str]], report: Callable[[str], object]
     ) -> None:
         """Look at a directory.
 
         Args:
             place: what it has.
             trusted: gives the public keys that are trusted now.
-            told: is told, in words, of a socket of somebody else; once of each.
+            report: is told, in words, of a socket of somebody else; once of each.
         """
         self._place = place
         self._trusted = trusted
-        self._told = told
+        self._report = report
         self._strangers: set[str] = set()
 
     def others(self) -> set[str]:
@@ -171,7 +171,7 @@ class TrustedDirectory:
         there = self._place.others()
         known = {one for one in there if self.key_of(one) is not None}
         for one in there - known - self._strangers:
-            self._told(f"{one} is of a node whose key begins with {_shown(one)!r}, which is not trusted")
+            self._report(f"{one} is of a node whose key begins with {_shown(one)!r}, which is not trusted")
         self._strangers = there - known
         return known
 

@@ -155,8 +155,8 @@ class NodeEngine:
         looks_around: Directory | None = None if configured else place
         trusted: TrustedDirectory | None = None
         if self._keys is not None and looks_around is not None and place is not None:
-            told = partial(self.notices.denied, about="directory")
-            looks_around = trusted = TrustedDirectory(place, self._trusted, told)
+            report = partial(self.notices.denied, about="directory")
+            looks_around = trusted = TrustedDirectory(place, self._trusted, report)
         reach = Reach(sockets.announcement, configured, prefix, lambda key: key in self._trusted())
         self.links = Links(
             self.membership,

@@ -246,10 +246,10 @@ class NodeSubscriptions:
 
     def deny(self, subscription: Subscribed, denial: Denial) -> None:
         """Record that a peer denies what a subscription asks for; once for each reason."""
-        told = self._denied.setdefault(subscription, set())
-        if denial in told:
+        reported = self._denied.setdefault(subscription, set())
+        if denial in reported:
             return
-        told.add(denial)
+        reported.add(denial)
         self._notices.denied(f"a peer denies a subscription: {denial}", about=denial.subject)
         queue = self.standing.get(subscription)
         if isinstance(queue, Mailbox):
