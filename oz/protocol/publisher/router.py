@@ -43,7 +43,7 @@ Restored = dict[Declared, Pattern]
 
 
 class Read(NamedTuple):
-    """What is known of a frame beside its bytes.
+    """Knowledge of a frame beside its bytes.
 
     Attributes:
         restored: those of its patterns that were compiled already.

@@ -267,7 +267,7 @@ class BatchDecoder:
             self._take_denials(stream, source, self.on_denial)
 
     def _take_denials(self, stream: Stream, source: Source, on_denial: Callable[[], object]) -> None:
-        """Have denials be told: once, though what is denied may be declared again, and denied again."""
+        """Pass on each denial once, though a chunk may be declared and denied again."""
         before, source.denials = source.denials, {}
         for number, reason in source.refused.items():
             if isinstance(reason, Denial):
