@@ -123,6 +123,12 @@ def _read(path: Path, place: str) -> FileSettings:
         _fault(path, f"write it below a line [{TABLE}], or remove it", *stray) for stray in strays.items()
     ]
     faults += [_unknown(path, key, table[key]) for key in table if key not in BY_NAME]
+    # Nearly one of ours: what it protects from would be let in without a word.
+    faults += [
+        _fault(path, f"[{key}] is none of oz's tables, and nearly [{near}]: correct it, or call it otherwise")
+        for key in whole
+        if key not in strays and (near := meant(key.lower(), (TABLE, SECURITY_TABLE, limits.TABLE)))
+    ]
     known = {key: value for key, value in table.items() if key in BY_NAME}
     return FileSettings((), path, known, given, security, (*faults, *limit_faults), tuple(limit_faults))
 

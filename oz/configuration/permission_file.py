@@ -205,6 +205,7 @@ class _Reader:
             if not blank:
                 subjects, name = text, "*"
             group = compile(name, "redis")
+        _refuse_misspelt(subjects)
         return Rule(action, effect, text, parse(subjects, self._dialect), self._place(where, text), group)
 
     def _responses(self, path: Keys, value: Any) -> Responses | None:
@@ -300,3 +301,17 @@ def _covers(pattern: Pattern, other: Pattern) -> bool:
         return pattern.covers(other)
     except Undecidable:
         return False
+
+
+def _refuse_misspelt(text: str) -> None:
+    """Refuse a pattern whose dialect is misspelt: as a part of the subject it would deny nothing.
+
+    Raises:
+        PatternError: it is.
+    """
+    word, colon, _ = text.partition(":")
+    if colon and word not in dialects.BY_NAME and (near := meant(word.lower(), tuple(dialects.BY_NAME))):
+        rule = (
+            f"no dialect is called {word!r}; did you mean {near}? As a part of the subject, write nats:{text}"
+        )
+        raise PatternError(DEFAULT_DIALECT, text, 0, rule)

@@ -139,6 +139,10 @@ def read_secret(path: Path) -> KeyPair:
         ConfigurationError: it cannot be read, holds no secret key, belongs to somebody else, may be read by
             others, or is a symbolic link.
     """
+    beside = path.with_suffix(SECRET)
+    if path.suffix == PUBLIC and beside.exists():
+        # Before its mode is looked at, which is right for what it is.
+        raise _wrong(path, f"it is a public certificate; {beside.name} beside it has the secret key")
     public, secret = _read(path, is_secret=True)
     if secret is None:
         raise _wrong(path, f"it holds no secret key; {path.stem}{SECRET} beside it may")

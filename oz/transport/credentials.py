@@ -68,11 +68,15 @@ class Credentials:
         self.refused = 0
         self.last_refused = ""
         self._listeners: tuple[WeakMethod[Callable[[], object]], ...] = ()
+        # A program may go to another directory, where other files have these names.
+        key, trusted = key.absolute(), trusted.absolute()
         self._key_file, self.directory = key, trusted
         self._pair = read_secret(key)
         self.public_key = self._pair.public
         self._trusted = Reloaded(trusted, read_trusted, still_trusted)
-        self._permissions = None if permissions is None else Reloaded(permissions, read_permissions)
+        self._permissions = (
+            None if permissions is None else Reloaded(permissions.absolute(), read_permissions)
+        )
         names = set(self.trusted.values())
         self._servers = dict(servers)
         self._rights = Rights(self._trusted.value, self.permissions)

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 import oz
-from oz.configuration import resolve, survey
+from oz.configuration import resolve, resolve_limits, security_source, survey
 
 
 def states():
@@ -125,6 +125,14 @@ def test_settings_stand_in_their_table(write_file):
 def test_tables_of_others_are_left_alone(write_file):
     write_file('[tool]\nbus = "theirs"\n[node]\nbus = "ours"\n')
     assert resolve().bus == "ours"
+
+
+@pytest.mark.parametrize(("name", "meant"), [("securty", "security"), ("Limit", "limits"), ("nodes", "node")])
+@pytest.mark.parametrize("ask", [resolve, resolve_limits, security_source])
+def test_a_table_that_is_nearly_one_of_ours_is_refused(ask, name, meant, write_file):
+    write_file(f'[{name}]\nkey = "feed.key_secret"\n')
+    with pytest.raises(oz.ConfigurationError, match=rf"\[{name}\].* nearly \[{meant}\]"):
+        ask()
 
 
 def test_a_file_that_somebody_else_put_where_anybody_can_write_is_not_obeyed(

@@ -84,6 +84,8 @@ def test_a_rule_says_where_it_was_written(written):
         ('{ allow = ["desk.>"] }', '["desk.>"]', 6, "write publish = {"),
         ("allow = [\"desk", "alow = [\"desk", 6, "did you mean allow?"),
         ('"md.secret.>"', '"md.>.secret"', 15, "position"),
+        ('"md.secret.>"', '"natz:md.secret.>"', 15, "did you mean nats?"),
+        ('"md.secret.>"', '"NATS:md.secret.>"', 15, "write nats:NATS:md.secret.>"),
         ("count = 2", "count = 0", 18, "numbers above 0"),
         ("count = 2", "count = true", 18, "numbers above 0"),
         ("seconds = 1.5", "second = 1.5", 18, "did you mean seconds?"),

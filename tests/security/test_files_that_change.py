@@ -45,6 +45,24 @@ def test_a_key_that_is_removed_is_trusted_no_more_though_another_file_makes_no_s
     assert ring.public("feed") in found.trusted
 
 
+def test_relative_paths_stay_what_they_were_when_a_program_goes_elsewhere(ring, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    paths = [one.relative_to(tmp_path) for one in (ring.path("feed"), ring.trusted, ring.permissions)]
+    found = credentials_of(oz.Security(paths[0], trusted=paths[1], permissions=paths[2]))
+    other = tmp_path / "elsewhere"
+    (other / "trusted").mkdir(parents=True)
+    monkeypatch.chdir(other)
+    assert ring.public("desk") in found.trusted
+    ring.distrust("desk")
+    until(lambda: ring.public("desk") not in found.trusted)
+    assert ring.public("feed") in found.trusted
+
+
+def test_a_public_certificate_in_place_of_the_secret_one_is_named_as_that(ring):
+    with pytest.raises(oz.ConfigurationError, match=r"public certificate; feed\.key_secret beside it"):
+        oz.Security(ring.path("feed").with_suffix(".key"), trusted=ring.trusted)
+
+
 def test_a_directory_that_is_gone_for_a_moment_takes_nobody_out(ring):
     found = credentials_of(ring.security("feed"))
     before = dict(found.trusted)

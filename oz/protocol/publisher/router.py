@@ -74,7 +74,7 @@ class Router:
     """
 
     __slots__ = (
-        "_limits", "_moment", "_others", "_reports_denied", "_reports_malformed", "access", "find",
+        "_limits", "_moment", "_others", "_reports_malformed", "access", "find",
         "hold_alone", "interest", "kept", "last_denied", "lifetimes", "plain", "stats", "streams",
         "to_answer", "to_serve",
     )  # fmt: skip
@@ -114,7 +114,7 @@ class Router:
         self.kept: Callable[[], int] = int
         self.access: Access | None = None
         self.last_denied = ""
-        self._reports_denied = self._reports_malformed = True
+        self._reports_malformed = True
         self._moment = origin[0] % MOMENTS / MOMENTS
 
     # who wants what --------------------------------------------------------------------------------------
@@ -262,12 +262,10 @@ class Router:
             self.to_answer[stream] = None
 
     def deny(self, account: Account, denial: Denial) -> None:
-        """Count a subscription that is denied, and log the first."""
+        """Count and log a subscription that is denied."""
         self.stats.denied += 1
         self.last_denied = f"key {account.key} may not subscribe to what it asks for: {denial}"
-        if self._reports_denied:
-            self._reports_denied = False
-            _log.warning("%s", self.last_denied)
+        _log.warning("%s", self.last_denied)
 
     def _learn_own(self, key: bytes, now: float, account: Account, read: Read, *, comes: bool) -> None:
         kind, stream = key[:3], None if comes else self.streams.get(key)
