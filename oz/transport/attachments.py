@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import zmq
@@ -18,6 +18,9 @@ from oz.transport.multicast.group import MulticastGroup
 
 _BOUND = "name an address or interface of this host, and a port or *, as in tcp://127.0.0.1:*"
 _CONNECTED = "name the host and the port of the other side, as in tcp://127.0.0.1:5555"
+
+_RECEIVERS = (zmq.SUB, zmq.XSUB)
+"""Those of whom nothing that they send outlives the connection."""
 
 
 class Attachments:
@@ -82,7 +85,7 @@ class Attachments:
         addr = self._admit(socket, endpoints.as_text(addr))
         descriptors.need_for_endpoint(addr)
         refused, backend = endpoints.refused_by_libzmq(addr, _BOUND), backend_of(socket)
-        with refused, self._guard, _no_linger_of_listeners(socket), _family_of(socket, addr):
+        with refused, self._guard, _no_linger(socket), _family_of(socket, addr):
             if self.credentials is not None and not is_inside(addr):
                 self.credentials.serve(socket)
             manager = backend.bind(socket, addr)
@@ -140,7 +143,9 @@ class Attachments:
             at = candidates.index(key) + 1 if key in candidates else 0
             key = candidates[at % len(candidates)]
         with self._guard, _family_of(socket, endpoint):
-            with suppress(zmq.ZMQError):
+            # For what is not sent yet, as subscriptions, the connection would go on to try the key before for
+            # as long as LINGER, and its failures look like those of the new one.
+            with suppress(zmq.ZMQError), _no_linger(socket):
                 # ZeroMQ has ended it by itself where the key was refused.
                 backend.disconnect(socket, endpoint)
             self.credentials.prepare(socket, key)
@@ -161,7 +166,10 @@ class Attachments:
         addr = endpoints.as_text(addr)
         with self._guard:
             addr = addr if self.group is None else self.group.forget(addr)
-            backend_of(socket).disconnect(socket, addr)
+            # As in `call_again`. What a publisher has still to send is another matter: that is to arrive.
+            is_idle = addr in self.called and socket.get(zmq.TYPE) in _RECEIVERS
+            with _no_linger(socket) if is_idle else nullcontext():
+                backend_of(socket).disconnect(socket, addr)
             self.called.pop(addr, None)
             if self.forget(addr):
                 self.connections -= 1
@@ -202,13 +210,14 @@ def refuse_closed(socket: zmq.Socket[Any]) -> None:
 
 
 @contextmanager
-def _no_linger_of_listeners(socket: zmq.Socket[Any]) -> Iterator[None]:
-    """Set a linger of 0 for endpoints bound meanwhile: they do not wait for peers that are gone.
+def _no_linger(socket: zmq.Socket[Any]) -> Iterator[None]:
+    """Set a linger of 0 for what is bound or disconnected meanwhile: it waits for no peers that are gone.
 
-    A listener copies LINGER when it is made, and goes by its copy for a peer that leaves by itself. One that
-    does so just as the socket closes then held up the end of the context for all that time, which is for ever
-    unless LINGER was set: nobody reads what is still queued for it. What closing waits for is LINGER at that
-    time. Seen with libzmq 4.3.5; see own_t::process_term_req there.
+    A connection that is ended goes by LINGER as it is then. A listener copies it when it is made, and goes by
+    its copy for a peer that leaves by itself. One that does so just as the socket closes then held up the end
+    of the context for all that time, which is for ever unless LINGER was set: nobody reads what is still
+    queued for it. What closing waits for is LINGER at that time. Seen with libzmq 4.3.5; see
+    own_t::process_term_req there.
     """
     backend = backend_of(socket)
     linger = backend.get(socket, zmq.LINGER)

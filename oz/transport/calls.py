@@ -128,4 +128,6 @@ class Calls:
 
     def _call_anew(self, socket: zmq.Socket[Any], endpoint: str, call: _Call) -> None:
         is_next, call.has_wrong_key = call.has_wrong_key, False
+        # An event does not say by which key: one of the call before may still come, and is not enough then.
+        call.failures = 0
         self._end(lambda: self._attachments.call_again(socket, endpoint, is_next=is_next))

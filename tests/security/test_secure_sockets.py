@@ -1,5 +1,6 @@
 """Sockets with keys: who comes in, who may subscribe to what, and who may publish it."""
 
+import itertools
 import logging
 import threading
 
@@ -7,6 +8,7 @@ import pytest
 import zmq
 
 import oz
+from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.security import credentials_of
 from oz.wire import keys
 from oz.wire.batch import CONTROL, head_end, head_start
@@ -176,6 +178,62 @@ def test_a_publisher_may_come_back_with_another_of_the_trusted_keys(ring, filter
         pub.wait_for_subscribers(timeout=DEADLINE)
         pub.publish("md.eu", b"again")
         assert coming.outcome() == b"again"
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The outcomes of handshakes, a list for each look of a socket at them."""
+    seen, read = [], Handshakes.read
+
+    def reading(handshakes):
+        found = list(read(handshakes))
+        seen.append([outcome for outcome, _ in found])
+        return iter(found)
+
+    monkeypatch.setattr(Handshakes, "read", reading)
+    return seen
+
+
+def assert_that_it_stays(sub, pub, looks):
+    """Assert that all messages come, and no handshake fails any more, once one has succeeded."""
+    receive_until(sub, lambda: any(Outcome.ADMITTED in one for one in looks))
+    pub.wait_for_subscribers(timeout=DEADLINE)
+    for number in range(10):
+        seen = len(looks)
+        pub.publish("md.eu", b"%d" % number)
+        assert sub.receive(timeout=DEADLINE).payload == b"%d" % number
+        receive_until(sub, lambda seen=seen: len(looks) > seen)
+        outcomes = list(itertools.chain(*looks))
+        assert outcomes[outcomes.index(Outcome.ADMITTED) :] == [Outcome.ADMITTED]
+
+
+@pytest.fixture(params=["prefix", "publisher"])
+def kept(ring, looks, request):
+    """A subscriber that stays while its publisher ends, and the endpoint of that."""
+    with oz.Publisher("tcp://127.0.0.1:*", security=ring.security("feed")) as pub:
+        endpoint = pub.endpoint
+        sub = oz.Subscriber(endpoint, filtering=request.param, security=ring.security("desk"))
+        sub.subscribe("md.eu")
+        pub.wait_for_subscribers(timeout=DEADLINE)
+        receive_until(sub, lambda: [Outcome.ADMITTED] in looks)
+    looks.clear()
+    with sub:
+        yield sub, endpoint
+
+
+def test_once_the_other_key_is_found_the_one_before_is_not_tried_any_more(ring, looks, kept):
+    sub, endpoint = kept
+    with oz.Publisher(endpoint, security=ring.security("other")) as pub:
+        assert_that_it_stays(sub, pub, looks)
+
+
+def test_who_disconnects_and_connects_again_does_not_try_the_key_before_any_more(ring, looks, kept):
+    sub, endpoint = kept
+    with oz.Publisher(endpoint, security=ring.security("other")) as pub:
+        # Nobody has looked since then, so it is still called by the key before.
+        sub.disconnect(endpoint)
+        sub.connect(endpoint)
+        assert_that_it_stays(sub, pub, looks)
 
 
 def test_a_publisher_that_connects_finds_another_of_the_trusted_keys(ring):
