@@ -12,7 +12,8 @@ from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.security import credentials_of
 from oz.wire import keys
 from oz.wire.batch import CONTROL, head_end, head_start
-from support.keyring import Keyring
+from support.keyring import Keyring, published_anew
+from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, Thread, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -134,8 +135,7 @@ def test_the_server_s_key_is_found_among_many(ring, pub):
 
 
 def test_of_many_who_might_listen_where_nobody_does_yet_one_must_be_named(ring):
-    with oz.Publisher("tcp://127.0.0.1:*") as gone:
-        endpoint = gone.endpoint
+    endpoint = lasting_endpoint()
     with pytest.raises(oz.ConfigurationError, match="say whose it is"):
         oz.Subscriber(endpoint, security=ring.security("desk"))
     named = ring.security("desk", servers={endpoint: "feed"})
@@ -168,12 +168,12 @@ def test_whose_key_is_refused_later_is_told_and_comes_back_when_it_is_trusted_ag
 
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])
 def test_a_publisher_may_come_back_with_another_of_the_trusted_keys(ring, filtering):
-    with oz.Publisher("tcp://127.0.0.1:*", security=ring.security("feed")) as pub:
-        endpoint = pub.endpoint
+    endpoint = lasting_endpoint()
+    with oz.Publisher(endpoint, security=ring.security("feed")) as pub:
         sub = oz.Subscriber(endpoint, filtering=filtering, security=ring.security("desk"))
         sub.subscribe("md.eu")
         pub.wait_for_subscribers(timeout=DEADLINE)
-    with sub, oz.Publisher(endpoint, security=ring.security("other")) as pub:
+    with sub, published_anew(endpoint, ring.security("other")) as pub:
         coming = Thread(lambda: sub.receive(timeout=DEADLINE).payload)
         pub.wait_for_subscribers(timeout=DEADLINE)
         pub.publish("md.eu", b"again")
@@ -210,8 +210,8 @@ def assert_that_it_stays(sub, pub, looks):
 @pytest.fixture(params=["prefix", "publisher"])
 def kept(ring, looks, request):
     """A subscriber that stays while its publisher ends, and the endpoint of that."""
-    with oz.Publisher("tcp://127.0.0.1:*", security=ring.security("feed")) as pub:
-        endpoint = pub.endpoint
+    endpoint = lasting_endpoint()
+    with oz.Publisher(endpoint, security=ring.security("feed")) as pub:
         sub = oz.Subscriber(endpoint, filtering=request.param, security=ring.security("desk"))
         sub.subscribe("md.eu")
         pub.wait_for_subscribers(timeout=DEADLINE)
@@ -223,13 +223,13 @@ def kept(ring, looks, request):
 
 def test_once_the_other_key_is_found_the_one_before_is_not_tried_any_more(ring, looks, kept):
     sub, endpoint = kept
-    with oz.Publisher(endpoint, security=ring.security("other")) as pub:
+    with published_anew(endpoint, ring.security("other")) as pub:
         assert_that_it_stays(sub, pub, looks)
 
 
 def test_who_disconnects_and_connects_again_does_not_try_the_key_before_any_more(ring, looks, kept):
     sub, endpoint = kept
-    with oz.Publisher(endpoint, security=ring.security("other")) as pub:
+    with published_anew(endpoint, ring.security("other")) as pub:
         # Nobody has looked since then, so it is still called by the key before.
         sub.disconnect(endpoint)
         sub.connect(endpoint)

@@ -10,7 +10,8 @@ from zmq.utils.monitor import parse_monitor_message
 import oz
 from oz.transport import attachments as attachments_module
 from support.curve_server import SODIUM, CurveServer
-from support.keyring import Keyring
+from support.keyring import Keyring, published_anew
+from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -62,8 +63,8 @@ def test_what_waits_of_a_key_that_is_exchanged_does_not_count_as_the_next_one_s(
     """Who had the endpoint before sends what it may not, and goes; who has it next may send that."""
     with zmq.Context() as context, ring.equip(context.socket(zmq.PUB), "desk") as before:
         before.linger = 0
-        before.bind("tcp://127.0.0.1:*")
-        endpoint = before.last_endpoint.decode()
+        endpoint = lasting_endpoint()
+        before.bind(endpoint)
         security = ring.security("feed", permissions=True)
         with oz.Subscriber(endpoint, security=security) as sub:
             sub.subscribe(["orders.>", "md.>"])
@@ -72,7 +73,7 @@ def test_what_waits_of_a_key_that_is_exchanged_does_not_count_as_the_next_one_s(
                 before.send_multipart([b"orders.forged", b""])
             assert zmq.Socket.poll(sub._engine.socket, 1000 * DEADLINE)
             before.close(0)
-            with oz.Publisher(endpoint, security=ring.security("other")) as pub:
+            with published_anew(endpoint, ring.security("other")) as pub:
                 # As the monitor has it done, once it has told of handshakes that failed.
                 exchange(sub, endpoint, ring.public("other"))
                 found = []

@@ -2,8 +2,11 @@
 
 import shutil
 
+import zmq
+
 import oz
 from oz.transport.certificates import new_key_pair, write_certificates
+from support.waiting import until
 
 
 class Keyring:
@@ -82,3 +85,15 @@ class Keyring:
         else:
             socket.curve_serverkey = self.public(server).encode()
         return socket
+
+
+def published_anew(endpoint, security):
+    """Return a publisher at an endpoint whose socket before has been closed: libzmq ends that a moment later."""
+
+    def attempt():
+        try:
+            return oz.Publisher(endpoint, security=security)
+        except zmq.ZMQError:
+            return None
+
+    return until(attempt)
