@@ -88,7 +88,7 @@ class Keyring:
 
 
 def published_anew(endpoint, security):
-    """Return a publisher at an endpoint whose socket before has been closed: libzmq ends that a moment later."""
+    """Return a publisher where another was closed: libzmq ends its listener a moment later."""
 
     def attempt():
         try:
