@@ -142,8 +142,7 @@ class SimPublisher(Process):
     def skip(self, count):
         """Say that messages were lost before they came here: how many, or None."""
         self.flush()
-        if count is not None:
-            self.world.oracle.skipped(self, count)
+        self.world.oracle.skipped(self, count)
         self.batches.skip(count)
         self.world.mechanisms["lost before it came"] += 1
         self.wake()

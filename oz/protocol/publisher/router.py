@@ -120,12 +120,18 @@ class Router:
     # who wants what --------------------------------------------------------------------------------------
 
     def counted(self) -> Iterable[OutStream]:
-        """Return the streams on which an application's messages go out: not those that show presence."""
+        """Return the streams on which an application's messages go out.
+
+        Those that show presence are none, nor is one that asks for nothing: a stranger who listens on the key
+        of a member of a queue group is not to have losses counted for it alone.
+        """
         watcher = self.interest.watcher
         return [
             one
             for one in self.streams.values()
-            if one.has_messages and (watcher is None or not watcher.is_presence(one))
+            if one.has_messages
+            and (one.is_shared or one.asks or one.is_closing)
+            and (watcher is None or not watcher.is_presence(one))
         ]
 
     # telling where streams stand ------------------------------------------------------------------------

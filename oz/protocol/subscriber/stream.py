@@ -91,9 +91,15 @@ class Stream:
         return origin in self._ended
 
     def has_ended(self, origin: bytes, epoch: int) -> bool:
-        """Tell whether a publisher has said goodbye lately, so that where its sequence stands is no news."""
+        """Tell whether a publisher has said goodbye lately, so that what came before it is no news.
+
+        Epochs rise, so that of an earlier one nothing is news either. But somebody of whom no more came than
+        a goodbye may have said that of any epoch.
+        """
         source = self._ended.get(origin)
-        return source is not None and source.epoch == epoch
+        if source is None or source.epoch is None:
+            return False
+        return epoch == source.epoch or (epoch < source.epoch and source.first_at < source.heard_at)
 
 
 class Interest:

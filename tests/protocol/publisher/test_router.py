@@ -312,6 +312,12 @@ def test_a_loss_is_counted_for_shared_patterns_and_not_for_those_who_declare_the
     assert [one.is_shared for one in router.counted()] == [True]
 
 
+def test_no_loss_is_counted_for_who_listens_on_a_key_and_asks_for_nothing(router):
+    come(router, stream_key(NAME))
+    assert len(router.streams) == 1
+    assert not router.counted()
+
+
 def test_a_shared_pattern_ends_with_those_who_asked_for_it(router):
     shared = pattern_key(declare(oz.compile("a.*")))
     keys = key(1, "a.*", is_shared=True), shared, stream_key(NAME)

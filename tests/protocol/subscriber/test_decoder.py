@@ -11,7 +11,16 @@ from oz.protocol.subscriber.contradictions import Doubt, Place
 from oz.protocol.subscriber.decoder import BatchDecoder
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
-from oz.wire.batch import CONTROL, MESSAGES, RICH, head_end, head_start, pack_array, pack_control
+from oz.wire.batch import (
+    CONTROL,
+    LAST_VALUES,
+    MESSAGES,
+    RICH,
+    head_end,
+    head_start,
+    pack_array,
+    pack_control,
+)
 from oz.wire.codec import find_codec
 from oz.wire.keys import DeliveryOptions
 from support.calls import count_calls
@@ -206,3 +215,28 @@ def test_what_a_slower_path_brings_behind_a_goodbye_is_not_delivered_again(decod
         assert take(decoder, sequence, b"%d" % sequence) is None
     # What the goodbye showed to be missing was reported, and is no message any more.
     assert (decoder.stats.lost, decoder.stats.delivered, decoder.stats.filtered) == (int(not is_next), 2, 3)
+
+
+def test_what_a_slower_path_brings_of_an_earlier_epoch_behind_a_goodbye_is_not_delivered_again(decoder):
+    (key,) = decoder.streams.by_key
+    assert take(decoder, 0, b"0").payload == 0
+    for epoch, body in ((2, b""), (2, pack_control(bye=True))):
+        decoder.accept([head_start(key, CONTROL, b"o" * 16, epoch) + head_end(0, 0) + body], 7)
+    assert take(decoder, 0, b"0") is None
+    assert take(decoder, 1, b"1") is None
+    assert decoder.stats.delivered == 1
+
+
+def test_who_only_says_goodbye_shuts_out_no_earlier_epoch(decoder):
+    (key,) = decoder.streams.by_key
+    goodbye = head_start(key, CONTROL, b"o" * 16, 2**32 - 1) + head_end(0, 0) + pack_control(bye=True)
+    decoder.accept([goodbye], 7)
+    assert take(decoder, 0, b"0").payload == 0
+
+
+def test_last_values_that_somebody_else_asked_for_are_passed_over(decoder):
+    (key,) = decoder.streams.by_key
+    head = head_start(key, LAST_VALUES, b"o" * 16, 1) + head_end(0, 1)
+    decoder.accept([head + (1).to_bytes(4, "big") + pack_array([f"{OWNER}.0".encode(), b"0"])], 7)
+    assert decoder.next() is None
+    assert decoder.stats.filtered == 1
