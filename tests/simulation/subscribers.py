@@ -352,8 +352,11 @@ class SimSubscriber(Process):
         super().close()
 
     def is_ready(self, origin):
-        """Tell whether a publisher has answered all, and is heard."""
+        """Tell whether a publisher has answered all, and is heard; once all faults are over, since then."""
         heard_at = self.streams.publishers.heard_at(origin)
-        if heard_at is None or self.network.clock.now + 1_000 - heard_at / NS > SILENCE:
+        if heard_at is None:
+            return False
+        heard = heard_at / NS - 1_000
+        if heard < self.world.healed_at or self.network.clock.now - heard > SILENCE:
             return False
         return self.streams.has_answered(origin)

@@ -69,9 +69,11 @@ class World:
         forged: frames that somebody sent in the name of another publisher.
         has_stranger: whether somebody speaks in the name of others.
         is_over: what must be so has been checked; publishers refuse something then.
+        healed_at: when the last fault was over; before that, 0.
     """
 
     has_stranger = is_over = False
+    healed_at = 0.0
 
     def __init__(self, seed, faults=None, mechanisms=None):
         random = Random(seed)
@@ -200,6 +202,7 @@ class World:
         last = max([fault.at + fault.lasts for fault in self.faults] + [self.traffic[-1].at])
         self.network.run_until(last + 0.1)
         self._end_all()
+        self.healed_at = self.network.now
         oracle = self.oracle
         rest = self.rest
         self.network.run_until(last + 0.1 + SETTLES_IN)

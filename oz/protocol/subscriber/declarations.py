@@ -89,6 +89,7 @@ class Declarations:
 
     __slots__ = (
         "_at_once",
+        "_awaited",
         "_back_at_once",
         "_collected",
         "_delivery",
@@ -122,6 +123,7 @@ class Declarations:
         self._size = 0
         self._greeting: bytes | None = None
         self._greeted_at: float | None = None
+        self._awaited = inf
         self.chunks: dict[int, Chunk] = {}
         self._places: dict[Subscribed, set[int]] = {}
         self._shrunk: set[int] = set()
@@ -186,10 +188,18 @@ class Declarations:
         return self._declare_shrunk()
 
     def part(self, subscription: Subscribed) -> tuple[SubscriptionChanges, SubscriptionChanges]:
-        """Take back what a subscription wanted, and then have publishers answer: see `last`."""
+        """Take back what a subscription wanted, and then ask publishers for an answer: see `last`.
+
+        They are asked again, sooner than `greet` would, until `settle`.
+        """
         changes = self.remove(subscription)
         changes.add(self._declare_shrunk())
+        self._awaited, self._greeted_at = FIRST_PATIENCE, None
         return changes, self._greet()
+
+    def settle(self) -> None:
+        """Record that nobody waits for an answer to what was taken back."""
+        self._awaited = inf
 
     def _declare_shrunk(self) -> SubscriptionChanges:
         changes = SubscriptionChanges()
@@ -260,7 +270,7 @@ class Declarations:
         """
         if self._shrunk or self._collected or self._greeted_at is None:
             return -inf
-        deadlines = [self._greeted_at + self._greet_every]
+        deadlines = [self._greeted_at + min(self._greet_every, self._awaited)]
         for number in missing:
             chunk = self.chunks.get(number)
             if chunk is not None:
@@ -274,9 +284,10 @@ class Declarations:
         """
         if self._greeted_at is None:
             self._greeted_at = now
-        if now < self._greeted_at + self._greet_every:
+        if now < self._greeted_at + min(self._greet_every, self._awaited):
             return SubscriptionChanges()
         self._greeted_at = now
+        self._awaited *= 2
         return self._greet()
 
     def _greet(self) -> SubscriptionChanges:

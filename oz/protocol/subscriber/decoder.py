@@ -432,8 +432,10 @@ class BatchDecoder:
     def _members(self, stream: Stream, source: Source, number: int) -> set[Subscribed]:
         """Return the subscriptions that last values are for: nobody, if they have them or never asked."""
         chunk = self.streams.chunk(stream, number)
-        # Somebody else may have asked for them in the name of the stream.
-        if chunk is None or not chunk.wants_last_value or source.served.setdefault(chunk.root, number) != number:
+        if chunk is None or not chunk.wants_last_value:
+            # Somebody else has asked for them in the name of the stream.
+            return set()
+        if source.served.setdefault(chunk.root, number) != number:
             # Declared again because an answer was late or lost: it is served again too.
             return set()
         return {subscription for subscription, _ in chunk.members}

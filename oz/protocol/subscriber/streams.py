@@ -312,6 +312,9 @@ class Streams:
             if missing:
                 changes.add(declarations.renew(missing, now, refused))
             changes.add(declarations.tidy(declarations.chunks.keys() - missing - refused))
+            draining = (one for one in self._draining if self._homes.get(one) is interest)
+            if all(map(self.has_drained, draining)):
+                declarations.settle()
             changes.add(declarations.greet(now))
             # Of what was declared just now nobody knows yet how long it takes.
             due_at = -inf if declarations.last != last else declarations.next_deadline(missing)

@@ -353,6 +353,28 @@ def test_it_greets_as_often_as_it_is_told():
     assert kinds(streams.renew(60.0).wanted) == [DECLARATION]
 
 
+def test_an_answer_that_a_drain_waits_for_is_asked_for_again_soon(streams):
+    add(streams, "a")
+    answer(streams, A)
+    streams.renew(0.0)
+    late, _ = add(streams, "b")
+    answer(streams, A)
+    streams.renew(1.0)
+    _, asked = streams.part(late)
+    streams.renew(2.0)
+    (again,) = streams.renew(streams.next_deadline()).wanted
+    assert parse_declaration(again).chunk > parse_declaration(asked.wanted[0]).chunk
+    at = streams.next_deadline()
+    assert 2.0 < at < 2.0 + GREETING / 2
+    for source in streams.stream(late).sources.values():
+        source.answered |= {parse_declaration(again).chunk}
+    assert streams.has_drained(late)
+    streams.note_news()
+    assert not streams.renew(at).wanted
+    # From here on it greets as ever.
+    assert streams.next_deadline() > at + GREETING / 2
+
+
 def test_who_is_heard_on_another_stream_still_has_to_answer_on_this_one(streams):
     add(streams, "a")
     answer(streams, A)
