@@ -12,7 +12,8 @@ from oz.message import Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.columns import Arrived
-from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.losses import OnGap
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects.pattern import Pattern

@@ -8,7 +8,8 @@ from oz.errors import ProtocolError
 from oz.logs import peer_logger
 from oz.message import LoneMessage, Message
 from oz.protocol.subscriber.columns import BatchColumns
-from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.losses import OnGap
 from oz.protocol.subscriber.sequences import Source, forget_some
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
@@ -119,7 +120,7 @@ class MulticastReceiver(BatchDecoder):
         """Begin to listen to a publisher that was not heard before."""
         if len(self.senders) >= self._most_sources:
             for origin, known in forget_some(self.senders, time_ns).items():
-                self._report(self._stream, known, origin, None)
+                self.losses.report(self._stream, known, origin, None)
         sender = self.senders[head.origin] = HeardSender()
         sender.epoch = head.epoch
         sender.since = sender.first_at = time_ns
@@ -159,7 +160,7 @@ class MulticastReceiver(BatchDecoder):
             began_at = time_ns - round(1e9 * body["age"])
             if missed and began_at > self.joined_at + round(1e9 * JOINING):
                 # It began when this subscriber was listening: they are lost, though nothing came before.
-                self._report(self._stream, sender, head.origin, missed, missed)
+                self.losses.report(self._stream, sender, head.origin, missed, missed)
 
     def doubt(self, origin: bytes) -> None:
         """Report that messages of a publisher may be missing which nobody counted; it has gone silent.
@@ -170,8 +171,8 @@ class MulticastReceiver(BatchDecoder):
         sender = self.senders.get(origin)
         if sender is None:
             return
-        if self._on_gap is not None:
-            self._report(self._stream, sender, origin, None)
+        if self.losses.are_told:
+            self.losses.report(self._stream, sender, origin, None)
         else:
             # Nothing is known to be lost yet; what is, is still logged once.
             _log.warning("messages from publisher %s may be missing: it fell silent", origin.hex())

@@ -90,7 +90,7 @@ class HangUp(NamedTuple):
 
 
 class LoseTrack(NamedTuple):
-    """Report that messages of a publisher may be missing; see `BatchDecoder.lose_track`."""
+    """Report that messages of a publisher may be missing; see `Losses.lose_track`."""
 
     origin: bytes
     is_in_place: bool

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from oz.errors import ProtocolError
 from oz.logs import peer_logger
-from oz.message import BARE, Arrival, Gap, LoneMessage, Message, RichMessage
+from oz.message import BARE, Arrival, LoneMessage, Message, RichMessage
 from oz.protocol.stats import SubscriberStats
+from oz.protocol.subscriber.answers import Answers
 from oz.protocol.subscriber.columns import BatchColumns
 from oz.protocol.subscriber.dedupe import Repeats
+from oz.protocol.subscriber.losses import Losses, OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.receiver import Refusals
 from oz.protocol.subscriber.sequences import Source, find, forget_some
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
-from oz.protocol.subscriber.subscriptions import Route, Subscribed, SubscriptionTable
+from oz.protocol.subscriber.subscriptions import Subscribed, SubscriptionTable
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.batch import (
     CHUNK_FIELD,
@@ -41,16 +42,10 @@ from oz.wire.batch import (
     read_lone,
 )
 from oz.wire.codec import Codec
-from oz.wire.denials import Denial, restored
 from oz.wire.extras import decode_extras
 from oz.wire.keys import OWN, STREAM_SIZE
 
 _log = peer_logger("oz.subscriber")
-
-OnGap = Callable[[Gap], Any]
-
-LONGEST_REASON, MOST_REASONS = 1_024, 16
-"""Characters of a reason for which a chunk is refused, and reasons, that are kept of each publisher."""
 
 _AWAY_NS = 2_000_000_000
 """Nanoseconds without a record, which comes every second, after which a publisher is looked at anew."""
@@ -66,13 +61,13 @@ class BatchDecoder:
         streams: what is subscribed to.
         waiting: messages that were unpacked and are still to be given.
         access: what publishers may publish; None where they may everything.
-        denials: what publishers deny, and nobody was told yet.
-        on_denial: called when there is one more; None where nobody is to be told.
+        answers: what publishers say of declarations.
+        losses: where it is told what was lost.
         in_batches: whether those that need no look at each wait as one `MessageBatch`.
     """
 
     __slots__ = (
-        "_decode", "_is_wanted", "_most_sources", "_on_gap", "access", "denials", "in_batches", "on_denial",
+        "_decode", "_is_wanted", "_most_sources", "access", "answers", "in_batches", "losses",
         "refusals", "stats", "streams", "table", "waiting",
     )  # fmt: skip
 
@@ -100,10 +95,9 @@ class BatchDecoder:
         # Typed as most callers see it: a MessageBatch waits only while in_batches is set.
         self.waiting: deque[Message] = deque()
         self.access: PublishAccess | None = None
-        self.denials: deque[Denial] = deque()
-        self.on_denial: Callable[[], object] | None = None
+        self.answers = Answers(streams)
+        self.losses = Losses(streams, self.stats, on_gap)
         self.in_batches = False
-        self._on_gap = on_gap
         self._most_sources = limits.sources
 
     @property
@@ -238,7 +232,7 @@ class BatchDecoder:
         is_end = is_goodbye and source.epoch in (None, head.epoch)
         self._advance(stream, source, head, time_ns)
         if live is not None and (head.epoch == source.epoch or source.is_contested):
-            self._take_answer(stream, source, body)
+            self.answers.take(stream, source, body)
         if not body and source.doubt is None:
             # It says the same when it comes again, whatever comes in between: sequences and epochs grow.
             source.heartbeat = frame
@@ -247,38 +241,6 @@ class BatchDecoder:
         elif is_end:
             # It closed in order, and is not to be waited for.
             stream.end(head.origin)
-
-    def _take_answer(self, stream: Stream, source: Source, body: dict[Any, Any]) -> None:
-        """Record what a publisher has answered; what was never declared is not, however much is said."""
-        last = self.streams.last_declared(stream)
-        refused = [one for one in body.get("refused", {}).items() if one[0] <= last]
-        denied = body.get("denied", {})
-        source.answer(
-            frozenset(number for number in body["live"] if number <= last),
-            {
-                number: restored(reason[:LONGEST_REASON], number, denied)
-                if place < MOST_REASONS
-                else "refused, as others are"
-                for place, (number, reason) in enumerate(refused)
-            },
-        )
-        source.paths = body.get("paths", 0)
-        if self.on_denial is not None:
-            self._take_denials(stream, source, self.on_denial)
-
-    def _take_denials(self, stream: Stream, source: Source, on_denial: Callable[[], object]) -> None:
-        """Pass on each denial once, though a chunk may be declared and denied again."""
-        before, source.denials = source.denials, {}
-        for number, reason in source.refused.items():
-            if isinstance(reason, Denial):
-                chunk = self.streams.chunk(stream, number)
-                first = number if chunk is None else chunk.root
-                source.denials[first] = reason
-                if before.get(first) != reason:
-                    # Not again where one of several that were denied together asks by itself.
-                    if reason not in before.values():
-                        self.denials.append(reason)
-                    on_denial()
 
     def _is_late(self, stream: Stream, head: Head, time_ns: int, *, is_goodbye: bool = False) -> bool:
         """Tell whether a publisher has said goodbye, so that this came by a slower path."""
@@ -301,7 +263,7 @@ class BatchDecoder:
             return source
         if len(stream.sources) >= self._most_sources:
             for one, known in forget_some(stream.sources, time_ns).items():
-                self._report(stream, known, one, None)
+                self.losses.report(stream, known, one, None)
         return find(stream.sources, origin)
 
     def _count_contradictions(self, source: Source, origin: bytes) -> None:
@@ -324,50 +286,8 @@ class BatchDecoder:
         if source.doubt is not None and source.doubt.news:
             self._count_contradictions(source, head.origin)
         if lost != 0:
-            self._report(stream, source, head.origin, lost, head.sequence)
+            self.losses.report(stream, source, head.origin, lost, head.sequence)
         return seen
-
-    def lose_track(self, origin: bytes, besides: Stream | None, *, is_in_place: bool) -> None:
-        """Report that messages of a publisher may be missing which nobody counted.
-
-        Args:
-            origin: the publisher.
-            besides: a stream that it sends nothing on.
-            is_in_place: it has only begun, for another one that is gone; the same is reported once more
-                before its first message. Otherwise it is gone itself, as far as it was there and has not said
-                goodbye; that is reported once, unless it has been heard since.
-        """
-        for stream in self.streams.by_key.values():
-            if stream is besides or not (is_in_place or origin in stream.sources):
-                continue
-            source = find(stream.sources, origin)
-            source.is_in_place = is_in_place
-            source.has_loss_to_show |= is_in_place
-            if stream.only_answers and not is_in_place:
-                continue
-            if is_in_place or source.missed_at != source.heard_at:
-                source.missed_at = source.heard_at
-                self._report(stream, source, origin, None)
-
-    def _report(
-        self, stream: Stream, source: Source, origin: bytes, lost: int | None, sequence: int = 0
-    ) -> None:
-        if lost is not None:
-            self.stats.lost += lost
-            source.unreported += lost
-            source.has_loss_to_show = True
-        subscriptions = tuple(stream.table)
-        only = subscriptions[0] if len(subscriptions) == 1 else None
-        gap = Gap(origin, only, lost, sequence=None if lost is None else sequence - lost)
-        if self._on_gap is None:
-            if not source.is_reported:
-                source.is_reported = True
-                _log.warning("%s messages from publisher %s were lost", lost or "some", origin.hex())
-            return
-        try:
-            self._on_gap(gap)
-        except Exception:
-            _log.exception("on_gap raised on %r", gap)
 
     # a batch, as columns ---------------------------------------------------------------------------------
 
@@ -448,7 +368,7 @@ class BatchDecoder:
         for place in range(arrival.first, len(columns.routes)):
             route = columns.routes[place]
             if only is not None:
-                route = _narrow(route, only)
+                route = route.narrowed_to(only)
             if not route.is_clear and not self._is_wanted(route):
                 continue
             if not messages:
@@ -474,9 +394,3 @@ class BatchDecoder:
             return False
         self.stats.repeated += 1
         return True
-
-
-def _narrow(route: Route, only: set[Subscribed]) -> Route:
-    """Make a route that leads to some subscriptions only."""
-    subscriptions = tuple(one for one in route.subscriptions if one in only)
-    return Route(route.subject, subscriptions, route.timed_out, is_text=route.is_text)

@@ -167,6 +167,11 @@ class Route:
         self.is_malformed = not subscriptions and not is_text
         self.timed_out = timed_out
 
+    def narrowed_to(self, some: set[Subscribed]) -> Route:
+        """Return a route that leads to some of its subscriptions only."""
+        subscriptions = tuple(one for one in self.subscriptions if one in some)
+        return Route(self.subject, subscriptions, self.timed_out, is_text=self.is_text)
+
 
 class SubscriptionTable:
     """All subscriptions of one subscriber, or of one of its streams, and the routes that follow from them.

@@ -11,7 +11,8 @@ import zmq
 from oz.message import Message
 from oz.protocol.node.reserved_subjects import ReservedIndex
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.losses import OnGap
 from oz.protocol.subscriber.stream import Stream
 from oz.protocol.subscriber.streams import Streams
 from oz.protocol.subscriber.subscriptions import Subscribed
@@ -302,12 +303,12 @@ class NodeSubscriber:
             self.has_denials = True
             note_due()
 
-        self._decoder.on_denial = note
+        self._decoder.answers.on_denial = note
 
     def take_denials(self) -> list[tuple[Subscribed, Denial]]:
         """Return the subscriptions that publishers deny."""
         self.has_denials = False
-        self._decoder.denials.clear()
+        self._decoder.answers.denials.clear()
         return self.streams.denied()
 
     def denials(self) -> list[Denial]:
@@ -340,8 +341,8 @@ class NodeSubscriber:
         return self.streams.asked()
 
     def lose_track(self, origin: bytes, *, is_in_place: bool) -> None:
-        """Report that messages of a publisher may be missing; see `BatchDecoder.lose_track`."""
-        self._decoder.lose_track(origin, self._introduced, is_in_place=is_in_place)
+        """Report that messages of a publisher may be missing; see `Losses.lose_track`."""
+        self._decoder.losses.lose_track(origin, self._introduced, is_in_place=is_in_place)
 
     def forget(self, origin: bytes) -> None:
         """Forget a publisher that is gone."""

@@ -70,7 +70,7 @@ class SubscriberEngine:
         receiver = self.receiver
         self.waiting = receiver.waiting if isinstance(receiver, BatchDecoder) else deque()
         self._failures: deque[PermissionDenied] = deque()
-        self._denials = receiver.denials if isinstance(receiver, BatchDecoder) else deque()
+        self._denials = receiver.answers.denials if isinstance(receiver, BatchDecoder) else deque()
         self.is_drained = self.must_check = False
 
     @property
@@ -106,7 +106,7 @@ class SubscriberEngine:
     def raise_denials(self) -> None:
         """Have the next call that would wait raise what a publisher denies; otherwise only readiness asks."""
         if isinstance(self.receiver, BatchDecoder):
-            self.receiver.on_denial = self._denied
+            self.receiver.answers.on_denial = self._denied
 
     def look_after_calls(self, attachments: Attachments) -> None:
         """Look after the endpoints that are connected to, as the socket has keys."""

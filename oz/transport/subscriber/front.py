@@ -11,7 +11,7 @@ import zmq
 from oz.message import Message
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.stats import SubscriberStats
-from oz.protocol.subscriber.decoder import OnGap
+from oz.protocol.subscriber.losses import OnGap
 from oz.protocol.subscriber.subscriptions import Handler
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.subjects import dialects

@@ -80,7 +80,7 @@ class PublisherLinks:
         gone = self._absences.look(now, self.has_ended, is_idle=is_idle)
         self.is_curious = self._absences.is_curious
         for origin in gone:
-            self._decoder.lose_track(origin, None, is_in_place=False)
+            self._decoder.losses.lose_track(origin, None, is_in_place=False)
 
     def has_ended(self, link: Link) -> bool:
         """Tell whether a connection is closed at this end."""

@@ -9,7 +9,8 @@ import zmq
 
 from oz.protocol.multicast.options import Multicast
 from oz.protocol.multicast.receiver import MulticastReceiver
-from oz.protocol.subscriber.decoder import BatchDecoder, OnGap
+from oz.protocol.subscriber.decoder import BatchDecoder
+from oz.protocol.subscriber.losses import OnGap
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.protocol.subscriber.receiver import PrefixReceiver, SplittingReceiver
 from oz.protocol.subscriber.streams import Streams

@@ -303,7 +303,7 @@ class RoutedReceivePath(ReceivePath):
                 return lone
             if waiting:
                 return waiting.popleft()
-            if may_wait and self._decoder.denials:
+            if may_wait and self._decoder.answers.denials:
                 return None
             if until is not None and self._monotonic() >= until:
                 return None

@@ -81,7 +81,7 @@ def test_first_message_of_one_in_place_of_another_is_told_to_follow_a_loss_also_
     decoder = BatchDecoder(streams, find_codec("json"), on_gap=gaps.append)
     take(decoder, 0, b"0")
     assert type(take(decoder, 1, b"1")) is LoneMessage
-    decoder.lose_track(b"o" * 16, None, is_in_place=True)
+    decoder.losses.lose_track(b"o" * 16, None, is_in_place=True)
     assert [gap.count for gap in gaps] == [None]
     assert take(decoder, 2, b"2").payload == 2
     assert [gap.count for gap in gaps] == [None, None]

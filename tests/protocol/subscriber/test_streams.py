@@ -271,7 +271,7 @@ def test_a_stream_that_was_forgotten_is_declared_again(streams, feed):
 def test_a_callback_that_raises_does_not_stop_delivery(streams, caplog):
     add(streams, "a.*")
     feed = Feed(streams)
-    feed.decoder._on_gap = lambda gap: 1 // 0
+    feed.decoder.losses._on_gap = lambda gap: 1 // 0
     feed.batch(2, "a.2")
     assert feed.taken() == [("a.2", 2, 2)]
     assert "on_gap raised" in caplog.text
