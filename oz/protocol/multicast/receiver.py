@@ -171,7 +171,7 @@ class MulticastReceiver(BatchDecoder):
         sender = self.senders.get(origin)
         if sender is None:
             return
-        if self.losses.are_told:
+        if self.losses.has_callback:
             self.losses.report(self._stream, sender, origin, None)
         else:
             # Nothing is known to be lost yet; what is, is still logged once.

@@ -35,8 +35,8 @@ class Losses:
         self._on_gap = on_gap
 
     @property
-    def are_told(self) -> bool:
-        """Whether the application is told each; otherwise the first of a publisher is logged."""
+    def has_callback(self) -> bool:
+        """Whether the application is called with each; otherwise the first of a publisher is logged."""
         return self._on_gap is not None
 
     def lose_track(self, origin: bytes, besides: Stream | None, *, is_in_place: bool) -> None:
