@@ -7,11 +7,24 @@ the directory is asked through ports, and what is to be done comes back as steps
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from oz.protocol.node.connection_steps import (
+    ConnectionStep,
+    Dial,
+    Directory,
+    Forget,
+    HangUp,
+    Hearing,
+    LoseTrack,
+    Unreachable,
+    Way,
+)
 from oz.protocol.node.dial_queue import Call, DialQueue
+from oz.protocol.node.draining_peer import DrainingPeer
 from oz.protocol.node.presence import local_origin, network_origin
 from oz.protocol.node.reach import Reach
+from oz.protocol.node.redials import Redials
 from oz.security.limits import DEFAULT_LIMITS, Limits
 from oz.wire.discovery import Announcement
 
@@ -20,23 +33,6 @@ CHECK_EVERY = 1.0
 
 SCAN_EVERY = 1.0
 """Seconds between two looks at the directory where nodes of one host meet."""
-
-REDIAL_AFTER = 2.0
-"""Seconds without an answer after which a peer is connected to anew: what refused once is not tried.
-
-Connecting anew costs both sides more than waiting: a host on which many begin at once is slow, and would be
-slower for each who has lost patience. docs/decisions/046-patience-with-a-crowd.md
-"""
-
-LONGEST_REDIAL = 4.0
-"""Seconds from the second time in vain on."""
-
-PAIR_SECONDS, LONGEST_CROWD = 0.002, 30.0
-"""Seconds that two cores need for each two nodes of a host that begin at the same time, as measured; and the
-most that is waited for that reason."""
-
-PROGRESS = 4
-"""So many times as long is waited while others are heard for the first time: the host is busy with them."""
 
 MISSES = 4
 """Looks in a row at which nothing new had come of a publisher, after which it counts as silent; its heart
@@ -52,94 +48,9 @@ so for ever, and must not hold up those who have only just begun."""
 FORGET_AFTER = 60.0
 """Seconds for which it is known where a lost node's messages stood: if it comes back, losses are counted."""
 
-DRAIN_EVERY = 0.5
-"""Seconds between two looks at whether anything has come of a peer that is gone."""
-
-DRAINED_AFTER = 4
-"""Looks in a row at which nothing new had come, after which nothing more does. Not seconds: a process that
-stood still itself has not read yet what had come to it."""
-
-LONGEST_DRAIN = 60.0
-"""Seconds for which a peer that is not linked any more is listened to at most, though something comes."""
-
 _A_NODE = "a node of this host"
 
 _NEVER = (0, 0)
-
-
-class Dial(NamedTuple):
-    """Connect to an endpoint.
-
-    Attributes:
-        endpoint: where to.
-        name: whose it is, for a log.
-        is_for_ever: whether it is tried again also when nobody listens there.
-        key: the public key of whoever listens there, as announced; None where nobody told.
-    """
-
-    endpoint: str
-    name: str
-    is_for_ever: bool = False
-    key: str | None = None
-
-
-class HangUp(NamedTuple):
-    """Disconnect from an endpoint; what had come and was not taken yet is lost."""
-
-    endpoint: str
-
-
-class LoseTrack(NamedTuple):
-    """Report that messages of a publisher may be missing; see `Losses.lose_track`."""
-
-    origin: bytes
-    is_in_place: bool
-
-
-class Forget(NamedTuple):
-    """Forget a publisher that is gone for good."""
-
-    origin: bytes
-
-
-class Unreachable(NamedTuple):
-    """Report that a peer was never heard at the endpoint that it announces, though it was dialled twice."""
-
-    endpoint: str
-    name: str
-
-
-ConnectionStep = Dial | HangUp | LoseTrack | Forget | Unreachable
-
-
-class Hearing(Protocol):
-    """The node's subscriber, as far as it knows whom it hears; it answers at once."""
-
-    def heard_at(self, origin: bytes) -> int:
-        """Return the time when a publisher was heard last, in nanoseconds; 0 if it is not known."""
-
-    def last_heard(self) -> dict[bytes, int]:
-        """Return the same of all publishers that are known."""
-
-    def has_answer(self, origin: bytes) -> bool:
-        """Tell whether a publisher has answered everything that is asked for."""
-
-
-class Directory(Protocol):
-    """The sockets by which nodes of one host find each other."""
-
-    def others(self) -> set[str]:
-        """Return the endpoints of the others, dead ones perhaps among them."""
-
-    def clear(self, endpoint: str) -> bool:
-        """Remove a socket that nobody listens on any more; tell whether it was one."""
-
-
-class Way(NamedTuple):
-    """One publisher of a peer: where it is connected to, and by which name it is heard."""
-
-    endpoint: str
-    origin: bytes
 
 
 class _Gone(NamedTuple):
@@ -147,48 +58,6 @@ class _Gone(NamedTuple):
 
     peer: Announcement
     until: float
-
-
-class DrainingPeer:
-    """One publisher of a peer that is gone: its last messages are on their way.
-
-    Attributes:
-        peer: whose it is.
-        endpoint: where it was connected to.
-        next_look: when `is_over` looks next, in monotonic seconds.
-    """
-
-    __slots__ = ("_ends_at", "_heard_at", "_misses", "endpoint", "next_look", "peer")
-
-    def __init__(self, peer: Announcement, endpoint: str, heard_at: int, now: float) -> None:
-        """Begin to listen for what is left.
-
-        Args:
-            peer: whose publisher it is.
-            endpoint: where it was connected to.
-            heard_at: when it was heard last.
-            now: monotonic seconds.
-        """
-        self.peer = peer
-        self.endpoint = endpoint
-        self.next_look = now + DRAIN_EVERY
-        self._heard_at = heard_at
-        self._misses = 0
-        self._ends_at = now + LONGEST_DRAIN
-
-    def is_over(self, heard_at: int, now: float) -> bool:
-        """Tell whether nothing more comes, as far as one can know.
-
-        Args:
-            heard_at: when it was heard last.
-            now: monotonic seconds.
-        """
-        if now < self.next_look:
-            return False
-        self.next_look = now + DRAIN_EVERY
-        self._misses = self._misses + 1 if heard_at == self._heard_at else 0
-        self._heard_at = heard_at
-        return self._misses >= DRAINED_AFTER or now >= self._ends_at
 
 
 class Connections:
@@ -202,11 +71,9 @@ class Connections:
 
     __slots__ = (
         "_check_at",
-        "_count",
         "_dialled",
         "_dialled_at",
         "_dials",
-        "_dials_in_vain",
         "_directory",
         "_draining",
         "_gone",
@@ -214,7 +81,7 @@ class Connections:
         "_looks",
         "_mute",
         "_probed",
-        "_progress_at",
+        "_redials",
         "_scan_at",
         "_seeds",
         "_seen_at",
@@ -252,9 +119,7 @@ class Connections:
         self._seeds = tuple(seeds)
         self._dialled: dict[str, Announcement] = {}
         self._dialled_at: dict[str, float] = {}
-        self._dials_in_vain: dict[str, int] = {}
-        self._progress_at = 0.0
-        self._count = 0
+        self._redials = Redials()
         self._looks: dict[bytes, tuple[int, int]] = {}
         self._ways: dict[bytes, tuple[Announcement, list[Way]]] = {}
         self.silent: frozenset[bytes] = frozenset()
@@ -388,7 +253,7 @@ class Connections:
         holder = self._dialled.get(one.endpoint)
         is_its_own = holder is not None and holder.uuid == one.peer.uuid
         if is_its_own:
-            self._dials_in_vain.pop(one.endpoint, None)
+            self._redials.in_vain.pop(one.endpoint, None)
         return [LoseTrack(origin, is_in_place=False), *(self._hang_up(one.endpoint) if is_its_own else [])]
 
     def _has_successor(self, endpoint: str, peer: Announcement) -> bool:
@@ -407,7 +272,7 @@ class Connections:
         self._dialled[endpoint] = peer
         self._dialled_at[endpoint] = now
         if endpoint.startswith("tcp:") and not self._hearing.heard_at(origin):
-            is_again = endpoint in self._dials_in_vain
+            is_again = endpoint in self._redials.in_vain
             self._dials.put(Call(endpoint, peer.name, origin, is_again, peer.key))
             return []
         return [Dial(endpoint, peer.name, key=peer.key)]
@@ -437,7 +302,7 @@ class Connections:
         before, self._ways = self._ways, {}
         silent = []
         steps: list[ConnectionStep] = []
-        self._count = len(before)
+        self._redials.crowd = len(before)
         for peer in peers:
             known = before.get(peer.uuid)
             self._ways[peer.uuid] = known = (
@@ -452,9 +317,9 @@ class Connections:
                     looks[origin] = heard_at, misses
                     if misses < MISSES:
                         speaks = True
-                        self._dials_in_vain.pop(endpoint, None)
+                        self._redials.in_vain.pop(endpoint, None)
                         if not before_at:
-                            self._progress_at = now
+                            self._redials.progress_at = now
                         continue
                 if endpoint not in seeds and not self._has_successor(endpoint, peer):
                     steps += self._dial_anew(endpoint, origin, peer, now, was_heard=bool(heard_at))
@@ -468,14 +333,10 @@ class Connections:
     ) -> list[ConnectionStep]:
         if endpoint in self._dials:
             return []
-        in_vain = self._dials_in_vain.get(endpoint, 0)
-        crowd = min(self._count**2 * PAIR_SECONDS, LONGEST_CROWD)
-        patience = max(LONGEST_REDIAL if in_vain else REDIAL_AFTER, crowd)
-        waited = now - self._dialled_at.get(endpoint, 0.0)
-        is_progressing = now - self._progress_at < REDIAL_AFTER
-        if waited < patience * (PROGRESS if is_progressing else 1):
+        if not self._redials.is_due(endpoint, self._dialled_at.get(endpoint, 0.0), now):
             return []
-        self._dials_in_vain[endpoint] = in_vain + 1
+        in_vain = self._redials.in_vain.get(endpoint, 0)
+        self._redials.in_vain[endpoint] = in_vain + 1
         steps = [*self._hang_up(endpoint), *self._dial(endpoint, origin, peer, now)]
         steps += self.begin_dials(now)
         if in_vain == 1 and not was_heard:

@@ -11,7 +11,8 @@ from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 from oz.errors import ProtocolError
-from oz.protocol.node.connections import Connections, ConnectionStep, LoseTrack
+from oz.protocol.node.connection_steps import ConnectionStep, LoseTrack
+from oz.protocol.node.connections import Connections
 from oz.protocol.node.discovery_client import DiscoveryClient, Heard
 from oz.protocol.node.membership import Act, Membership, Step
 from oz.protocol.node.presence import from_text, local_origin, network_origin, to_text

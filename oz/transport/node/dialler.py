@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import zmq
 
 from oz.logs import peer_logger
-from oz.protocol.node.connections import Dial, Forget, HangUp, LoseTrack, Unreachable
+from oz.protocol.node.connection_steps import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.protocol.node.inquiry import SAY_AGAIN
 from oz.protocol.node.links import Introduce, Links, LinkStep, PeerChanged, Refused
 from oz.protocol.node.membership import Act, Membership

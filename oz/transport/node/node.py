@@ -16,7 +16,8 @@ from typing import Any
 from oz.errors import ClosedError, NoResponders, OwnershipError
 from oz.message import Gap, Message
 from oz.protocol.node import reserved_subjects
-from oz.protocol.node.connections import Connections, Directory
+from oz.protocol.node.connection_steps import Directory
+from oz.protocol.node.connections import Connections
 from oz.protocol.node.handler_queue import HandlerQueue
 from oz.protocol.node.inquiry import Inquiries, interest_subject
 from oz.protocol.node.links import Links

@@ -5,27 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from oz.protocol.node.connection_steps import Dial, Forget, HangUp, LoseTrack, Unreachable
 from oz.protocol.node.connections import (
     CHECK_EVERY,
-    DRAIN_EVERY,
-    DRAINED_AFTER,
     FORGET_AFTER,
-    LONGEST_DRAIN,
-    LONGEST_REDIAL,
     MISSES,
     MUTE_AFTER,
     PROBE_AGAIN,
-    REDIAL_AFTER,
     SCAN_EVERY,
     Connections,
-    Dial,
-    DrainingPeer,
-    Forget,
-    HangUp,
-    LoseTrack,
-    Unreachable,
 )
+from oz.protocol.node.draining_peer import DRAIN_EVERY, DRAINED_AFTER, LONGEST_DRAIN, DrainingPeer
 from oz.protocol.node.presence import local_origin, network_origin
+from oz.protocol.node.redials import LONGEST_REDIAL, REDIAL_AFTER
 from oz.security.limits import Limits
 from support.announcing import announcement
 from support.hearing import Sockets, Subscriber

@@ -2,15 +2,8 @@
 
 import pytest
 
-from oz.protocol.node.connections import (
-    CHECK_EVERY,
-    MISSES,
-    Connections,
-    Dial,
-    Forget,
-    HangUp,
-    LoseTrack,
-)
+from oz.protocol.node.connection_steps import Dial, Forget, HangUp, LoseTrack
+from oz.protocol.node.connections import CHECK_EVERY, MISSES, Connections
 from oz.protocol.node.discovery_client import EXPIRY
 from oz.protocol.node.links import Introduce, Links, PeerChanged, Refused, ServerChanged
 from oz.protocol.node.membership import MOST_INTRODUCED, Act, Membership

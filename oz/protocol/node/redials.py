@@ -1,0 +1,51 @@
+"""How long a node waits for who does not answer before it connects anew."""
+
+from __future__ import annotations
+
+REDIAL_AFTER = 2.0
+"""Seconds without an answer after which a peer is connected to anew: what refused once is not tried.
+
+Connecting anew costs both sides more than waiting: a host on which many begin at once is slow, and would be
+slower for each who has lost patience. docs/decisions/046-patience-with-a-crowd.md
+"""
+
+LONGEST_REDIAL = 4.0
+"""Seconds from the second time in vain on."""
+
+PAIR_SECONDS, LONGEST_CROWD = 0.002, 30.0
+"""Seconds that two cores need for each two nodes of a host that begin at the same time, as measured; and the
+most that is waited for that reason."""
+
+PROGRESS = 4
+"""So many times as long is waited while others are heard for the first time: the host is busy with them."""
+
+
+class Redials:
+    """Who was dialled in vain, and what else a node knows of how busy its host is.
+
+    Attributes:
+        in_vain: how often each endpoint was dialled since somebody was heard there, where that was in vain.
+        crowd: how many peers the node knew when it looked last.
+        progress_at: when somebody was heard for the first time, in monotonic seconds.
+    """
+
+    __slots__ = ("crowd", "in_vain", "progress_at")
+
+    def __init__(self) -> None:
+        """Begin with nobody."""
+        self.in_vain: dict[str, int] = {}
+        self.crowd = 0
+        self.progress_at = 0.0
+
+    def is_due(self, endpoint: str, dialled_at: float, now: float) -> bool:
+        """Tell whether to connect anew to an endpoint at which nobody is heard.
+
+        Args:
+            endpoint: the endpoint.
+            dialled_at: when it was dialled, in monotonic seconds.
+            now: monotonic seconds.
+        """
+        crowd = min(self.crowd**2 * PAIR_SECONDS, LONGEST_CROWD)
+        patience = max(LONGEST_REDIAL if endpoint in self.in_vain else REDIAL_AFTER, crowd)
+        is_progressing = now - self.progress_at < REDIAL_AFTER
+        return now - dialled_at >= patience * (PROGRESS if is_progressing else 1)
