@@ -18,12 +18,13 @@ from simulation.hostile import ForgedWorld, HostileWorld
 from simulation.mechanisms import EXPECTED, watched
 from simulation.minimising import minimise
 from simulation.nodes import NodeWorld
+from simulation.secure import SecureWorld
 from simulation.world import World, run
 
 PART = 20
 NODES_EVERY = 20
 FORWARDERS_EVERY = 40
-OTHERS = {3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
+OTHERS = {1: SecureWorld, 3: Equals, 5: HostileWorld, 7: Crowd, 9: ForgedWorld}
 """What is run of every tenth seed, by its last digit."""
 
 WORLDS = {
@@ -32,6 +33,7 @@ WORLDS = {
     "equals": Equals,
     "forged": ForgedWorld,
     "hostile": HostileWorld,
+    "secure": SecureWorld,
     "nodes": NodeWorld,
     "forwarders": ForwarderWorld,
 }

@@ -41,7 +41,7 @@ class SimPublisher(Process):
             self.xpub.connect(endpoint)
         self.stats = PublisherStats()
         self.router = Router(self.origin, self.stats, limits=self.limits)
-        self.queue = InterestQueue(self.router, self.limits, self._is_there)
+        self.queue = InterestQueue(self.router, self.limits, self._is_there, self.world.access_of(self))
         self.sink = XpubSink(self.xpub, drops=self.drops)
         self.batches = Batches(self.router, self.sink, self.clock, drops=self.drops)
         self.last_values = LastValueCache() if self.keeps_requests else NodeLastValueCache()
@@ -148,7 +148,8 @@ class SimPublisher(Process):
         self.wake()
 
     def _listen(self):
-        has_in, recv, put = self.xpub.has_in, self.context.backend.recv_named, self.xpub.set
+        has_in, put = self.xpub.has_in, self.xpub.set
+        recv = self.world.receiver_of(self)
         take, now = self.queue.take, self.clock()
         while has_in():
             self.asking.clear()
@@ -160,6 +161,9 @@ class SimPublisher(Process):
                     put(SUBSCRIBE, key)
                 for key in dropped:
                     put(UNSUBSCRIBE, key)
+            for peer in self.queue.to_cut:
+                self.context.backend.cut(peer)
+            self.queue.to_cut.clear()
             self.queue.work(self.clock)
             self._forget()
             if self.router.to_answer or self.router.to_serve:

@@ -70,6 +70,7 @@ class SimSubscriber(Process):
         self.decoder = BatchDecoder(self.streams, on_gap=self._on_gap)
         self.ledger = self.world.oracle.joined(self)
         self.decoder.in_batches = self.delivery.is_shared
+        self.decoder.access = self.world.publish_access_of(self)
         self.links = PublisherLinks(self.decoder, self.context.backend.inode)
         self._subscriptions, self._draining = [], []
         self._next = iter(self.patterns)
@@ -223,7 +224,7 @@ class SimSubscriber(Process):
     def _read(self, most):
         """Take in what has come, and give it to the application; the rest in a moment."""
         has_in, receive = self.sub.has_in, self.sub.recv_multipart
-        accept, links = self.decoder.accept, self.links
+        accept, links, access = self.decoder.accept, self.links, self.decoder.access
         if not has_in():
             self._give()
             return
@@ -235,7 +236,10 @@ class SimSubscriber(Process):
                 break
             self.frames += 1
             link = None
-            if links.is_curious:
+            if access is not None:
+                frames, link = read_with_link(self.context.backend, self.sub, NOBLOCK)
+                access.key = self.world.key_of(link.descriptor, self.name)
+            elif links.is_curious:
                 frames, link = read_with_link(self.context.backend, self.sub, NOBLOCK)
             else:
                 frames = receive(NOBLOCK)
@@ -247,11 +251,11 @@ class SimSubscriber(Process):
             message = accept(frames, now_ns)
             if self.decoder.stats.dropped > dropped:
                 check_dropped(self, held, frames[0])
-            if link is not None:
+            if link is not None and links.is_curious and (access is None or not access.has_denied):
                 links.note(frames[0], link)
             if frames[0] in self.world.forged:
                 self._check_forged()
-            elif is_quiet:
+            elif is_quiet and not (access is not None and access.has_denied):
                 self._check_new(frames[0])
             if message is not None:
                 give(message)

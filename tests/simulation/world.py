@@ -310,6 +310,18 @@ class World:
             if publisher.binds:
                 publisher._hand_over(NOT_TEXT, b"0")
 
+    def access_of(self, publisher):
+        """Return what a publisher asks who may subscribe to what; None where everybody may."""
+        return None
+
+    def receiver_of(self, publisher):
+        """Return what reads the frames of a publisher's socket, and by whom each came."""
+        return publisher.context.backend.recv_named
+
+    def publish_access_of(self, subscriber):
+        """Return what a subscriber asks who may publish what; None where everybody may."""
+        return None
+
     def choose(self, some):
         return self._forms.choice(some)
 

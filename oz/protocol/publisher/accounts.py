@@ -39,7 +39,9 @@ class Account:
     """The account of one connection.
 
     Attributes:
-        peer: the connection; None for all those of which ZeroMQ tells nothing: they are inside the process.
+        peer: the connection; None for all those of which ZeroMQ tells nothing, as they are inside the process
+            or had closed before anything of them was read.
+        key: the public key of its peer; None without CURVE, and for what is inside the process.
         keys: the keys that it holds.
         key_bytes: the bytes of those of oz.
         streams: how many of them are streams.
@@ -60,20 +62,30 @@ class Account:
     """
 
     __slots__ = (
-        "backlog", "has_ended", "is_limited", "key_bytes", "keys", "own_streams", "pattern_weight",
+        "backlog", "has_ended", "is_limited", "key", "key_bytes", "keys", "own_streams", "pattern_weight",
         "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_bytes", "streams",
         "uncounted", "waiting", "waiting_bytes",
     )  # fmt: skip
 
-    def __init__(self, peer: Peer | None = None, unsent: float = inf) -> None:
+    def __init__(
+        self,
+        peer: Peer | None = None,
+        unsent: float = inf,
+        *,
+        key: str | None = None,
+        is_limited: bool = False,
+    ) -> None:
         """Begin with nothing.
 
         Args:
-            peer: the connection; None for all those of which ZeroMQ tells nothing.
+            peer: the connection; None for several, of which ZeroMQ tells nothing more.
             unsent: bytes that may wait to be sent to it.
+            key: the public key of several.
+            is_limited: whether several may have no more than limits and permissions allow; one may not.
         """
         self.peer = peer
-        self.is_limited = peer is not None
+        self.key = key if peer is None else peer.key
+        self.is_limited = is_limited or peer is not None
         self.has_ended = False
         self.backlog = Backlog(unsent)
         self.refused: set[bytes] = set()
@@ -83,11 +95,6 @@ class Account:
         self.own_streams = self.patterns = self.pattern_weight = 0
         self.waiting: deque[Any] = deque()
         self.waiting_bytes = 0
-
-    @property
-    def key(self) -> str | None:
-        """The public key of its peer; None without CURVE, and for what is inside the process."""
-        return None if self.peer is None else self.peer.key
 
     @property
     def name(self) -> bytes:
@@ -235,10 +242,12 @@ class KeyHolders:
         if any(one.peer is not None and self._is_alive(one.peer) for one in others):
             return False
         left = found.inside + found.unknown.total() + sum(others.values()) - found.ended
-        for one in accounts:
-            if one.peer is None:
-                # All of which nothing was read are closed by now.
-                left -= found.unknown.total() if one.is_limited else min(1, found.inside)
+        several = {one.is_limited for one in accounts if one.peer is None}
+        if True in several:
+            # All of which nothing was read are closed by now.
+            left -= found.unknown.total()
+        if False in several:
+            left -= min(1, found.inside)
         return left <= 0
 
     def add(self, key: bytes, account: Account, peer: Peer | None) -> bool:

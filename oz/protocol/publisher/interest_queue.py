@@ -98,9 +98,8 @@ class InterestQueue:
         if self._holders is not None:
             router.hold_alone = self._holders.hold_alone
         self._others = Account()
-        # Those that had closed before anything of them was read.
-        self._closed = Account()
-        self._closed.is_limited = True
+        # Those that had closed before anything of them was read, by public key.
+        self._closed: dict[str | None, Account] = {}
         self._ended = Account()
         self._ended.has_ended = True
         self._accounts: dict[Peer, Account] = {}
@@ -201,8 +200,10 @@ class InterestQueue:
             return self._others
         if peer.inode is None:
             # It has ended since, and was the last that had the descriptor.
-            found = self._by_descriptor.get(peer.descriptor, self._closed)
-            return found if found.key == peer.key else self._closed
+            found = self._by_descriptor.get(peer.descriptor)
+            if found is None or found.key != peer.key:
+                found = self._closed.setdefault(peer.key, Account(key=peer.key, is_limited=True))
+            return found
         account = self._accounts.get(peer)
         if account is None:
             if len(self._accounts) >= self._sweep_at:
@@ -304,6 +305,10 @@ class InterestQueue:
             owned = keys.stream_key(keys.stream_of(key))
         else:
             return access.denial_of_key(who, key)
+        denial = access.denial(who, ())
+        if denial is not None:
+            # Before anything is its own.
+            return denial
         # All streams of one subscriber begin alike: nodes tell by that what else is of it.
         name = owned[len(keys.STREAM) :][:NAME_SIZE]
         if self._owners.get(name, who) != who or self._is_of_another(owned, who):
@@ -313,7 +318,7 @@ class InterestQueue:
             self._owners = {one: key for one, key in self._owners.items() if one in there}
         # From now on: what it asks for waits to be looked at, and others may be quicker.
         self._owners.setdefault(name, who)
-        return access.denial(who, ())
+        return None
 
     def _permitted(self, granted: Keys, account: Account) -> Keys:
         """Take out the keys of shared patterns that a declaration asks for and its sender may not have."""

@@ -127,6 +127,8 @@ class BatchDecoder:
             stream = self.streams.by_key.get(frame[:size])
             if self.access is not None and not self.access.owns(head.origin):
                 self.stats.received += head.count
+                # One of them is counted by now, as is a record.
+                self.stats.denied += max(0, head.count - 1)
                 return None
             if stream is None:
                 # What was on its way when the subscription ended.

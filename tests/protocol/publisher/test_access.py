@@ -102,3 +102,18 @@ def test_what_waits_while_the_rights_change_is_asked_for_again(queue, access, ri
     assert access.has_changed()
     queue.revoke(0.0)
     assert queue.to_cut == [FIRST]
+
+
+def test_a_stream_is_its_owners_though_the_connection_had_closed_before_it_was_read(queue):
+    assert queue.take(declared(NAME), Peer(5, None, OWNER), 0.0).wanted
+    queue.work(lambda: 0.0)
+    assert queue.take(declared(NAME), FIRST, 0.0).wanted
+    assert queue.take(b"\x01" + stream_key(NAME), FIRST, 0.0).wanted
+    assert not queue.take(b"\x01" + stream_key(NAME), SECOND, 0.0).wanted
+
+
+def test_who_is_not_trusted_takes_no_stream_from_who_is(queue, access, rights):
+    rights[0] = Rights({OWNER}, rights[0].permissions)
+    assert access.has_changed()
+    assert not queue.take(declared(NAME), SECOND, 0.0).wanted
+    assert queue.take(declared(NAME), FIRST, 0.0).wanted
