@@ -122,17 +122,15 @@ class _Several:
 
     Attributes:
         known: the accounts, and how often each asked for it: a proxy that is verbose passes on each time.
-        late: how many of these times were read when the connection had closed, so that they may be another's.
         inside: how many inside the process, of which nothing is told.
         unknown: of those that had closed before what they said was read how many, by their descriptors.
         ended: how many of the known have ended, and it was not found out which.
     """
 
-    __slots__ = ("ended", "inside", "known", "late", "unknown")
+    __slots__ = ("ended", "inside", "known", "unknown")
 
     def __init__(self, known: Account | None) -> None:
         self.known: dict[Account, int] = {} if known is None else {known: 1}
-        self.late: Counter[Account] = Counter()
         self.inside = 0
         self.unknown: Counter[int] = Counter()
         self.ended = 0
@@ -142,50 +140,24 @@ class _Several:
         """The number of times that it is held."""
         return self.inside + self.unknown.total() + sum(self.known.values()) - self.ended
 
-    def find_ended(self, is_alive: IsAlive) -> tuple[int, list[Account]]:
-        """Find out which have ended, as far as that is known by now.
+    def find_ended(self, is_alive: IsAlive) -> list[Account]:
+        """Find out which have ended, as far as that is known by now; return those that hold it no more.
 
-        ZeroMQ tells the end of a connection once for each key, however often that was asked for. But what was
-        read late may be of others, which end as well.
-
-        Returns:
-            How many times less it is held than there were ends; and those that hold it no more.
+        Whoever holds it several times holds it once less by one end: what was read late may be of others.
         """
-        more, gone = 0, []
+        gone = []
         for one in [one for one in self.known if one.peer is not None and not is_alive(one.peer)]:
-            if not self.ended:
-                break
-            sure = self.known[one] - self.late[one]
-            if sure:
-                self.ended -= 1
-                more += sure - 1
-            late = min(self.ended, self.late[one])
-            self.ended -= late
-            self.late[one] -= late
-            self.known[one] -= sure + late
+            less = min(self.ended, self.known[one])
+            self.ended -= less
+            self.known[one] -= less
             if not self.known[one]:
-                self.drop(one)
+                del self.known[one]
                 gone.append(one)
         if not self.inside and self.ended >= self.unknown.total():
             # They are of none else then.
             self.ended -= self.unknown.total()
             self.unknown.clear()
-        return more, gone
-
-    def take_one(self, account: Account, *, is_late: bool) -> bool:
-        """Take one of the times that an account has asked for the key; tell whether that was the last."""
-        self.known[account] -= 1
-        if self.late[account] and (is_late or self.late[account] > self.known[account]):
-            self.late[account] -= 1
-        if self.known[account]:
-            return False
-        self.drop(account)
-        return True
-
-    def drop(self, account: Account) -> None:
-        """Forget an account that does not hold the key any more."""
-        del self.known[account]
-        del self.late[account]
+        return gone
 
 
 class KeyHolders:
@@ -259,8 +231,7 @@ class KeyHolders:
             peer: the connection; None inside the process, where nothing is told of it.
         """
         found = self._holders.get(key)
-        is_late = peer is not None and peer.inode is None
-        if found is None and account.peer is not None and not is_late:
+        if found is None and account.peer is not None:
             self._holders[key] = account
             return True
         if not isinstance(found, _Several):
@@ -273,7 +244,6 @@ class KeyHolders:
             return False
         before = found.known.get(account, 0)
         found.known[account] = before + 1
-        found.late[account] += is_late
         return not before
 
     def refuse(self, key: bytes, account: Account, peer: Peer | None) -> None:
@@ -294,13 +264,8 @@ class KeyHolders:
             self._refused_unknown.pop(key, None)
         return count > 0
 
-    def take_back(self, key: bytes, account: Account, peer: Peer) -> tuple[int, list[Account]]:
+    def take_back(self, key: bytes, account: Account) -> tuple[int, list[Account]]:
         """Take a key from a connection that asked for that.
-
-        Args:
-            key: the key.
-            account: of the connection.
-            peer: the connection, as it was when that was read.
 
         Returns:
             How many holders there are less by it, and the accounts that do not hold it any more.
@@ -315,15 +280,18 @@ class KeyHolders:
             return 1, [account]
         if not isinstance(found, _Several) or account not in found.known:
             return 0, []
-        less, gone = found.find_ended(self._is_alive) if found.ended else (0, [])
-        if account in found.known:
-            if found.take_one(account, is_late=peer.inode is None):
+        less, gone = 0, found.find_ended(self._is_alive) if found.ended else []
+        count = found.known.get(account, 0)
+        if count:
+            found.known[account] = count - 1
+            if count == 1:
+                del found.known[account]
                 gone.append(account)
             if found.ended:
                 # It may be the one that was taken to have ended: rather an interest that lasts too long.
                 found.ended -= 1
             else:
-                less += 1
+                less = 1
         return less, gone + self._settle(key, found)
 
     def take_back_closed(self, key: bytes, descriptor: int) -> tuple[int, list[Account]]:
@@ -334,11 +302,12 @@ class KeyHolders:
         """
         found, refused = self._holders.get(key), self._refused_unknown.get(key)
         if isinstance(found, _Several) and descriptor in found.unknown:
-            less, gone = found.find_ended(self._is_alive) if found.ended else (0, [])
+            gone = found.find_ended(self._is_alive) if found.ended else []
+            less = 0
             if descriptor in found.unknown:
                 _take_one(found.unknown, descriptor)
                 # It may be the one that was taken to have ended.
-                less, found.ended = (less, found.ended - 1) if found.ended else (less + 1, 0)
+                less, found.ended = (0, found.ended - 1) if found.ended else (1, 0)
             return less, gone + self._settle(key, found)
         if refused is not None and descriptor in refused:
             _take_one(refused, descriptor)
@@ -362,14 +331,14 @@ class KeyHolders:
         if not isinstance(found, _Several):
             del self._holders[key]
             return 1, [found]
-        more, gone = 0, list[Account]()
+        gone: list[Account] = []
         found.ended += 1
         if found.inside or found.ended > len(found.known) // _SCANNED:
-            more, gone = found.find_ended(self._is_alive)
+            gone = found.find_ended(self._is_alive)
         if found.ended and found.inside:
             found.ended -= 1
             found.inside -= 1
-        return 1 + more, gone + self._settle(key, found)
+        return 1, gone + self._settle(key, found)
 
     def _settle(self, key: bytes, found: _Several) -> list[Account]:
         """Forget a key that nobody holds any more; return those who were not known to have ended."""

@@ -247,8 +247,8 @@ class InterestQueue:
             How many less hold it, and the accounts that do not hold it any more.
         """
         assert self._holders is not None
-        if account.peer is not None and peer is not None:
-            less, gone = self._holders.take_back(key, account, peer)
+        if account.peer is not None:
+            less, gone = self._holders.take_back(key, account)
         elif peer is not None:
             less, gone = self._holders.take_back_closed(key, peer.descriptor)
         else:

@@ -242,20 +242,6 @@ def test_what_a_verbose_proxy_passes_on_again_is_answered_again():
     assert len(pub.router.to_answer) == 1
 
 
-@pytest.mark.parametrize("times", [1, 2, 3])
-def test_the_end_of_a_connection_takes_back_what_it_has_asked_for_however_often(times):
-    pub = Publisher()
-    for _ in range(times):
-        pub.come(HOSTILE, key(1, "a"), stream_key(NAME))
-    pub.come(HONEST, key(1, "b", name=b"h" * 16), stream_key(b"h" * 16))
-    assert pub.wants(b"a")
-    pub.alive.discard(HOSTILE)
-    pub.go(None, key(1, "a"), stream_key(NAME))
-    assert not pub.router.streams[stream_key(NAME)].chunks
-    assert pub.router.streams[stream_key(NAME)].vanished_at is not None
-    assert len(pub.router.streams[stream_key(b"h" * 16)].chunks) == 1
-
-
 def test_an_end_that_is_read_late_takes_no_more_than_one_hold():
     them = Connections()
     for step in (
