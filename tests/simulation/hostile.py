@@ -8,6 +8,8 @@ from random import Random
 import zmq
 
 from oz.errors import ProtocolError
+from oz.protocol.declared import DIALECT_NUMBERS
+from oz.protocol.publisher.pattern_time import PatternTime, Stopwatch
 from oz.security.limits import Limits
 from oz.wire.batch import CONTROL, MESSAGES, head_end, head_start, pack_array, pack_control
 from oz.wire.keys import (
@@ -20,6 +22,7 @@ from oz.wire.keys import (
     parse_declaration,
     stream_key,
 )
+from simulation.ledger import check
 from simulation.processes import NOBLOCK, Process
 from simulation.schedule import BUSY
 from simulation.world import DIRECT, FRONT, World
@@ -40,6 +43,47 @@ LIMITS = Limits(streams=6, plain_subscriptions=8, patterns=60)
 
 PATTERNS = (b"a.*", b"*.x", b"b.y", b">", b"a.x", b"none.>", b"a.>.b", b"")
 """What it asks for; not all of it is valid."""
+
+
+REGEX = DIALECT_NUMBERS["regex"]
+DEAR = 20
+"""Regexes that it declares at once; each is tried for each subject."""
+
+TICK = 0.0001
+"""Seconds that pass with each look at the clock by which patterns are measured."""
+
+LOOK_UPS, SETTLED, SHARE, MOST_TRIED = 200, 50, 0.006, 30
+"""Subjects that are looked up in the end, the last of them, seconds that each of those takes, and how many
+patterns are tried for it."""
+
+
+class Ticking:
+    """A clock for patterns: a moment passes with each look, and so with each pattern that is tried."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += TICK
+        return self.now
+
+
+def check_pattern_time(publisher, clock):
+    """In the long run those who ask for dear patterns take no more than their share of each message."""
+    for number in range(LOOK_UPS):
+        if number == LOOK_UPS - SETTLED:
+            began = clock.now
+        subject = b"a.q%d" % number
+        publisher.router.find(subject, subject)
+    took = (clock.now - began) / SETTLED
+    check(took <= SHARE, "{}: patterns take {:.4f} s of each message", publisher.name, took)
+    publisher.world.mechanisms["stranger: suspended"] += publisher.stats.suspended
+    tried = sum(
+        one.dialect == "regex" and one not in stream.suspended
+        for stream in publisher.router.streams.values()
+        for one in stream.patterns
+    )
+    check(tried <= MOST_TRIED, "{}: {} dear patterns are not suspended", publisher.name, tried)
 
 
 class Stranger(Process):
@@ -73,7 +117,7 @@ class Stranger(Process):
             return
         acts = (
             self._listen, self._say_goodbye, self._take_back, self._declare, self._spoil, self._ask,
-            self._stop, self._ask_for_much,
+            self._stop, self._ask_for_much, self._ask_dearly,
         )  # fmt: skip
         if self._random.random() < self._again:
             self._begin_anew()
@@ -180,6 +224,14 @@ class Stranger(Process):
         for number in some[::3]:
             self._say(False, b"none.%d" % number)
 
+    def _ask_dearly(self):
+        """Ask for patterns that have to be tried for each subject."""
+        name, first = self._own[0], self._random.randrange(1_000)
+        texts = (b"(?:a|b)\\.[a-z.]*%d?[0-9]*" % (first + one) for one in range(DEAR))
+        patterns = tuple(Declared(REGEX, text) for text in texts)
+        self._say(True, Declaration(name, 10 + self._random.randrange(9), patterns=patterns).encode())
+        self._say(True, stream_key(name))
+
     def _stop(self):
         """Take back something that it has said."""
         return bool(self._said) and self._say(False, self._random.choice(sorted(self._said)))
@@ -276,6 +328,11 @@ class HostileWorld(World):
         super().__init__(seed, faults, mechanisms)
         self.stranger = Stranger(self, "stranger")
         self.publishers[0].limits = LIMITS
+        self.clocks = {one.name: Ticking() for one in self.publishers}
+
+    def pattern_time_of(self, publisher):
+        clock = self.clocks[publisher.name]
+        return PatternTime(Stopwatch(clock, clock), publisher.limits)
 
     def run(self):
         self.network.call_at(self._forms.uniform(0.0, 0.5), self.stranger.start)
@@ -284,5 +341,8 @@ class HostileWorld(World):
         return super().run()
 
     def _end_all(self):
+        for publisher in self.publishers:
+            if publisher.is_alive and not publisher.is_frozen:
+                check_pattern_time(publisher, self.clocks[publisher.name])
         self.stranger.kill()
         super()._end_all()

@@ -40,7 +40,9 @@ class SimPublisher(Process):
         for endpoint in self.connects:
             self.xpub.connect(endpoint)
         self.stats = PublisherStats()
-        self.router = Router(self.origin, self.stats, limits=self.limits)
+        self.router = Router(
+            self.origin, self.stats, pattern_time=self.world.pattern_time_of(self), limits=self.limits
+        )
         self.queue = InterestQueue(self.router, self.limits, self._is_there, self.world.access_of(self))
         self.sink = XpubSink(self.xpub, drops=self.drops)
         self.batches = Batches(self.router, self.sink, self.clock, drops=self.drops)

@@ -318,6 +318,10 @@ class World:
         """Return what reads the frames of a publisher's socket, and by whom each came."""
         return publisher.context.backend.recv_named
 
+    def pattern_time_of(self, publisher):
+        """Return what measures the patterns of a publisher; None where they may take for ever."""
+        return None
+
     def publish_access_of(self, subscriber):
         """Return what a subscriber asks who may publish what; None where everybody may."""
         return None
