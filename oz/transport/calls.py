@@ -9,6 +9,7 @@ sides while the sockets stay.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import zmq
@@ -46,7 +47,7 @@ class _Call:
 class Calls:
     """The endpoints that one socket with keys has connected to."""
 
-    __slots__ = ("_attachments", "_calls", "_end", "_fail", "_handshakes", "_look_at")
+    __slots__ = ("_attachments", "_calls", "_end", "_fail", "_handshakes", "_look_at", "_outcomes")
 
     def __init__(
         self,
@@ -67,11 +68,13 @@ class Calls:
         self._calls: dict[str, _Call] = {}
         self._look_at = 0.0
         self._handshakes = Handshakes()
+        self._outcomes: list[tuple[Outcome, str]] = []
 
     def begin(self, socket: zmq.Socket[Any]) -> None:
-        """Begin to look after the connections of a socket: before the first is made."""
+        """Look after the connections of a socket; to be called before one is made or ended."""
         if self._attachments.credentials is not None:
             self._handshakes.begin(socket)
+            self._read(socket)
 
     def close(self, socket: zmq.Socket[Any]) -> None:
         """End it, before the socket closes."""
@@ -91,8 +94,10 @@ class Calls:
         if not self._handshakes.is_watching or now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        for outcome, where in self._handshakes.read():
-            self._take(outcome, where, now)
+        self._read(socket)
+        outcomes, self._outcomes = self._outcomes, []
+        for outcome, endpoint in outcomes:
+            self._take(outcome, endpoint, now)
         for endpoint, call in list(self._calls.items()):
             if endpoint not in self._attachments.called:
                 del self._calls[endpoint]
@@ -100,23 +105,27 @@ class Calls:
                 call.again_at = None
                 self._call_anew(socket, endpoint, call)
 
-    def _take(self, outcome: Outcome, where: str, now: float) -> None:
-        endpoint = named(where, self._attachments.called)
-        if endpoint is None:
-            return
+    def _read(self, socket: zmq.Socket[Any]) -> None:
+        for outcome, where in self._handshakes.read():
+            endpoint = named(where, self._attachments.called)
+            if endpoint is not None:
+                self._outcomes.append((outcome, endpoint))
+                if outcome.is_final:
+                    self._end(partial(self._attachments.give_up, socket, endpoint))
+
+    def _take(self, outcome: Outcome, endpoint: str, now: float) -> None:
         if outcome is Outcome.ADMITTED:
             self._calls.pop(endpoint, None)
             return
         call = self._calls.setdefault(endpoint, _Call())
         call.failures += 1
-        is_refused = outcome is Outcome.REFUSED
-        if not is_refused and call.failures < _REFUSALS:
+        if not outcome.is_final and call.failures < _REFUSALS:
             return
         if call.again_at is None:
             call.again_at = now + next(call.pauses)
-        if not is_refused:
+        if outcome is Outcome.FAILED:
             call.has_wrong_key = True
-        elif not call.is_reported:
+        elif outcome is Outcome.REFUSED and not call.is_reported:
             call.is_reported = True
             credentials = self._attachments.credentials
             assert credentials is not None

@@ -16,13 +16,6 @@ from zmq.utils.monitor import parse_monitor_message
 from oz.transport.backend import new_socket
 from oz.transport.monitors import make_address
 
-_EVENTS = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-)
-
 _MOST_EVENTS = 100
 """Events that are read in one go."""
 
@@ -36,6 +29,21 @@ class Outcome(enum.Enum):
     """The other side does not trust the key of this one; ZeroMQ has given the connection up."""
     FAILED = enum.auto()
     """Nobody there has the key that was called, or the connection ended meanwhile; ZeroMQ tries again."""
+    BROKEN = enum.auto()
+    """Whoever is there says what makes no sense, as without keys; ZeroMQ has given the connection up."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether ZeroMQ has given the connection up."""
+        return self in (Outcome.REFUSED, Outcome.BROKEN)
+
+
+_OUTCOMES: dict[int, Outcome] = {
+    zmq.EVENT_HANDSHAKE_SUCCEEDED: Outcome.ADMITTED,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: Outcome.REFUSED,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: Outcome.FAILED,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: Outcome.BROKEN,
+}
 
 
 class Handshakes:
@@ -56,7 +64,7 @@ class Handshakes:
         """Look at the handshakes of a socket from now on."""
         if self._pair is None:
             address = make_address()
-            zmq.Socket.monitor(socket, address, _EVENTS)
+            zmq.Socket.monitor(socket, address, sum(_OUTCOMES))
             self._pair = pair = new_socket(socket.context, zmq.PAIR)
             pair.set(zmq.RCVHWM, 0)
             pair.set(zmq.LINGER, 0)
@@ -77,7 +85,7 @@ class Handshakes:
         with suppress(zmq.ZMQError):
             for _ in range(_MOST_EVENTS):
                 event = parse_monitor_message(self._pair.recv_multipart(zmq.NOBLOCK))
-                yield _outcome(event["event"]), event["endpoint"].decode(errors="replace")
+                yield _OUTCOMES[int(event["event"])], event["endpoint"].decode(errors="replace")
 
 
 def named(where: str, called: Iterable[str]) -> str | None:
@@ -88,9 +96,3 @@ def named(where: str, called: Iterable[str]) -> str | None:
     port = where.rpartition(":")[2]
     found = [one for one in endpoints if one.rpartition(":")[2] == port]
     return found[0] if len(found) == 1 else None
-
-
-def _outcome(event: int) -> Outcome:
-    if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-        return Outcome.ADMITTED
-    return Outcome.REFUSED if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH else Outcome.FAILED

@@ -144,6 +144,18 @@ def test_whose_key_is_not_trusted_any_more_is_gone_and_comes_back_when_it_is(nod
     meet(desk, feed)
 
 
+def test_whose_key_is_trusted_again_after_it_was_given_up_finds_all_of_the_bus(node_ring, make, feed):
+    node_ring.permit(feed=FEED, desk=DESK, other=DESK)
+    desk, other = (make(one, peers=feed.endpoint, bind="tcp://127.0.0.1:*") for one in ("desk", "other"))
+    for one, others in ((feed, (desk, other)), (desk, (feed, other)), (other, (feed, desk))):
+        meet(one, *others)
+    node_ring.distrust("desk")
+    until(lambda: not desk.peers and len(other.peers) == len(feed.peers) == 1)
+    node_ring.trust("desk")
+    # `wait_for_peers` raises as long as it is refused.
+    until(lambda: len(desk.peers) == len(other.peers) == len(feed.peers) == 2)
+
+
 def test_two_keys_of_one_user_are_valid_while_one_replaces_the_other(node_ring, make, feed, desk):
     node_ring.make("desk-2")
     node_ring.trust("desk-2")

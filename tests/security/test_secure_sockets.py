@@ -166,6 +166,32 @@ def test_whose_key_is_refused_later_is_told_and_comes_back_when_it_is_trusted_ag
         assert coming.outcome() == b"again"
 
 
+def test_what_libzmq_has_given_up_is_not_known_to_it_any_more_when_the_next_connection_is_made(
+    ring, tmp_path
+):
+    """It names by the endpoint what it has freed, and would end by that whatever stands there by then."""
+    here, there = Keyring(tmp_path / "here"), ring
+    for name in ("feed", "desk"):
+        here.borrow(there, name)
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", security=there.security("feed")) as strict,
+        oz.Publisher("tcp://127.0.0.1:*", security=here.security("feed")) as pub,
+        oz.Subscriber(strict.endpoint, security=here.security("desk")) as sub,
+    ):
+        sub.subscribe("md")
+        until(lambda: strict.interest("md"))
+        there.distrust("desk")
+        with pytest.raises(oz.PermissionDenied):
+            sub.receive(timeout=DEADLINE)
+        with pytest.raises(zmq.ZMQError, match="No such file"):
+            zmq.Socket.disconnect(sub, strict.endpoint)
+        sub.connect(pub.endpoint)
+        until(lambda: pub.interest("md"))
+        sub.disconnect(strict.endpoint)
+        pub.publish("md", b"stays")
+        assert sub.receive(timeout=DEADLINE).payload == b"stays"
+
+
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])
 def test_a_publisher_may_come_back_with_another_of_the_trusted_keys(ring, filtering):
     endpoint = lasting_endpoint()

@@ -135,7 +135,7 @@ class KeyedCalls:
         count = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
         if outcome is Outcome.REFUSED:
             why = self._keys.credentials.refused_by(endpoint, key)
-        elif count >= _FAILURES:
+        elif outcome.is_final or count >= _FAILURES:
             own = self._keys.credentials.public_key
             why = f"nobody at {endpoint} has the key {key}; this side has {own}"
         else:

@@ -219,7 +219,7 @@ class Declarer:
         return max(0.0, self.due_at - self.backend.monotonic())
 
     def begin_calls(self) -> None:
-        """Prepare for another connection, which may be refused where the socket has keys."""
+        """Prepare for another connection, which may be refused where the socket has keys, or for an end."""
         if self.calls is not None:
             self.calls.begin(self.socket)
 

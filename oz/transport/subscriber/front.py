@@ -257,6 +257,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._engine.declarer.forgive()
+        self._engine.declarer.begin_calls()
         self._engine.end_connections(lambda: self._attachments.disconnect(self._socket, addr))
 
     # subscribing -----------------------------------------------------------------------------------------
