@@ -79,6 +79,11 @@ class Attachments:
         return len(self.endpoints) > self.connections
 
     @property
+    def bound(self) -> list[str]:
+        """What the socket is bound to."""
+        return self.endpoints[self.connections :]
+
+    @property
     def last(self) -> str | None:
         """The address last bound, or else connected to; None when there is none."""
         return self.endpoints[-1] if self.endpoints else None

@@ -1,4 +1,4 @@
-"""The calls of a socket with keys: what becomes of the endpoints that it has connected to.
+"""The calls of a socket with keys: what becomes of the endpoints that it has connected to, and who comes.
 
 ZeroMQ gives a connection up for good whose key was refused, and tries one again for ever that has the key of
 its server wrong. Neither shows at the socket: its monitor tells. Such an endpoint is called anew, and by
@@ -17,8 +17,9 @@ import zmq
 from oz.errors import PermissionDenied
 from oz.logs import peer_logger
 from oz.protocol.backoff import growing
+from oz.transport.arrivals import Arrivals
 from oz.transport.attachments import Attachments
-from oz.transport.handshakes import Handshakes, Outcome, named
+from oz.transport.handshakes import Handshakes, Outcome, came_to, named
 
 _log = peer_logger("oz.security")
 
@@ -47,7 +48,16 @@ class _Call:
 class Calls:
     """The endpoints that one socket with keys has connected to."""
 
-    __slots__ = ("_attachments", "_calls", "_end", "_fail", "_handshakes", "_look_at", "_outcomes")
+    __slots__ = (
+        "_arrivals",
+        "_attachments",
+        "_calls",
+        "_end",
+        "_fail",
+        "_handshakes",
+        "_look_at",
+        "_outcomes",
+    )
 
     def __init__(
         self,
@@ -63,6 +73,8 @@ class Calls:
             end: ends connections by calling what it is given, once nothing is in the way of that.
         """
         self._attachments = attachments
+        credentials = attachments.credentials
+        self._arrivals = None if credentials is None else Arrivals(credentials)
         self._fail = fail
         self._end = end
         self._calls: dict[str, _Call] = {}
@@ -74,7 +86,7 @@ class Calls:
         """Look after the connections of a socket; to be called before one is made or ended."""
         if self._attachments.credentials is not None:
             self._handshakes.begin(socket)
-            self._read(socket)
+            self._read(socket, self._look_at)
 
     def close(self, socket: zmq.Socket[Any]) -> None:
         """End it, before the socket closes."""
@@ -94,7 +106,9 @@ class Calls:
         if not self._handshakes.is_watching or now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        self._read(socket)
+        self._read(socket, now)
+        if self._arrivals is not None:
+            self._arrivals.look(now)
         outcomes, self._outcomes = self._outcomes, []
         for outcome, endpoint in outcomes:
             self._take(outcome, endpoint, now)
@@ -105,13 +119,16 @@ class Calls:
                 call.again_at = None
                 self._call_anew(socket, endpoint, call)
 
-    def _read(self, socket: zmq.Socket[Any]) -> None:
-        for outcome, where in self._handshakes.read():
-            endpoint = named(where, self._attachments.called)
-            if endpoint is not None:
-                self._outcomes.append((outcome, endpoint))
-                if outcome.is_final:
-                    self._end(partial(self._attachments.give_up, socket, endpoint))
+    def _read(self, socket: zmq.Socket[Any], now: float) -> None:
+        attachments = self._attachments
+        for one in self._handshakes.read():
+            if came_to(one.where, attachments.bound, attachments.called):
+                if self._arrivals is not None:
+                    self._arrivals.take(one, now)
+            elif (endpoint := named(one.where, attachments.called)) is not None:
+                self._outcomes.append((one.outcome, endpoint))
+                if one.outcome.is_final:
+                    self._end(partial(attachments.give_up, socket, endpoint))
 
     def _take(self, outcome: Outcome, endpoint: str, now: float) -> None:
         if outcome is Outcome.ADMITTED:

@@ -67,6 +67,7 @@ class Credentials:
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
         self.last_refused = ""
+        self._counting = threading.Lock()
         self._listeners: tuple[WeakMethod[Callable[[], object]], ...] = ()
         # A program may go to another directory, where other files have these names.
         key, trusted = key.absolute(), trusted.absolute()
@@ -101,14 +102,29 @@ class Credentials:
         """Tell whether a peer may connect; see `Admission`."""
         if key in self.trusted or key in self._trusted.look(_LOOK_SOON):
             return True
-        self.refused += 1
-        self.last_refused = f"{address}, whose key is {key}"
-        for one in self._listeners:
-            if (listener := one()) is not None:
-                listener()
+        self._count(f"of {address}, whose key is {key}")
         text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
         _log.warning(text, address, key, self.directory, self.public_key)
         return False
+
+    def turn_away(self, endpoint: str, why: str) -> None:
+        """Take note that a listener has refused whoever came to it without proving to have a key.
+
+        Args:
+            endpoint: where.
+            why: in words.
+        """
+        self._count(f"at {endpoint}: {why}")
+        text = "a connection at %s is refused: %s; this side has %s"
+        _log.warning(text, endpoint, why, self.public_key)
+
+    def _count(self, refused: str) -> None:
+        with self._counting:
+            self.refused += 1
+            self.last_refused = refused
+        for one in self._listeners:
+            if (listener := one()) is not None:
+                listener()
 
     def tell(self, listener: Callable[[], object]) -> None:
         """Call a method, from any thread, whenever a connection is refused, while its object is there."""

@@ -118,6 +118,19 @@ def test_a_node_without_keys_meets_nobody_who_has_one(feed, directory):
         assert not feed.interest("md.x")
 
 
+def test_who_calls_a_node_or_a_name_server_without_a_key_is_told_of(
+    node_ring, feed, server, directory, caplog
+):
+    told = advisories(feed)
+    with (
+        oz.Node("plain", peers=feed.endpoint, directory=directory / "plain"),
+        pytest.raises(oz.NameserverUnavailable),
+    ):
+        oz.Node("lost", nameserver=server.endpoint, join_timeout=0.5, directory=directory / "lost")
+    until(lambda: any("at tcp:" in one.text and " key" in one.text for one in told()))
+    until(lambda: any(server.endpoint in one.getMessage() for one in caplog.records))
+
+
 def test_a_node_that_has_not_begun_yet_holds_up_no_refusal(node_ring, caplog):
     key = node_ring.make("stranger").public
     security = node_ring.security("other")

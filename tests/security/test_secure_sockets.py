@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import socket as system
 import threading
 
 import pytest
@@ -125,6 +126,71 @@ def test_who_has_no_key_gets_nothing(pub, sub):
         assert not socket.poll(0)
 
 
+KEYLESS = {
+    "no CURVE": lambda ring: {},
+    "PLAIN": lambda ring: {"plain_username": b"desk", "plain_password": b"desk"},
+    "no key of its own": lambda ring: {"curve_serverkey": ring.public("feed").encode()},
+    "a key that it does not have": lambda ring: {
+        "curve_serverkey": ring.public("feed").encode(),
+        "curve_publickey": ring.public("desk").encode(),
+        "curve_secretkey": ring.pair("other").secret.encode(),
+    },
+    "another server's key": lambda ring: {
+        "curve_serverkey": ring.public("other").encode(),
+        "curve_publickey": ring.public("desk").encode(),
+        "curve_secretkey": ring.pair("desk").secret.encode(),
+    },
+}
+
+
+def called_without_key(ring, way, kind, endpoint):
+    """Return a plain socket that calls without proving to have a key."""
+    socket = zmq.Context.instance().socket(kind)
+    socket.linger = 0
+    for option, value in KEYLESS[way](ring).items():
+        setattr(socket, option, value)
+    socket.connect(endpoint)
+    return socket
+
+
+@pytest.mark.parametrize("way", KEYLESS)
+def test_who_calls_without_a_key_is_logged_and_counted_where_it_calls(ring, way, caplog):
+    feed = ring.security("feed")
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", security=feed) as pub,
+        called_without_key(ring, way, zmq.SUB, pub.endpoint),
+    ):
+        until(lambda: feed.refused)
+    told = [one.getMessage() for one in caplog.records if "is refused" in one.getMessage()]
+    assert ring.public("feed") in told[0]
+
+
+def test_who_calls_a_subscriber_without_a_key_is_counted_as_well(ring):
+    desk = ring.security("desk")
+    with (
+        oz.Subscriber(bind="tcp://127.0.0.1:*", security=desk) as sub,
+        called_without_key(ring, "no CURVE", zmq.PUB, sub.endpoint),
+    ):
+        receive_until(sub, lambda: desk.refused)
+
+
+def test_those_who_prove_their_keys_and_those_who_only_look_are_not_counted(ring):
+    feed = ring.security("feed")
+    for name in ("more", "and-more"):
+        ring.make(name)
+        ring.trust(name)
+    with oz.Publisher("tcp://127.0.0.1:*", security=feed) as pub:
+        host, _, port = pub.endpoint.removeprefix("tcp://").rpartition(":")
+        for _ in range(3):
+            system.create_connection((host, int(port))).close()
+        with oz.Subscriber(pub.endpoint, security=ring.security("desk")) as sub:
+            sub.subscribe("md")
+            pub.wait_for_subscribers(timeout=DEADLINE)
+        with called_without_key(ring, "no CURVE", zmq.SUB, pub.endpoint):
+            until(lambda: feed.refused)
+        assert feed.refused == 1
+
+
 def test_the_server_s_key_is_found_among_many(ring, pub):
     for at in range(40):
         ring.make(f"one{at}")
@@ -209,13 +275,20 @@ def test_a_publisher_may_come_back_with_another_of_the_trusted_keys(ring, filter
 @pytest.fixture
 def looks(monkeypatch):
     """The outcomes of handshakes, a list for each look of a socket at them."""
-    seen, read = [], Handshakes.read
+    seen, read, begin, watched = [], Handshakes.read, Handshakes.begin, set()
+
+    def beginning(handshakes, socket):
+        if socket.type == zmq.SUB:
+            watched.add(handshakes)
+        begin(handshakes, socket)
 
     def reading(handshakes):
         found = list(read(handshakes))
-        seen.append([outcome for outcome, _ in found])
+        if handshakes in watched:
+            seen.append([one.outcome for one in found])
         return iter(found)
 
+    monkeypatch.setattr(Handshakes, "begin", beginning)
     monkeypatch.setattr(Handshakes, "read", reading)
     return seen
 

@@ -288,11 +288,11 @@ class NodeSubscriber:
     def _read_handshakes(self) -> None:
         """Take in what has come of calls, before a connection is made or ended; see `Attachments.give_up`."""
         called, give_up = self._attachments.called, partial(self._attachments.give_up, self.socket)
-        for outcome, where in self._handshakes.read():
-            endpoint = named(where, called)
+        for one in self._handshakes.read():
+            endpoint = named(one.where, called)
             if endpoint is not None:
-                self._outcomes.append((outcome, endpoint, called[endpoint]))
-                if outcome.is_final:
+                self._outcomes.append((one.outcome, endpoint, called[endpoint]))
+                if one.outcome.is_final:
                     self.engine.end_connections(partial(give_up, endpoint))
 
     def close(self, *, is_drained: bool) -> None:

@@ -233,6 +233,8 @@ class PublisherEngine:
 
     def bind(self, addr: str | bytes) -> Any:
         """Bind to an endpoint; see `Attachments.bind`."""
+        if not self._monitor.is_watching:
+            self._begin_calls()
         manager = self.attachments.bind(self.socket, addr)
         self._attached()
         return manager

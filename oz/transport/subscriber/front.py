@@ -229,6 +229,8 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
             EndpointError: see `connect`.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
+        if not self._monitor.is_watching:
+            self._engine.declarer.begin_calls()
         manager = self._attachments.bind(self._socket, addr)
         self._engine.declarer.joined()
         return manager
