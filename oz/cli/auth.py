@@ -115,10 +115,7 @@ def matrix(file: str) -> None:
     users = permissions.users.values()
     used = [one for one in ACTIONS if any(_says(user, one) for user in users)]
     rows = [("user", *used)]
-    rows += [
-        (printable(user.name), *(_cell(permissions, user, one) for one in used))
-        for user in users
-    ]
+    rows += [(printable(user.name), *(_cell(permissions, user, one) for one in used)) for user in users]
     write_line(plain_table(rows))
 
 
