@@ -223,6 +223,11 @@ class Declarer:
         if self.calls is not None:
             self.calls.begin(self.socket)
 
+    def end_calls(self, socket: zmq.Socket[Any]) -> None:
+        """Look after connections no longer, before the socket closes: it may be gone for all others."""
+        if self.calls is not None:
+            self.calls.close(socket)
+
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""
         if self.calls is not None:
@@ -318,8 +323,6 @@ class Declarer:
         """Tell publishers that filter that the subscriber closes; tell whether there was anything to say."""
         if self.listening is not None:
             self.listening.close()
-        if self.calls is not None:
-            self.calls.close(self.socket)
         if self.streams is None:
             return False
         goodbye = self.streams.leave()

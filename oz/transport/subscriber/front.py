@@ -395,6 +395,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
             # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
             return False
         with self._guard:
+            self._engine.declarer.end_calls(self._socket)
             if self._engine.declarer.say_goodbye() and not linger and timeout is None:
                 linger = round(1000 * GOODBYE_SECONDS)
             if self.closed:
