@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from contextlib import suppress
 from collections.abc import AsyncIterable, Iterable
+from contextlib import suppress
 from typing import Any, Self
 
 import zmq

@@ -17,8 +17,9 @@ publisher = oz.Publisher("tcp://127.0.0.1:*", security=feed)
 subscriber = oz.Subscriber(publisher.endpoint, filtering=sys.argv[2], security=desk)
 subscriber.subscribe("md.>")
 publisher.wait_for_subscribers(timeout=40)
-publisher.publish("md.eu", b"1")
-print(subscriber.receive(timeout=40).payload)
+# It is found by the garbage collector.
+cycle = [subscriber]
+cycle.append(cycle)
 """
 ASYNC = """
 import asyncio, sys
@@ -31,8 +32,8 @@ async def main():
     subscriber = oz.asyncio.Subscriber(publisher.endpoint, filtering=sys.argv[2], security=desk)
     subscriber.subscribe("md.>")
     await publisher.wait_for_subscribers(timeout=40)
-    await publisher.publish("md.eu", b"1")
-    print((await subscriber.receive(timeout=40)).payload)
+    cycle = [subscriber]
+    cycle.append(cycle)
 asyncio.run(main())
 """
 
@@ -41,4 +42,4 @@ asyncio.run(main())
 @pytest.mark.parametrize("program", [SYNC, ASYNC], ids=["sync", "asyncio"])
 def test_a_program_that_closes_nothing_ends_without_a_word(tmp_path, program, filtering):
     Keyring(tmp_path, "feed", "desk")
-    assert run("-c", program, tmp_path, filtering, fresh=True) == "b'1'\n"
+    assert run("-c", program, tmp_path, filtering, fresh=True) == ""
