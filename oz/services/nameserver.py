@@ -335,7 +335,6 @@ def ask(
     Raises:
         NameserverUnavailable: it has not answered in that time.
         PermissionDenied: it does not trust the own key, or has none that is trusted.
-        ConfigurationError: several keys are trusted, and nobody is there yet to tell whose it is.
         ValueError: the text is no endpoint.
         TransportUnavailable: this libzmq lacks the transport.
         zmq.ZMQError: file descriptors are used up.

@@ -123,7 +123,6 @@ class Attachments:
             TransportUnavailable: this libzmq lacks the transport.
             EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
             PermissionDenied: with `security`, one side does not trust the key of the other.
-            ConfigurationError: with `security`, several keys are trusted, and nobody is there yet.
             zmq.ZMQError: file descriptors are used up.
         """
         refuse_closed(socket)
@@ -143,20 +142,16 @@ class Attachments:
             self.connections += 1
         return manager
 
-    def call_again(self, socket: zmq.Socket[Any], endpoint: str, *, is_next: bool) -> None:
+    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str) -> None:
         """Connect anew to an endpoint that was connected to.
 
         Args:
             socket: the socket.
             endpoint: which.
-            is_next: by another of the keys that it may have, if there are more.
+            key: the public key of whoever listens there.
         """
         assert self.credentials is not None
-        backend, key = backend_of(socket), self.called[endpoint]
-        candidates = self.credentials.candidates(endpoint)
-        if is_next and candidates:
-            at = candidates.index(key) + 1 if key in candidates else 0
-            key = candidates[at % len(candidates)]
+        backend = backend_of(socket)
         with self._guard, _family_of(socket, endpoint):
             self._end(socket, endpoint)
             self._given_up.discard(endpoint)

@@ -8,6 +8,7 @@ import zmq
 
 import oz as library
 from support.keyring import Keyring
+from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -77,6 +78,22 @@ def test_what_a_key_may_not_publish_ends_the_command_with_the_rule(ring, oz):
     assert "users.desk.publish.allow[0], line 8" in ended.stderr
     assert oz("pub", "other.x", "1", *options).exit_code == 3
     assert oz("pub", "--bus", "md.eu", "1", "--security", ring.file("desk")).exit_code == 1
+
+
+def test_a_subscriber_may_be_started_first_though_several_keys_are_trusted(ring, oz_start, oz_run):
+    for name in ("one", "two", "three"):
+        ring.make(name)
+        ring.trust(name)
+    endpoint = lasting_endpoint()
+    subscriber = oz_start(
+        "sub", "md.eu", "--connect", endpoint, "--count", "1", "--security", ring.file("desk")
+    )
+    subscriber.ready_line()
+    published = oz_run(
+        "pub", "md.eu", "1", "--bind", endpoint, "--wait", "40", "--security", ring.file("feed")
+    )
+    assert published.code == 0
+    assert subscriber.end().stdout == b"md.eu 1\n"
 
 
 def test_a_line_that_a_key_may_not_publish_is_named(ring, oz_run):

@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 import oz
+from oz.transport import credentials
 from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.security import credentials_of
 from oz.wire import keys
@@ -200,15 +201,46 @@ def test_the_server_s_key_is_found_among_many(ring, pub):
         sub.wait_ready(DEADLINE)
 
 
-def test_of_many_who_might_listen_where_nobody_does_yet_one_must_be_named(ring):
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_nobody_needs_to_listen_yet_where_any_of_many_keys_may_come(ring, filtering):
+    for number in range(20):
+        ring.make(f"more-{number:02}")
+        ring.trust(f"more-{number:02}")
     endpoint = lasting_endpoint()
-    with pytest.raises(oz.ConfigurationError, match="say whose it is"):
-        oz.Subscriber(endpoint, security=ring.security("desk"))
-    named = ring.security("desk", servers={endpoint: "feed"})
-    with oz.Subscriber(endpoint, filtering="publisher", security=named) as sub:
+    with oz.Subscriber(endpoint, filtering=filtering, security=ring.security("desk")) as sub:
         sub.subscribe("md.eu")
-        with oz.Publisher(endpoint, security=ring.security("feed")):
-            sub.wait_ready(DEADLINE)
+        coming = Thread(lambda: sub.receive(timeout=DEADLINE).payload)
+        with oz.Publisher(endpoint, security=ring.security("more-17")) as pub:
+            pub.wait_for_subscribers(timeout=DEADLINE)
+            pub.publish("md.eu", b"1")
+            assert coming.outcome() == b"1"
+
+
+def test_the_key_that_an_endpoint_had_is_tried_alone_first(ring, pub, monkeypatch):
+    tried, probe = [], credentials.probe
+
+    def probing(endpoint, kind, pair, candidates):
+        tried.append(len(candidates))
+        return probe(endpoint, kind, pair, candidates)
+
+    monkeypatch.setattr(credentials, "probe", probing)
+    desk = ring.security("desk")
+    for _ in range(2):
+        oz.Subscriber(pub.endpoint, security=desk).close()
+    assert tried == [3, 1]
+
+
+def test_who_comes_in_a_trusted_key_s_place_later_is_told_of(ring):
+    ring.make("stranger")
+    endpoint = lasting_endpoint()
+    with oz.Publisher(endpoint, security=ring.security("feed")):
+        sub = oz.Subscriber(endpoint, security=ring.security("desk"))
+    with (
+        sub,
+        published_anew(endpoint, ring.security("stranger")),
+        pytest.raises(oz.PermissionDenied, match="has no key that this side trusts"),
+    ):
+        sub.receive(timeout=DEADLINE)
 
 
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])

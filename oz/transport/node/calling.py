@@ -12,7 +12,8 @@ import zmq
 from oz.transport.attachments import is_inside
 from oz.transport.endpoints import check
 from oz.transport.handshakes import Outcome
-from oz.transport.node.keys import Found, KeySearch, NodeKeys
+from oz.transport.key_search import Found, KeySearch
+from oz.transport.node.keys import NodeKeys
 from oz.transport.node.opening import NodeSockets
 from oz.transport.node.subscriber import FOR_EVER
 from oz.transport.probing import Probed
