@@ -494,7 +494,7 @@ def test_nobody_hears_another_s_stream(pub, sub, raw):
         assert thief.recv_multipart()[0] == b"x.1"
 
 
-def test_permissions_that_change_hold_at_once_for_those_who_are_there(ring, pub, sub):
+def test_permissions_that_change_hold_at_once_for_those_who_are_there(ring, pub, sub, caplog):
     sub.subscribe("md.eu")
     sub.wait_ready(DEADLINE)
     ring.permit(desk='subscribe = { allow = ["md.us"] }')
@@ -503,6 +503,10 @@ def test_permissions_that_change_hold_at_once_for_those_who_are_there(ring, pub,
     assert not pub.interest("md.eu")
     sub.subscribe("md.us")
     until(lambda: pub.interest("md.us"))
+    told = " ".join(one.getMessage() for one in caplog.records)
+    assert f"a connection of key {ring.public('desk')} is ended" in told
+    assert "what is trusted or allowed has changed" in told
+    assert "Limits.unsent" not in told
 
 
 def test_permissions_that_make_no_sense_change_nothing(ring, pub, sub, caplog):
