@@ -112,14 +112,17 @@ def check(ctx: click.Context, file: str) -> None:
 def matrix(file: str) -> None:
     """Print the table; the text of the help is `_MATRIX_HELP`."""
     permissions = read_permissions(file)
-    used = [one for one in ACTIONS if any(user.rules_of(one, "allow") or user.rules_of(one, "deny")
-                                          for user in permissions.users.values())]  # fmt: skip
+    users = permissions.users.values()
+    used = [one for one in ACTIONS if any(_says(user, one) for user in users)]
     rows = [("user", *used)]
-    rows += [
-        (printable(user.name), *(_cell(permissions, user, one) for one in used))
-        for user in permissions.users.values()
-    ]
+    rows += [(printable(user.name), *(_cell(permissions, user, one) for one in used)) for user in users]
     write_line(plain_table(rows))
+
+
+def _says(user: User, action: Action) -> bool:
+    """Tell whether a user has rules about an action."""
+    has_rules = user.rules_of(action, "allow") or user.rules_of(action, "deny")
+    return bool(has_rules) or (action == "reply" and user.responses is not None)
 
 
 def _find(permissions: Permissions, name: str) -> User:
@@ -149,6 +152,8 @@ def _summary(found: PermissionFile, permissions: Permissions) -> str:
 def _cell(permissions: Permissions, user: User, action: Action) -> str:
     allowed = [printable(rule.text) for rule in user.rules_of(action, "allow")]
     denied = [f"-{printable(rule.text)}" for rule in user.rules_of(action, "deny")]
+    if action == "reply" and (responses := user.responses) is not None:
+        allowed.append(f"({responses.count} to each request, for {responses.seconds:g} s)")
     if not allowed:
         allowed = ["(all)"] if permissions.default == "allow" else []
     return " ".join([*allowed, *denied]) if allowed else "-"

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import click
 
+import oz
 from oz.cli.exits import FAILED, describe
 from oz.cli.output import plain_table, say, write_json, write_line
 from oz.configuration import ConfigurationSurvey, Setting, survey
 from oz.escaping import printable
+from oz.transport.security import resolve_security
 
 _HELP = """Show what a node that is started here goes by.
 
@@ -20,7 +23,7 @@ oz.toml in this directory, or else oz/config.toml in $XDG_CONFIG_HOME or ~/.conf
 """
 
 _SHOW_HELP = """Show every setting, its value, and where that came from. Limits that the file
-gives and the files that were looked at are shown too.
+gives, where keys come from, and the files that were looked at are shown too.
 
 It changes nothing. What is wrong is shown as it was written, and said on stderr; then it exits 1, and
 otherwise 0.
@@ -46,6 +49,8 @@ def config() -> None:
 def show(ctx: click.Context, as_json: bool) -> None:
     """Survey the configuration; the text of the help is `_SHOW_HELP`."""
     found = survey()
+    faults = [*found.faults, *_unusable(found)]
+    found = replace(found, faults=tuple(faults))
     if as_json:
         write_json(_data(found))
     else:
@@ -58,6 +63,18 @@ def show(ctx: click.Context, as_json: bool) -> None:
         ctx.exit(FAILED)
 
 
+def _unusable(found: ConfigurationSurvey) -> list[oz.ConfigurationError]:
+    """Say what is wrong with the keys, if nothing else is."""
+    try:
+        if not found.faults:
+            resolve_security()
+    except oz.ConfigurationError as error:
+        return [error]
+    except oz.TransportUnavailable as error:
+        return [oz.ConfigurationError("security", None, found.security[0].source, str(error))]
+    return []
+
+
 def _show(found: ConfigurationSurvey) -> None:
     wrong = {(fault.setting, fault.source) for fault in found.faults}
     rows = [("setting", "value", "where it came from")]
@@ -65,6 +82,9 @@ def _show(found: ConfigurationSurvey) -> None:
         note = " (wrong)" if (one.name, one.source) in wrong else ""
         rows.append((one.name, _shown(_text(one)), _shown(one.source) + note))
     rows += [(f"limits.{one.name}", f"{one.value:g}", _shown(one.source)) for one in found.limits]
+    rows += [
+        (_shown(f"security.{one.name}"), _shown(_text(one)), _shown(one.source)) for one in found.security
+    ]
     write_line(plain_table(rows))
     write_line("")
     files = [(one.state, _shown(one.path), one.place) for one in found.candidates]
@@ -94,6 +114,10 @@ def _data(found: ConfigurationSurvey) -> dict[str, Any]:
         "limits": [
             {"name": one.name, "value": _limit(one.value), "source": _shown(one.source)}
             for one in found.limits
+        ],
+        "security": [
+            {"name": _shown(one.name), "value": _json_value(one.value), "source": _shown(one.source)}
+            for one in found.security
         ],
         "files": [
             {"path": _shown(one.path), "named_by": one.place, "state": one.state} for one in found.candidates

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
+import oz
 from oz.cli.output import plain_table, write_line
 from oz.escaping import printable
+from oz.security.identity import is_key
 from oz.transport.certificates import (
     PUBLIC,
     SECRET,
-    is_key,
     new_key_pair,
     public_text,
     read_public,
@@ -132,8 +133,14 @@ def export(name: str, target: Path | None, directory: Path | None) -> None:
     if target is None:
         write_line(text.rstrip("\n"))
         return
-    with open(target, "x", encoding="utf-8") as file:
-        file.write(text)
+    try:
+        with open(target, "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        rule = error.strerror or str(error)
+        if isinstance(error, FileExistsError):
+            rule = "it is there; choose another name, or remove it yourself"
+        raise oz.ConfigurationError(None, None, f"file {target}", rule) from None
 
 
 def _certificate(name: str, directory: Path) -> Path:

@@ -29,6 +29,7 @@ from oz.cli.options import (
 )
 from oz.cli.output import say
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
+from oz.cli.rights import Rights
 from oz.escaping import printable
 from oz.transport.multicast.endpoint import is_multicast
 
@@ -128,9 +129,11 @@ def pub(
     messages = _messages(subject, payload, count)
     if interval:
         messages = _paced(messages, interval)
+    rights = Rights(security, "publish")
     if subject != _FROM_STDIN:
-        # A bad subject is told before anything is bound or waited for.
+        # A bad subject, or one that is denied, is told before anything is bound or waited for.
         oz.validate_subject(_as_bytes(subject), dialect)
+        rights.check(_as_bytes(subject))
     with (
         bus_publisher(
             ctx,
@@ -153,6 +156,7 @@ def pub(
         tally = _Tally()
         for message in messages:
             with _named_line(ctx, message.line):
+                rights.check(message.subject)
                 tally.unwanted += not recipients.wait_for(message.subject)
                 publish(message.subject, message.payload)
             tally.published += 1
@@ -166,7 +170,7 @@ def _named_line(ctx: click.Context, line: int) -> Iterator[None]:
     """Name the line of stdin that a subject which cannot be published came from."""
     try:
         yield
-    except (oz.SubjectError, oz.ProtocolError, BadPayload) as error:
+    except (oz.SubjectError, oz.ProtocolError, oz.PermissionDenied, BadPayload) as error:
         if not line:
             raise
         say(ctx, f"line {line}: {describe(error)}")

@@ -17,6 +17,7 @@ from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
 from oz.cli.output import say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
+from oz.cli.rights import Rights
 from oz.escaping import json_text, printable
 
 _FROM_STDIN = "-"
@@ -81,6 +82,8 @@ def request(
     named = text_or_bytes(subject)
     # A bad subject or payload is told before anything is joined.
     oz.validate_subject(named, dialect)
+    rights = Rights(joining["security"], "request")
+    rights.check(subject.encode(errors="surrogateescape"))
     payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))
     with joined(ctx, joining, dialect=dialect, codec=payloads.codec, echo=False) as node:
@@ -97,7 +100,7 @@ def request(
             say(ctx, printable(describe(error)))
             ctx.exit(NOBODY)
         except oz.Timeout:
-            say(ctx, f"no answer to {printable(named)} within {timeout:g} s")
+            say(ctx, f"no answer to {printable(named)} within {timeout:g} s{rights.hint()}")
             ctx.exit(TIMED_OUT)
 
 

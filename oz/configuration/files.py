@@ -101,7 +101,7 @@ def _read(path: Path, place: str) -> FileSettings:
         with open_file(path) as file:
             if place == "working directory" and _is_planted(path, file):
                 return _wrong(path, f"{_PLANTED}{VARIABLE}={path}")
-            text = read_text(file)
+            text, is_anybodys = read_text(file), is_writable_by_all(file)
         whole = tomllib.loads(text)
     except OSError as error:
         return _wrong(path, f"{error.strerror or error}; make it readable, {_ANOTHER}")
@@ -116,6 +116,8 @@ def _read(path: Path, place: str) -> FileSettings:
         return _wrong(
             path, f"write key and trusted below a line [{SECURITY_TABLE}]", SECURITY_TABLE, security
         )
+    if security is not None and is_anybodys:
+        return _wrong(path, f"{ANYBODY}: chmod o-w {path}", SECURITY_TABLE)
     given, limit_faults = limits.limits_of(whole.pop(limits.TABLE, {}), path, text)
     # Tables of other names are somebody else's.
     strays = {key: value for key, value in whole.items() if not isinstance(value, dict)}
@@ -150,6 +152,14 @@ def open_file(path: Path) -> BinaryIO:
         return file
     file.close()
     raise OSError("it is a pipe or a device, and no file")
+
+
+ANYBODY = "anybody may write it, and so choose the keys that are trusted"
+
+
+def is_writable_by_all(file: BinaryIO) -> bool:
+    """Tell whether anybody may write a file: then it may not say who is to be trusted."""
+    return bool(os.fstat(file.fileno()).st_mode & stat.S_IWOTH)
 
 
 def _open_at_once(path: str, flags: int) -> int:

@@ -26,6 +26,7 @@ from oz.configuration.files import load_toml, open_file
 from oz.configuration.settings import meant
 from oz.configuration.toml_lines import Keys, TomlLines, place
 from oz.errors import ConfigurationError, PatternError, Undecidable
+from oz.security.identity import KEY_SIZE, is_key
 from oz.security.permissions import ACTIONS, Action, Effect, Permissions, Responses, Rule, User
 from oz.subjects import dialects
 from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile, parse
@@ -33,13 +34,9 @@ from oz.subjects.pattern import DEFAULT_DIALECT, Pattern, compile, parse
 MOST_BYTES = 1 << 22
 """How large a file may be: thousands of users."""
 
-KEY_SIZE = 40
-"""Characters of a public key in Z85. Source: ZeroMQ RFC 32."""
-
 _TOP = ("default", "dialect", "users", "roles")
 _USER = ("key", "keys", "roles", *ACTIONS)
 _LISTS = ("allow", "deny")
-_Z85 = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +146,7 @@ class _Reader:
         several = table.get("keys", [])
         given += [((*path, "keys", at), key) for at, key in enumerate(self._texts((*path, "keys"), several))]
         for where, key in given:
-            if isinstance(key, str) and len(key) == KEY_SIZE and set(key) <= _Z85:
+            if isinstance(key, str) and is_key(key):
                 yield key
             else:
                 self._fault(

@@ -75,6 +75,7 @@ class ConfigurationSurvey:
     Attributes:
         settings: every setting; a wrong one has the value as it was written.
         limits: those that the file gives.
+        security: where keys come from: the file that `OZ_SECURITY` names, or what `[security]` says.
         candidates: the files that were looked at.
         faults: what is wrong, the worst first.
         unused: environment variables that no setting has, each with the one that was probably meant.
@@ -82,6 +83,7 @@ class ConfigurationSurvey:
 
     settings: tuple[Setting, ...]
     limits: tuple[Setting, ...]
+    security: tuple[Setting, ...]
     candidates: tuple[files.ConfigurationFile, ...]
     faults: tuple[ConfigurationError, ...]
     unused: Mapping[str, str]
@@ -131,7 +133,7 @@ def security_source() -> tuple[Path, Mapping[str, Any] | None] | None:
         return Path(os.path.abspath(os.path.expanduser(named))), None
     found = files.look()
     for fault in found.faults:
-        if fault.setting is None:
+        if fault.setting in (None, files.SECURITY_TABLE):
             raise fault
     return None if found.path is None or found.security is None else (found.path, found.security)
 
@@ -152,7 +154,19 @@ def survey(**given: Any) -> ConfigurationSurvey:
     faults = list(found.faults)
     settings = tuple(_settle(one, _offers(one, given, found), faults) for one in DEFINITIONS)
     limits = tuple(Setting(name, value, f"file {found.path}") for name, value in found.limits.items())
-    return ConfigurationSurvey(settings, limits, found.candidates, tuple(faults), _unused())
+    security = tuple(_security(found))
+    return ConfigurationSurvey(settings, limits, security, found.candidates, tuple(faults), _unused())
+
+
+def _security(found: files.FileSettings) -> Iterator[Setting]:
+    """Yield what says which keys there are, the one that counts first."""
+    named = os.environ.get(SECURITY_VARIABLE)
+    if named:
+        path = os.path.abspath(os.path.expanduser(named))
+        yield Setting("file", path, f"environment variable {SECURITY_VARIABLE}")
+    else:
+        for name, value in (found.security or {}).items():
+            yield Setting(name, value, f"file {found.path}")
 
 
 _Offer = tuple[Setting, Callable[[Any], Any]]

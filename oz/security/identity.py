@@ -1,4 +1,4 @@
-"""Identities: the uuid of a node with keys is made from its public key, so that all can tell whose it is.
+"""Identities: public keys, and the uuid of a node that is made from one, so that all can tell whose it is.
 
 docs/decisions/064-keys-of-nodes.md
 """
@@ -10,8 +10,29 @@ from collections.abc import Callable
 
 UUID_SIZE = 16
 
+KEY_SIZE = 40
+"""Characters of a key in Z85. Source: ZeroMQ RFC 32."""
+
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_VALUES = {character: value for value, character in enumerate(_Z85)}
+_GROUP, _MOST = 5, 0xFFFFFFFF
+"""Characters that are four bytes together, and the largest number that they may spell."""
+
 _HASH_SIZE = 10
 """Bytes of a uuid that come from the key: nobody finds another key that has the same."""
+
+
+def is_key(text: str) -> bool:
+    """Tell whether a text can be a key: 40 characters of Z85 that spell 32 bytes."""
+    if len(text) != KEY_SIZE or not _VALUES.keys() >= set(text):
+        return False
+    for at in range(0, KEY_SIZE, _GROUP):
+        number = 0
+        for character in text[at : at + _GROUP]:
+            number = number * len(_Z85) + _VALUES[character]
+        if number > _MOST:
+            return False
+    return True
 
 
 def make_uuid_of(key: str, random_bytes: Callable[[int], bytes]) -> bytes:

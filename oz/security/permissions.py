@@ -68,6 +68,11 @@ class Responses:
     count: int = 1
     seconds: float = 5.0
 
+    def __str__(self) -> str:
+        """Show it in words."""
+        what = "reply" if self.count == 1 else "replies"
+        return f"allow_responses: {self.count} {what} to each request that came, for {self.seconds:g} s"
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -152,8 +157,14 @@ class Permissions:
                 verdict = _denied_by(rule, asked, name)
                 if verdict is not None:
                     return verdict
+        covered = None
         if allowing:
-            return _allowed_by_one_of([rule for rule in allowing if _names(rule, group)], asked, name, action)
+            named = [rule for rule in allowing if _names(rule, group)]
+            covered = _allowed_by_one_of(named, asked, name, action)
+        if action == "reply" and user.responses is not None and not (covered and covered.granted):
+            return Verdict(True, None, None, f"{name} has {user.responses}")
+        if covered is not None:
+            return covered
         granted = self.default == "allow"
         return Verdict(
             granted,

@@ -21,8 +21,10 @@ from oz.protocol.node.registry import News, Registry, RegistryStats, Sends
 from oz.security.limits import DEFAULT_LIMITS, Limits, check_limits
 from oz.services.waiting import Bell, look_again, wait
 from oz.transport import descriptors, endpoints
+from oz.transport.arrivals import Arrivals
 from oz.transport.attachments import is_inside
 from oz.transport.descriptor_watch import WATCH
+from oz.transport.handshakes import Handshakes
 from oz.transport.peer_keys import key_of_client
 from oz.transport.security import Security, credentials_of
 from oz.transport.socket import LINK_KEEPALIVE, keep_tcp_alive, limit_peers
@@ -110,6 +112,8 @@ class NameServer:
         self._bell = Bell()
         self._context: zmq.Context[Any] = zmq.Context() if context is None else context
         self._socket = self._context.socket(zmq.ROUTER)
+        self._handshakes = Handshakes()
+        self._arrivals = None if credentials is None else Arrivals(credentials)
         self.endpoints: list[str] = []
         """Where it is, with the ports that a `*` became."""
         try:
@@ -120,12 +124,15 @@ class NameServer:
                 self._socket.setsockopt(zmq.IPV6, endpoints.needs_ipv6(one))
                 if credentials is not None and not is_inside(one):
                     credentials.serve(self._socket)
+                    self._handshakes.begin(self._socket)
                 self._socket.bind(one)
                 self.endpoints.append(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
                 WATCH.add(self._socket, self.endpoints[-1])
             self._poller = zmq.Poller()
             self._poller.register(self._socket, zmq.POLLIN)
             self._poller.register(self._bell, zmq.POLLIN)
+            if (pair := self._handshakes.pair) is not None:
+                self._poller.register(pair, zmq.POLLIN)
         except BaseException:
             self.close()
             raise
@@ -195,7 +202,15 @@ class NameServer:
         if due is not None and now >= due:
             self._send(self._registry.tick(now))
         self._send_pages()
+        self._look_who_comes()
         self._say()
+
+    def _look_who_comes(self) -> None:
+        if self._arrivals is not None:
+            now = time.monotonic()
+            for one in self._handshakes.read():
+                self._arrivals.take(one, now)
+            self._arrivals.look(now)
 
     def _receive(self) -> tuple[bytes, list[bytes], str | None]:
         """Take a message, and the key that it comes from; of one in many parts the first two are kept."""
@@ -270,6 +285,7 @@ class NameServer:
         """
         self.stop()
         self._is_idle.wait()
+        self._handshakes.close(self._socket)
         self._socket.close()
         self._bell.close()
         if self._own_context:
@@ -319,7 +335,6 @@ def ask(
     Raises:
         NameserverUnavailable: it has not answered in that time.
         PermissionDenied: it does not trust the own key, or has none that is trusted.
-        ConfigurationError: several keys are trusted, and nobody is there yet to tell whose it is.
         ValueError: the text is no endpoint.
         TransportUnavailable: this libzmq lacks the transport.
         zmq.ZMQError: file descriptors are used up.

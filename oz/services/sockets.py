@@ -133,6 +133,7 @@ class ServiceSubscriber:
         Raises:
             EndpointError, TransportUnavailable, zmq.ZMQError: as `oz.Subscriber.bind`.
         """
+        self.engine.declarer.begin_calls()
         self._attachments.bind(self.socket, endpoint)
         self.engine.declarer.joined()
         return self._attachments.endpoints[-1]
@@ -247,6 +248,7 @@ class ServiceSubscriber:
         if self.socket.closed or guard.is_foreign:
             return
         with guard:
+            self.engine.declarer.end_calls(self.socket)
             has_said = self.engine.declarer.say_goodbye()
             self.socket.close(round(1000 * GOODBYE_SECONDS) if has_said else 0)
             if self._attachments.group is not None:

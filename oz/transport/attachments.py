@@ -37,7 +37,16 @@ class Attachments:
         called: the key of the listener at an endpoint that the socket has connected to, by endpoint.
     """
 
-    __slots__ = ("_guard", "called", "connections", "credentials", "endpoints", "group", "own_context")
+    __slots__ = (
+        "_given_up",
+        "_guard",
+        "called",
+        "connections",
+        "credentials",
+        "endpoints",
+        "group",
+        "own_context",
+    )
 
     def __init__(
         self,
@@ -57,6 +66,7 @@ class Attachments:
         """
         self.credentials = credentials
         self.called: dict[str, str] = {}
+        self._given_up: set[str] = set()
         self._guard = guard
         self.group = group
         self.own_context = own_context
@@ -67,6 +77,11 @@ class Attachments:
     def has_bound(self) -> bool:
         """Whether the socket is bound to anything."""
         return len(self.endpoints) > self.connections
+
+    @property
+    def bound(self) -> list[str]:
+        """What the socket is bound to."""
+        return self.endpoints[self.connections :]
 
     @property
     def last(self) -> str | None:
@@ -108,7 +123,6 @@ class Attachments:
             TransportUnavailable: this libzmq lacks the transport.
             EndpointError: it is no endpoint, or not a whole one; or a multicast one, and cannot be used here.
             PermissionDenied: with `security`, one side does not trust the key of the other.
-            ConfigurationError: with `security`, several keys are trusted, and nobody is there yet.
             zmq.ZMQError: file descriptors are used up.
         """
         refuse_closed(socket)
@@ -128,30 +142,40 @@ class Attachments:
             self.connections += 1
         return manager
 
-    def call_again(self, socket: zmq.Socket[Any], endpoint: str, *, is_next: bool) -> None:
+    def call_again(self, socket: zmq.Socket[Any], endpoint: str, key: str) -> None:
         """Connect anew to an endpoint that was connected to.
 
         Args:
             socket: the socket.
             endpoint: which.
-            is_next: by another of the keys that it may have, if there are more.
+            key: the public key of whoever listens there.
         """
         assert self.credentials is not None
-        backend, key = backend_of(socket), self.called[endpoint]
-        candidates = self.credentials.candidates(endpoint)
-        if is_next and candidates:
-            at = candidates.index(key) + 1 if key in candidates else 0
-            key = candidates[at % len(candidates)]
+        backend = backend_of(socket)
         with self._guard, _family_of(socket, endpoint):
-            # For what is not sent yet, as subscriptions, the connection would go on to try the key before for
-            # as long as LINGER, and its failures look like those of the new one.
-            with suppress(zmq.ZMQError), _no_linger(socket):
-                # ZeroMQ has ended it by itself where the key was refused.
-                backend.disconnect(socket, endpoint)
+            self._end(socket, endpoint)
+            self._given_up.discard(endpoint)
             self.credentials.prepare(socket, key)
             # Not before the last connection has ended: what came by that has the key before.
             self.called[endpoint] = key
             backend.connect(socket, endpoint)
+
+    def give_up(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+        """Take note that ZeroMQ has given up a connection, before another is made; see `call_again`.
+
+        libzmq 4.3.5 frees it, and keeps its address under the endpoint. To disconnect that later ends what
+        stands at this address by then, such as the connection to somebody else: socket_base_t::term_endpoint.
+        """
+        with self._guard:
+            self._end(socket, endpoint)
+            self._given_up.add(endpoint)
+
+    def _end(self, socket: zmq.Socket[Any], endpoint: str) -> None:
+        if endpoint not in self._given_up:
+            # For what is not sent yet, as subscriptions, the connection would go on to try the key before for
+            # as long as LINGER, and its failures look like those of the new one.
+            with suppress(zmq.ZMQError), _no_linger(socket):
+                backend_of(socket).disconnect(socket, endpoint)
 
     def unbind(self, socket: zmq.Socket[Any], addr: Any) -> None:
         """Unbind a socket from an endpoint, as `zmq.Socket.unbind` does."""
@@ -169,14 +193,15 @@ class Attachments:
             # As in `call_again`. What a publisher has still to send is another matter: that is to arrive.
             is_idle = addr in self.called and socket.get(zmq.TYPE) in _RECEIVERS
             with _no_linger(socket) if is_idle else nullcontext():
-                backend_of(socket).disconnect(socket, addr)
-            self.called.pop(addr, None)
+                if addr not in self._given_up:
+                    backend_of(socket).disconnect(socket, addr)
             if self.forget(addr):
                 self.connections -= 1
 
     def forget(self, addr: str) -> bool:
         """Clear `last` where it does not hold any more; tell whether it did."""
         self.called.pop(addr, None)
+        self._given_up.discard(addr)
         is_known = addr in self.endpoints
         if is_known:
             self.endpoints.remove(addr)

@@ -102,6 +102,11 @@ _lock = threading.Lock()
 _authenticators: WeakKeyDictionary[zmq.Context[Any], ContextAuthenticator] = WeakKeyDictionary()
 
 
+def is_authenticated(context: zmq.Context[Any]) -> bool:
+    """Tell whether a context asks who may connect to its sockets."""
+    return context in _authenticators
+
+
 def authenticate(context: zmq.Context[Any], admission: Admission) -> None:
     """Have a context ask who may connect to the sockets of a domain.
 

@@ -96,9 +96,12 @@ def _cut(peer: Peer) -> None:
     except OSError:
         return
     # A copy: the number cannot become something else in between.
+    if _inode(held) != peer.inode:
+        # The connection has ended, and its number is perhaps that of what is no socket.
+        os.close(held)
+        return
     with socket.socket(fileno=held) as connection, suppress(OSError):
-        if _inode(held) == peer.inode:
-            connection.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 def _watched(frame: Any) -> tuple[zmq.Frame, IsSent]:

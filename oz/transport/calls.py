@@ -1,14 +1,15 @@
-"""The calls of a socket with keys: what becomes of the endpoints that it has connected to.
+"""The calls of a socket with keys: what becomes of the endpoints that it has connected to, and who comes.
 
 ZeroMQ gives a connection up for good whose key was refused, and tries one again for ever that has the key of
-its server wrong. Neither shows at the socket: its monitor tells. Such an endpoint is called anew, and by
-another of the trusted keys where the last was not that of whoever listens: so keys may be exchanged on both
-sides while the sockets stay.
+its server wrong. Neither shows at the socket: its monitor tells. Such an endpoint is called anew, by the key
+that whoever listens has, if that is trusted. So keys may be exchanged on both sides while the sockets stay,
+and nobody needs to listen yet when an endpoint is called.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import zmq
@@ -16,8 +17,11 @@ import zmq
 from oz.errors import PermissionDenied
 from oz.logs import peer_logger
 from oz.protocol.backoff import growing
+from oz.transport.arrivals import Arrivals
 from oz.transport.attachments import Attachments
-from oz.transport.handshakes import Handshakes, Outcome, named
+from oz.transport.handshakes import Handshakes, Outcome, came_to, named
+from oz.transport.key_search import Found, KeySearch
+from oz.transport.probing import Probed
 
 _log = peer_logger("oz.security")
 
@@ -28,17 +32,21 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 """Seconds before an endpoint is called anew."""
 
 _REFUSALS = 2
-"""Handshakes that fail one after another before another key is tried: one may fail as its server ends."""
+"""Handshakes that fail one after another before the key is searched for: one may fail as its server ends."""
+
+
+_STRANGERS = 3
+"""Searches in a row that find a stranger, before it is told: one may find a listener that ends."""
 
 
 class _Call:
     """The state of one endpoint."""
 
-    __slots__ = ("again_at", "failures", "has_wrong_key", "is_reported", "pauses")
+    __slots__ = ("again_at", "failures", "is_reported", "pauses", "strangers")
 
     def __init__(self) -> None:
-        self.failures = 0
-        self.is_reported = self.has_wrong_key = False
+        self.failures = self.strangers = 0
+        self.is_reported = False
         self.again_at: float | None = None
         self.pauses = growing(_FIRST_PAUSE, _LONGEST_PAUSE)
 
@@ -46,7 +54,18 @@ class _Call:
 class Calls:
     """The endpoints that one socket with keys has connected to."""
 
-    __slots__ = ("_attachments", "_calls", "_end", "_fail", "_handshakes", "_look_at")
+    __slots__ = (
+        "_arrivals",
+        "_attachments",
+        "_calls",
+        "_end",
+        "_fail",
+        "_handshakes",
+        "_kind",
+        "_look_at",
+        "_outcomes",
+        "_search",
+    )
 
     def __init__(
         self,
@@ -62,16 +81,24 @@ class Calls:
             end: ends connections by calling what it is given, once nothing is in the way of that.
         """
         self._attachments = attachments
+        credentials = attachments.credentials
+        self._arrivals = None if credentials is None else Arrivals(credentials)
         self._fail = fail
         self._end = end
         self._calls: dict[str, _Call] = {}
         self._look_at = 0.0
         self._handshakes = Handshakes()
+        # What it finds is looked at soon enough.
+        self._search = None if credentials is None else KeySearch(credentials, lambda: None)
+        self._outcomes: list[tuple[Outcome, str]] = []
+        self._kind = 0
 
     def begin(self, socket: zmq.Socket[Any]) -> None:
-        """Begin to look after the connections of a socket: before the first is made."""
+        """Look after the connections of a socket; to be called before one is made or ended."""
         if self._attachments.credentials is not None:
+            self._kind = int(socket.get(zmq.TYPE))
             self._handshakes.begin(socket)
+            self._read(socket, self._look_at)
 
     def close(self, socket: zmq.Socket[Any]) -> None:
         """End it, before the socket closes."""
@@ -91,43 +118,78 @@ class Calls:
         if not self._handshakes.is_watching or now < self._look_at:
             return
         self._look_at = now + LOOK_EVERY
-        for outcome, where in self._handshakes.read():
-            self._take(outcome, where, now)
+        self._read(socket, now)
+        if self._arrivals is not None:
+            self._arrivals.look(now)
+        outcomes, self._outcomes = self._outcomes, []
+        for outcome, endpoint in outcomes:
+            self._take(outcome, endpoint, now)
         for endpoint, call in list(self._calls.items()):
             if endpoint not in self._attachments.called:
                 del self._calls[endpoint]
             elif call.again_at is not None and now >= call.again_at:
                 call.again_at = None
-                self._call_anew(socket, endpoint, call)
+                self._call_anew(socket, endpoint, self._attachments.called[endpoint])
+        if self._search is not None:
+            for found in self._search.take(now):
+                self._go_on(socket, found, now)
 
-    def _take(self, outcome: Outcome, where: str, now: float) -> None:
-        endpoint = named(where, self._attachments.called)
-        if endpoint is None:
-            return
+    def _read(self, socket: zmq.Socket[Any], now: float) -> None:
+        attachments = self._attachments
+        for one in self._handshakes.read():
+            if came_to(one.where, attachments.bound, attachments.called):
+                if self._arrivals is not None:
+                    self._arrivals.take(one, now)
+            elif (endpoint := named(one.where, attachments.called)) is not None:
+                self._outcomes.append((one.outcome, endpoint))
+                if one.outcome.is_final:
+                    self._end(partial(attachments.give_up, socket, endpoint))
+
+    def _take(self, outcome: Outcome, endpoint: str, now: float) -> None:
+        assert self._search is not None
         if outcome is Outcome.ADMITTED:
             self._calls.pop(endpoint, None)
+            self._search.settle(endpoint)
             return
         call = self._calls.setdefault(endpoint, _Call())
         call.failures += 1
-        is_refused = outcome is Outcome.REFUSED
-        if not is_refused and call.failures < _REFUSALS:
+        if not outcome.is_final and call.failures < _REFUSALS:
             return
-        if call.again_at is None:
+        if outcome is Outcome.FAILED:
+            if not self._search.is_searching(endpoint):
+                self._search.begin(endpoint, self._kind)
+        elif call.again_at is None:
             call.again_at = now + next(call.pauses)
-        if not is_refused:
-            call.has_wrong_key = True
-        elif not call.is_reported:
+        credentials = self._attachments.credentials
+        if outcome is Outcome.REFUSED and credentials is not None:
+            self._report(call, credentials.refused_by(endpoint, self._attachments.called[endpoint]))
+
+    def _go_on(self, socket: zmq.Socket[Any], found: Found, now: float) -> None:
+        """Call an endpoint by the key that was found there, or look again later."""
+        endpoint, key, called = found.endpoint, found.key, self._attachments.called
+        if self._search is None or endpoint not in called or endpoint not in self._calls:
+            # It was left meanwhile, or stands.
+            return
+        if found.outcome is Probed.ADMITTED and key is not None and key != called[endpoint]:
+            self._call_anew(socket, endpoint, key)
+            return
+        call, credentials = self._calls[endpoint], self._attachments.credentials
+        assert credentials is not None
+        call.strangers = call.strangers + 1 if found.outcome is Probed.STRANGER else 0
+        if found.outcome is Probed.REFUSED:
+            self._report(call, credentials.refused_by(endpoint, key))
+        elif call.strangers >= _STRANGERS:
+            self._report(call, credentials.strange_to(endpoint))
+        self._search.again(endpoint, now)
+
+    def _report(self, call: _Call, why: str) -> None:
+        if not call.is_reported:
             call.is_reported = True
-            credentials = self._attachments.credentials
-            assert credentials is not None
-            text = (
-                f"{credentials.refused_by(endpoint, self._attachments.called[endpoint])}. It is called again"
-            )
+            text = f"{why}. It is called again"
             _log.warning("%s", text)
             self._fail(PermissionDenied(text))
 
-    def _call_anew(self, socket: zmq.Socket[Any], endpoint: str, call: _Call) -> None:
-        is_next, call.has_wrong_key = call.has_wrong_key, False
+    def _call_anew(self, socket: zmq.Socket[Any], endpoint: str, key: str) -> None:
         # An event does not say by which key: one of the call before may still come, and is not enough then.
-        call.failures = 0
-        self._end(lambda: self._attachments.call_again(socket, endpoint, is_next=is_next))
+        self._calls[endpoint].failures = 0
+        self._end(lambda: self._attachments.call_again(socket, endpoint, key))

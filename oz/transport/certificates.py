@@ -7,6 +7,7 @@ Source: ZeroMQ RFC 32 (Z85), czmq's zcert(3).
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -18,17 +19,14 @@ import zmq
 
 from oz.configuration.directory import private_directory
 from oz.errors import ConfigurationError, TransportUnavailable
+from oz.security.identity import KEY_SIZE, is_key
 from oz.system import user
 from oz.transport.capabilities import has
 
 PUBLIC, SECRET = ".key", ".key_secret"
 
-KEY_SIZE = 40
-"""Characters of a key in Z85."""
-
 _MOST_BYTES = 65_536
 _FIELD = re.compile(r"""(public-key|secret-key)\s*=\s*["']?([^\s"']*)["']?\s*""")
-_Z85 = frozenset("0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#")
 _NAME = re.compile(r"[\w.@-]{1,100}")
 
 _TEXT = """#   ZeroMQ CURVE {kind} certificate of {name}
@@ -65,11 +63,6 @@ def new_key_pair() -> KeyPair:
         )
     public, secret = zmq.curve_keypair()
     return KeyPair(public.decode(), secret.decode())
-
-
-def is_key(text: str) -> bool:
-    """Tell whether a text can be a key: 40 characters of Z85."""
-    return len(text) == KEY_SIZE and set(text) <= _Z85
 
 
 def write_certificates(directory: Path, name: str, pair: KeyPair) -> tuple[Path, Path]:
@@ -146,7 +139,10 @@ def read_secret(path: Path) -> KeyPair:
     public, secret = _read(path, is_secret=True)
     if secret is None:
         raise _wrong(path, f"it holds no secret key; {path.stem}{SECRET} beside it may")
-    return KeyPair(public, secret)
+    if has("curve") and zmq.curve_public(secret[0].encode()).decode() != public:
+        rule = "its secret key is of another pair than its public key; make a new pair, or restore the file"
+        raise _wrong(path, rule, secret[1])
+    return KeyPair(public, secret[0])
 
 
 def read_trusted(directory: Path) -> dict[str, str]:
@@ -219,21 +215,31 @@ def _write(path: Path, text: str, mode: int) -> None:
         file.write(text)
 
 
-def _read(path: Path, *, is_secret: bool = False, is_trusted: bool = False) -> tuple[str, str | None]:
+def _why(path: Path, error: OSError) -> str:
+    """Say why a file cannot be opened: what no link is followed for is no loop of links."""
+    if path.is_symlink() and error.errno == errno.ELOOP:
+        return f"it is a symbolic link, and a secret key is read from no link; name {path.resolve()}"
+    return error.strerror or str(error)
+
+
+def _read(
+    path: Path, *, is_secret: bool = False, is_trusted: bool = False
+) -> tuple[str, tuple[str, int] | None]:
     """Read the keys of a certificate.
 
     Args:
         path: of the file.
         is_secret: nobody but its owner may be able to read it.
         is_trusted: not everybody may be able to write it.
+
+    Returns:
+        The public key, and the secret one with the line that it is in.
     """
     no_links = getattr(os, "O_NOFOLLOW", 0) if is_secret else 0
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | no_links)
     except OSError as error:
-        raise _wrong(
-            path, f"{error.strerror or error}; give a certificate, as oz keys new makes it"
-        ) from None
+        raise _wrong(path, f"{_why(path, error)}; give a certificate, as oz keys new makes it") from None
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         # Nothing opens a directory as a file, not even to close it.
@@ -245,15 +251,15 @@ def _read(path: Path, *, is_secret: bool = False, is_trusted: bool = False) -> t
         if is_trusted and found.st_mode & stat.S_IWOTH:
             raise _wrong(path, f"anybody may put another key there: chmod o-w {path}")
         text = file.read(_MOST_BYTES)
-    keys = {}
-    for line in text.splitlines():
+    keys: dict[str, tuple[str, int]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
         if field := _FIELD.fullmatch(line.strip()):
             if not is_key(field[2]):
-                raise _wrong(path, f"its {field[1]} is no key of {KEY_SIZE} characters in Z85")
-            keys[field[1]] = field[2]
+                raise _wrong(path, f"its {field[1]} is no key of {KEY_SIZE} characters in Z85", number)
+            keys[field[1]] = field[2], number
     if "public-key" not in keys:
         raise _wrong(path, "it holds no public key; give a certificate, as oz keys new makes it")
-    return keys["public-key"], keys.get("secret-key")
+    return keys["public-key"][0], keys.get("secret-key")
 
 
 def _check_private(path: Path, found: os.stat_result) -> None:
@@ -264,5 +270,6 @@ def _check_private(path: Path, found: os.stat_result) -> None:
         raise _wrong(path, f"its mode is {mode:04o}, and only its owner may read it: chmod 600 {path}")
 
 
-def _wrong(path: Path, rule: str) -> ConfigurationError:
-    return ConfigurationError(None, None, f"file {path}", rule)
+def _wrong(path: Path, rule: str, line: int | None = None) -> ConfigurationError:
+    where = f"file {path}" if line is None else f"file {path}, line {line}"
+    return ConfigurationError(None, None, where, rule)

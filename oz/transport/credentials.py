@@ -32,6 +32,9 @@ _log = peer_logger("oz.security")
 _LOOK_EVERY, _LOOK_SOON = 0.5, 0.05
 """Seconds between two looks at whether a file has changed, and between two that somebody unknown causes."""
 
+_MOST_FOUND = 4_096
+"""Endpoints of which it is remembered whose key was there."""
+
 _numbers = itertools.count()
 
 T = TypeVar("T")
@@ -67,6 +70,7 @@ class Credentials:
         self.domain = f"oz-{next(_numbers)}"
         self.refused = 0
         self.last_refused = ""
+        self._counting = threading.Lock()
         self._listeners: tuple[WeakMethod[Callable[[], object]], ...] = ()
         # A program may go to another directory, where other files have these names.
         key, trusted = key.absolute(), trusted.absolute()
@@ -79,6 +83,7 @@ class Credentials:
         )
         names = set(self.trusted.values())
         self._servers = dict(servers)
+        self._found: dict[str, str] = {}
         self._rights = Rights(self._trusted.value, self.permissions)
         for endpoint, name in self._servers.items():
             if name not in names:
@@ -101,14 +106,29 @@ class Credentials:
         """Tell whether a peer may connect; see `Admission`."""
         if key in self.trusted or key in self._trusted.look(_LOOK_SOON):
             return True
-        self.refused += 1
-        self.last_refused = f"{address}, whose key is {key}"
-        for one in self._listeners:
-            if (listener := one()) is not None:
-                listener()
+        self._count(f"of {address}, whose key is {key}")
         text = "a connection from %s is refused: its key %s is not in %s; this side has %s"
         _log.warning(text, address, key, self.directory, self.public_key)
         return False
+
+    def turn_away(self, endpoint: str, why: str) -> None:
+        """Take note that a listener has refused whoever came to it without proving to have a key.
+
+        Args:
+            endpoint: where.
+            why: in words.
+        """
+        self._count(f"at {endpoint}: {why}")
+        text = "a connection at %s is refused: %s; this side has %s"
+        _log.warning(text, endpoint, why, self.public_key)
+
+    def _count(self, refused: str) -> None:
+        with self._counting:
+            self.refused += 1
+            self.last_refused = refused
+        for one in self._listeners:
+            if (listener := one()) is not None:
+                listener()
 
     def tell(self, listener: Callable[[], object]) -> None:
         """Call a method, from any thread, whenever a connection is refused, while its object is there."""
@@ -131,9 +151,10 @@ class Credentials:
     def call(self, socket: zmq.Socket[Any], endpoint: str) -> str:
         """Prepare a socket to connect to an endpoint, whose key is found out; return that.
 
+        Where nobody is there yet it is one of those that are trusted, and may be wrong.
+
         Raises:
             PermissionDenied: who listens there has none of the trusted keys, or does not trust this one.
-            ConfigurationError: several keys are trusted, and nobody is there yet to tell whose it is.
         """
         key = self._server_key(endpoint, int(socket.get(zmq.TYPE)))
         self.prepare(socket, key)
@@ -156,7 +177,18 @@ class Credentials:
     def probe(self, endpoint: str, kind: int) -> tuple[Probed, str | None]:
         """Find out which of the trusted keys the listener at an endpoint has, if any; see `probe`."""
         candidates = self.candidates(endpoint)
-        return probe(endpoint, kind, self._pair, candidates) if candidates else (Probed.STRANGER, None)
+        if not candidates:
+            return Probed.STRANGER, None
+        found: tuple[Probed, str | None] = (Probed.STRANGER, None)
+        if (before := self._found.get(endpoint)) in candidates:
+            found = probe(endpoint, kind, self._pair, [before])
+        if found[0] is Probed.STRANGER:
+            found = probe(endpoint, kind, self._pair, candidates)
+        if found[1] is not None:
+            if len(self._found) >= _MOST_FOUND:
+                self._found.clear()
+            self._found[endpoint] = found[1]
+        return found
 
     def refused_by(self, endpoint: str, key: str | None) -> str:
         """Say in words that somebody does not trust the own key."""
@@ -190,25 +222,15 @@ class Credentials:
 
     def _server_key(self, endpoint: str, kind: int) -> str:
         """Find out the key of the listener at an endpoint."""
-        trusted, candidates = self.trusted, self.candidates(endpoint)
-        if not candidates:
-            raise PermissionDenied(self.strange_to(endpoint))
-        found, key = probe(endpoint, kind, self._pair, candidates)
+        candidates = self.candidates(endpoint)
+        found, key = self.probe(endpoint, kind)
         if found is Probed.ADMITTED and key is not None:
             return key
         if found is Probed.REFUSED:
             raise PermissionDenied(self.refused_by(endpoint, key))
         if found is Probed.STRANGER:
             raise PermissionDenied(self.strange_to(endpoint))
-        if len(candidates) == 1 or set(candidates[1:]) == {self.public_key}:
-            return candidates[0]
-        raise ConfigurationError(
-            "servers",
-            None,
-            "argument",
-            f"nobody is at {endpoint} yet, and {len(candidates)} keys are trusted; say whose it is: "
-            f"servers={{{endpoint!r}: {trusted[candidates[0]]!r}}}",
-        )
+        return self._found.get(endpoint, candidates[0])
 
 
 class Reloaded(Generic[T]):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import cast
+from contextlib import contextmanager, suppress
+from typing import Any, cast
 
 import zmq
 
@@ -143,3 +144,14 @@ def is_local(endpoint: str) -> bool:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
         return False
+
+
+def addresses_of(endpoint: str) -> list[tuple[Any, ...]]:
+    """Return the addresses of an endpoint, as the system tells them, if it has any."""
+    scheme, _, address = endpoint.partition("://")
+    if scheme == "ipc":
+        return [(address,)]
+    host, _, port = address.rpartition(";")[2].rpartition(":")
+    with suppress(OSError, UnicodeError):
+        return [one[4][:2] for one in socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM)]
+    return []

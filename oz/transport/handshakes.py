@@ -8,20 +8,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from oz.transport.backend import new_socket
+from oz.transport.endpoints import addresses_of
 from oz.transport.monitors import make_address
-
-_EVENTS = (
-    zmq.EVENT_HANDSHAKE_SUCCEEDED
-    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
-    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
-    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
-)
 
 _MOST_EVENTS = 100
 """Events that are read in one go."""
@@ -36,48 +30,82 @@ class Outcome(enum.Enum):
     """The other side does not trust the key of this one; ZeroMQ has given the connection up."""
     FAILED = enum.auto()
     """Nobody there has the key that was called, or the connection ended meanwhile; ZeroMQ tries again."""
+    BROKEN = enum.auto()
+    """Whoever is there says what makes no sense, as without keys; ZeroMQ has given the connection up."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether ZeroMQ has given the connection up."""
+        return self in (Outcome.REFUSED, Outcome.BROKEN)
+
+
+_OUTCOMES: dict[int, Outcome] = {
+    zmq.EVENT_HANDSHAKE_SUCCEEDED: Outcome.ADMITTED,
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: Outcome.REFUSED,
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: Outcome.FAILED,
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: Outcome.BROKEN,
+}
+
+
+class Handshake(NamedTuple):
+    """The end of one handshake.
+
+    Attributes:
+        outcome: what has come of it.
+        where: the endpoint that was called; at a listener the one that the other side has come to.
+        code: what ZeroMQ says of a handshake that is broken; an error of the system where one failed.
+    """
+
+    outcome: Outcome
+    where: str
+    code: int
 
 
 class Handshakes:
-    """The handshakes of one socket."""
+    """The handshakes of one socket.
 
-    __slots__ = ("_pair",)
+    Attributes:
+        pair: has something to be read when there is news; None until `begin`.
+    """
+
+    __slots__ = ("pair",)
 
     def __init__(self) -> None:
         """Begin without looking; see `begin`."""
-        self._pair: zmq.Socket[Any] | None = None
+        self.pair: zmq.Socket[Any] | None = None
 
     @property
     def is_watching(self) -> bool:
         """Whether handshakes are looked at."""
-        return self._pair is not None
+        return self.pair is not None
 
     def begin(self, socket: zmq.Socket[Any]) -> None:
         """Look at the handshakes of a socket from now on."""
-        if self._pair is None:
+        if self.pair is None:
             address = make_address()
-            zmq.Socket.monitor(socket, address, _EVENTS)
-            self._pair = pair = new_socket(socket.context, zmq.PAIR)
+            zmq.Socket.monitor(socket, address, sum(_OUTCOMES))
+            self.pair = pair = new_socket(socket.context, zmq.PAIR)
             pair.set(zmq.RCVHWM, 0)
             pair.set(zmq.LINGER, 0)
             pair.connect(address)
 
     def close(self, socket: zmq.Socket[Any]) -> None:
         """End it, before the socket closes."""
-        pair, self._pair = self._pair, None
+        pair, self.pair = self.pair, None
         if pair is not None:
             with suppress(zmq.ZMQError):
                 zmq.Socket.monitor(socket, None, 0)
             pair.close(0)
 
-    def read(self) -> Iterator[tuple[Outcome, str]]:
-        """Yield what has come of handshakes since the last call, with the endpoint of each."""
-        if self._pair is None:
+    def read(self) -> Iterator[Handshake]:
+        """Yield what has come of handshakes since the last call."""
+        if self.pair is None:
             return
         with suppress(zmq.ZMQError):
             for _ in range(_MOST_EVENTS):
-                event = parse_monitor_message(self._pair.recv_multipart(zmq.NOBLOCK))
-                yield _outcome(event["event"]), event["endpoint"].decode(errors="replace")
+                event = parse_monitor_message(self.pair.recv_multipart(zmq.NOBLOCK))
+                where = event["endpoint"].decode(errors="replace")
+                yield Handshake(_OUTCOMES[int(event["event"])], where, event["value"])
 
 
 def named(where: str, called: Iterable[str]) -> str | None:
@@ -87,10 +115,38 @@ def named(where: str, called: Iterable[str]) -> str | None:
         return where
     port = where.rpartition(":")[2]
     found = [one for one in endpoints if one.rpartition(":")[2] == port]
+    if len(found) > 1:
+        there = set(addresses_of(where))
+        found = [one for one in found if there.intersection(addresses_of(one))]
     return found[0] if len(found) == 1 else None
 
 
-def _outcome(event: int) -> Outcome:
-    if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
-        return Outcome.ADMITTED
-    return Outcome.REFUSED if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH else Outcome.FAILED
+def came_to(where: str, bound: Iterable[str], called: Iterable[str]) -> bool:
+    """Tell whether an event is about somebody who has come to a socket, and not about whom that has called.
+
+    Args:
+        where: the endpoint of the event.
+        bound: those that the socket is bound to.
+        called: those that it has connected to.
+    """
+    port = where.rpartition(":")[2]
+    if all(one.rpartition(":")[2] != port for one in bound):
+        return False
+    there = set(addresses_of(where))
+    return not any(there.intersection(addresses_of(one)) for one in called if one.rpartition(":")[2] == port)
+
+
+def is_clear(one: Handshake) -> bool:
+    """Tell whether somebody at a listener has no key; many others only look for that of the listener."""
+    return one.outcome is Outcome.BROKEN and one.code != zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC
+
+
+def reason(one: Handshake) -> str:
+    """Say in words why a listener has broken off a handshake."""
+    if one.outcome is not Outcome.BROKEN:
+        return "whoever calls has gone before it has proved to have a key"
+    if one.code == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+        return "whoever calls has no key, and this side demands CURVE"
+    if one.code == zmq.PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC:
+        return "whoever calls has no key, or takes this side for the holder of another"
+    return f"what whoever calls says makes no sense (error 0x{one.code:x} of ZeroMQ)"

@@ -40,6 +40,11 @@ class Monitor:
         self._pair: zmq.Socket[Any] | None = None
         self._end_socket: weakref.ref[zmq.Socket[Any]] | None = None
 
+    @property
+    def is_watching(self) -> bool:
+        """Whether the user of the socket watches it."""
+        return self._pair is not None and not self._pair.closed
+
     def socket_for(self, socket: zmq.Socket[Any], events: int | None, addr: str | None) -> Any:
         """Make a socket that receives events of the connections of another; see `oz.Subscriber`."""
         # It is remembered, and the child of a fork would be given it too.

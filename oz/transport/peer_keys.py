@@ -21,6 +21,7 @@ from oz.protocol.subscriber.absences import Link
 from oz.protocol.subscriber.publish_access import PublishAccess
 from oz.transport.attachments import Attachments
 from oz.transport.backend import PYZMQ
+from oz.transport.endpoints import addresses_of
 from oz.transport.subscriber.links import read_with_link
 
 _SOURCE, _USER = int(zmq.SRCFD), "User-Id"
@@ -78,11 +79,12 @@ class PeerKeys:
         if ends is None:
             return ""
         here, there = ends
-        bound = self._attachments.endpoints[self._attachments.connections :]
-        if any(here[-1] == port for endpoint in bound for *_, port in _addresses(endpoint)):
+        if any(
+            here[-1] == port for endpoint in self._attachments.bound for *_, port in addresses_of(endpoint)
+        ):
             return _admitted_key(frame)
         called = self._attachments.called
-        found = {key for endpoint, key in called.items() if there in _addresses(endpoint)}
+        found = {key for endpoint, key in called.items() if there in addresses_of(endpoint)}
         return found.pop() if len(found) == 1 else ""
 
 
@@ -95,8 +97,8 @@ def key_at(endpoint: str, called: Mapping[str, str]) -> str | None:
     """
     port, others = endpoint.rpartition(":")[2], [one for one in called if one != endpoint]
     near = [one for one in others if one.rpartition(":")[2].lstrip("0") == port.lstrip("0")]
-    where = set(_addresses(endpoint)) if near else set()
-    return next((called[one] for one in near if where.intersection(_addresses(one))), None)
+    where = set(addresses_of(endpoint)) if near else set()
+    return next((called[one] for one in near if where.intersection(addresses_of(one))), None)
 
 
 def _admitted_key(frame: zmq.Frame) -> str:
@@ -159,14 +161,3 @@ def _ends(descriptor: int) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
         here, there = (one[:2] if isinstance(one, tuple) else (one,) for one in both)
         return here, there
     return None
-
-
-def _addresses(endpoint: str) -> list[tuple[Any, ...]]:
-    """Return the addresses of an endpoint."""
-    scheme, _, address = endpoint.partition("://")
-    if scheme == "ipc":
-        return [(address,)]
-    host, _, port = address.rpartition(";")[2].rpartition(":")
-    with suppress(OSError, UnicodeError):
-        return [one[4][:2] for one in system.getaddrinfo(host.strip("[]"), port, type=system.SOCK_STREAM)]
-    return []

@@ -14,6 +14,7 @@ import zmq
 from oz.logs import peer_logger
 from oz.protocol.backoff import growing
 from oz.security.limits import DEFAULT_LIMITS, Limits
+from oz.transport.authenticator import is_authenticated
 from oz.transport.backend import backend_of
 from oz.transport.option_checks import check_count
 
@@ -206,7 +207,7 @@ def end_context(
         return
     if sys.is_finalizing():
         # Python 3.11 would wait for ever for a thread to start, and later ones start none.
-        context.destroy()
+        _end_at_last(context)
         return
     # In a thread: term() takes no timeout, and whatever libzmq waits for, closing has an end. It also closes
     # a monitor that was left open, for which term() would wait for ever.
@@ -223,7 +224,7 @@ def end_context(
         ending.start()
     except RuntimeError:
         # From 3.12 on that begins before `is_finalizing` tells.
-        context.destroy()
+        _end_at_last(context)
         return
     if timeout < _LONGEST_JOIN:
         ending.join(timeout + _PATIENCE)
@@ -239,3 +240,9 @@ def end_context(
         _log.warning(text, _PATIENCE)
     elif 0 < timeout <= time.monotonic() - started:
         _log.warning("closed after %g s with messages still unsent", timeout)
+
+
+def _end_at_last(context: zmq.Context[Any]) -> None:
+    """End a context while the interpreter ends: no thread of Python's goes on that could close its socket."""
+    if not is_authenticated(context):
+        context.destroy()

@@ -50,6 +50,19 @@ def test_without_an_action_all_are_shown(oz, file):
     ]
 
 
+@pytest.mark.parametrize(("rule", "exit_code"), [("", 0), (', deny = ["svc.secret.>"]', 1)])
+def test_replies_to_requests_that_came_are_shown_with_how_many_and_for_how_long(oz, file, rule, exit_code):
+    with open(file, "a") as more:
+        more.write(f"reply = {{ allow_responses = {{ count = 2, seconds = 1.5 }}{rule} }}\n")
+    result = oz("auth", "explain", "desk", "svc.>", "--action", "reply", "--file", file)
+    assert result.exit_code == exit_code
+    if not exit_code:
+        assert "desk has allow_responses: 2 replies to each request that came, for 1.5 s" in result.stdout
+    table = oz("auth", "matrix", file).stdout
+    assert "reply" in table.splitlines()[0]
+    assert "(2 to each request, for 1.5 s)" in table
+
+
 @pytest.mark.parametrize(("group", "granted"), [("work-1", True), ("others", False)])
 def test_a_group_has_a_name(oz, file, group, granted):
     result = oz(

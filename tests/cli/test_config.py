@@ -110,3 +110,18 @@ def test_a_variable_that_is_nearly_one_is_pointed_out(oz, monkeypatch):
     assert result.stderr == (
         "oz config show: warning: nothing reads OZ_NAMESERVERS; did you mean OZ_NAMESERVER?\n"
     )
+
+
+def test_it_shows_where_keys_come_from_and_says_when_they_cannot_be_used(oz, work, monkeypatch):
+    file = work / "oz.toml"
+    file.write_text('[security]\nkey = "feed.key_secret"\ntrusted = "trusted"\n')
+    result = oz("config", "show")
+    assert result.exit_code == 1
+    assert row(result, "security.key") == ["security.key", "feed.key_secret", f"file {file}"]
+    assert "feed.key_secret" in result.stderr
+    monkeypatch.setenv("OZ_SECURITY", "other.toml")
+    shown = json.loads(oz("config", "show", "--json").stdout)
+    assert not shown["ok"]
+    assert shown["security"] == [
+        {"name": "file", "value": str(work / "other.toml"), "source": "environment variable OZ_SECURITY"}
+    ]

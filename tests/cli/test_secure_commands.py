@@ -8,6 +8,7 @@ import zmq
 
 import oz as library
 from support.keyring import Keyring
+from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
@@ -67,6 +68,52 @@ def test_a_denied_pattern_ends_the_command_with_the_reason(ring, pub, oz_run):
     ended = oz_run("sub", "md.*", "md.secret.x", *options)
     assert ended.code == 1
     assert "deny subscribe 'md.secret.>'" in ended.stderr
+
+
+def test_what_a_key_may_not_publish_ends_the_command_with_the_rule(ring, oz):
+    options = ("--bind", "tcp://127.0.0.1:*", "--wait", "0", "--security", ring.file("desk"))
+    ended = oz("pub", "md.eu", "1", *options)
+    assert ended.exit_code == 1
+    assert "desk may not publish on 'md.eu'" in ended.stderr
+    assert "users.desk.publish.allow[0], line 8" in ended.stderr
+    assert oz("pub", "other.x", "1", *options).exit_code == 3
+    assert oz("pub", "--bus", "md.eu", "1", "--security", ring.file("desk")).exit_code == 1
+
+
+def test_a_subscriber_may_be_started_first_though_several_keys_are_trusted(ring, oz_start, oz_run):
+    for name in ("one", "two", "three"):
+        ring.make(name)
+        ring.trust(name)
+    endpoint = lasting_endpoint()
+    subscriber = oz_start(
+        "sub", "md.eu", "--connect", endpoint, "--count", "1", "--security", ring.file("desk")
+    )
+    subscriber.ready_line()
+    published = oz_run(
+        "pub", "md.eu", "1", "--bind", endpoint, "--wait", "40", "--security", ring.file("feed")
+    )
+    assert published.code == 0
+    assert subscriber.end().stdout == b"md.eu 1\n"
+
+
+def test_a_line_that_a_key_may_not_publish_is_named(ring, oz_run):
+    options = ("--bind", "tcp://127.0.0.1:*", "--wait", "0", "--security", ring.file("desk"))
+    ended = oz_run("pub", "-", *options, stdin=b"other.x 1\nmd.eu 2\n")
+    assert ended.code == 1
+    assert "line 2: desk may not publish on 'md.eu'" in ended.stderr
+
+
+def test_a_file_that_does_not_name_the_key_of_a_command_says_nothing_of_its_rights(ring, oz):
+    ring.permit(feed="")
+    options = ("--bind", "tcp://127.0.0.1:*", "--wait", "0", "--security", ring.file("desk"))
+    assert oz("pub", "md.eu", "1", *options).exit_code == 3
+
+
+@pytest.mark.parametrize("command", [("request", "md.eu", "1"), ("reply", "md.eu", "--echo")])
+def test_who_may_not_ask_or_answer_is_told_by_the_command(ring, oz, command, bus_directory):
+    ended = oz(*command, "--directory", bus_directory, "--security", ring.file("desk"))
+    assert ended.exit_code == 1
+    assert "no rule allows desk to" in ended.stderr
 
 
 def test_a_key_that_is_not_trusted_ends_the_command_with_both_keys(ring, pub, oz_run):

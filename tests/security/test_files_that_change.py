@@ -1,6 +1,7 @@
 """Files of keys and permissions that change, or that others may: nothing wrong leaves anything open."""
 
 import os
+from pathlib import Path
 
 import pytest
 import zmq
@@ -8,7 +9,7 @@ import zmq
 import oz
 from oz.transport import credentials
 from oz.transport.credentials import Reloaded
-from oz.transport.security import credentials_of
+from oz.transport.security import credentials_of, resolve_security
 from support.keyring import Keyring
 from support.waiting import until
 
@@ -27,6 +28,29 @@ def test_a_trusted_certificate_that_anybody_may_write_is_refused(ring):
     (ring.trusted / "desk.key").chmod(0o666)
     with pytest.raises(oz.ConfigurationError, match="chmod o-w"):
         ring.security("feed")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX's")
+def test_a_file_that_chooses_keys_and_that_anybody_may_write_is_refused(ring, tmp_path, monkeypatch):
+    ring.configure("feed")
+    path = Path(ring.file("feed"))
+    assert oz.Security.from_file(path).public_key == ring.public("feed")
+    path.chmod(0o666)
+    with pytest.raises(oz.ConfigurationError, match="chmod o-w"):
+        oz.Security.from_file(path)
+    monkeypatch.setenv("OZ_CONFIG", str(path))
+    with pytest.raises(oz.ConfigurationError, match="anybody may write it"):
+        resolve_security()
+    with pytest.raises(oz.ConfigurationError, match="anybody may write it"):
+        oz.Node(directory=tmp_path)
+
+
+def test_a_misspelt_setting_of_security_is_told_with_what_was_meant(ring):
+    ring.configure("feed")
+    path = Path(ring.file("feed"))
+    path.write_text(path.read_text().replace("permissions =", "permission ="))
+    with pytest.raises(oz.ConfigurationError, match="did you mean permissions"):
+        oz.Security.from_file(path)
 
 
 @pytest.mark.skipif(os.name != "posix", reason="directories are opened as files are on POSIX")

@@ -118,6 +118,19 @@ def test_a_node_without_keys_meets_nobody_who_has_one(feed, directory):
         assert not feed.interest("md.x")
 
 
+def test_who_calls_a_node_or_a_name_server_without_a_key_is_told_of(
+    node_ring, feed, server, directory, caplog
+):
+    told = advisories(feed)
+    with (
+        oz.Node("plain", peers=feed.endpoint, directory=directory / "plain"),
+        pytest.raises(oz.NameserverUnavailable),
+    ):
+        oz.Node("lost", nameserver=server.endpoint, join_timeout=0.5, directory=directory / "lost")
+    until(lambda: any("at tcp:" in one.text and " key" in one.text for one in told()))
+    until(lambda: any(server.endpoint in one.getMessage() for one in caplog.records))
+
+
 def test_a_node_that_has_not_begun_yet_holds_up_no_refusal(node_ring, caplog):
     key = node_ring.make("stranger").public
     security = node_ring.security("other")
@@ -142,6 +155,18 @@ def test_whose_key_is_not_trusted_any_more_is_gone_and_comes_back_when_it_is(nod
     until(lambda: not feed.peers)
     node_ring.trust("desk")
     meet(desk, feed)
+
+
+def test_whose_key_is_trusted_again_after_it_was_given_up_finds_all_of_the_bus(node_ring, make, feed):
+    node_ring.permit(feed=FEED, desk=DESK, other=DESK)
+    desk, other = (make(one, peers=feed.endpoint, bind="tcp://127.0.0.1:*") for one in ("desk", "other"))
+    for one, others in ((feed, (desk, other)), (desk, (feed, other)), (other, (feed, desk))):
+        meet(one, *others)
+    node_ring.distrust("desk")
+    until(lambda: not desk.peers and len(other.peers) == len(feed.peers) == 1)
+    node_ring.trust("desk")
+    # `wait_for_peers` raises as long as it is refused.
+    until(lambda: len(desk.peers) == len(other.peers) == len(feed.peers) == 2)
 
 
 def test_two_keys_of_one_user_are_valid_while_one_replaces_the_other(node_ring, make, feed, desk):

@@ -2,12 +2,14 @@
 
 import itertools
 import logging
+import socket as system
 import threading
 
 import pytest
 import zmq
 
 import oz
+from oz.transport import credentials
 from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.security import credentials_of
 from oz.wire import keys
@@ -125,6 +127,71 @@ def test_who_has_no_key_gets_nothing(pub, sub):
         assert not socket.poll(0)
 
 
+KEYLESS = {
+    "no CURVE": lambda ring: {},
+    "PLAIN": lambda ring: {"plain_username": b"desk", "plain_password": b"desk"},
+    "no key of its own": lambda ring: {"curve_serverkey": ring.public("feed").encode()},
+    "a key that it does not have": lambda ring: {
+        "curve_serverkey": ring.public("feed").encode(),
+        "curve_publickey": ring.public("desk").encode(),
+        "curve_secretkey": ring.pair("other").secret.encode(),
+    },
+    "another server's key": lambda ring: {
+        "curve_serverkey": ring.public("other").encode(),
+        "curve_publickey": ring.public("desk").encode(),
+        "curve_secretkey": ring.pair("desk").secret.encode(),
+    },
+}
+
+
+def called_without_key(ring, way, kind, endpoint):
+    """Return a plain socket that calls without proving to have a key."""
+    socket = zmq.Context.instance().socket(kind)
+    socket.linger = 0
+    for option, value in KEYLESS[way](ring).items():
+        setattr(socket, option, value)
+    socket.connect(endpoint)
+    return socket
+
+
+@pytest.mark.parametrize("way", KEYLESS)
+def test_who_calls_without_a_key_is_logged_and_counted_where_it_calls(ring, way, caplog):
+    feed = ring.security("feed")
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", security=feed) as pub,
+        called_without_key(ring, way, zmq.SUB, pub.endpoint),
+    ):
+        until(lambda: feed.refused)
+    told = [one.getMessage() for one in caplog.records if "is refused" in one.getMessage()]
+    assert ring.public("feed") in told[0]
+
+
+def test_who_calls_a_subscriber_without_a_key_is_counted_as_well(ring):
+    desk = ring.security("desk")
+    with (
+        oz.Subscriber(bind="tcp://127.0.0.1:*", security=desk) as sub,
+        called_without_key(ring, "no CURVE", zmq.PUB, sub.endpoint),
+    ):
+        receive_until(sub, lambda: desk.refused)
+
+
+def test_those_who_prove_their_keys_and_those_who_only_look_are_not_counted(ring):
+    feed = ring.security("feed")
+    for name in ("more", "and-more"):
+        ring.make(name)
+        ring.trust(name)
+    with oz.Publisher("tcp://127.0.0.1:*", security=feed) as pub:
+        host, _, port = pub.endpoint.removeprefix("tcp://").rpartition(":")
+        for _ in range(3):
+            system.create_connection((host, int(port))).close()
+        with oz.Subscriber(pub.endpoint, security=ring.security("desk")) as sub:
+            sub.subscribe("md")
+            pub.wait_for_subscribers(timeout=DEADLINE)
+        with called_without_key(ring, "no CURVE", zmq.SUB, pub.endpoint):
+            until(lambda: feed.refused)
+        assert feed.refused == 1
+
+
 def test_the_server_s_key_is_found_among_many(ring, pub):
     for at in range(40):
         ring.make(f"one{at}")
@@ -134,15 +201,46 @@ def test_the_server_s_key_is_found_among_many(ring, pub):
         sub.wait_ready(DEADLINE)
 
 
-def test_of_many_who_might_listen_where_nobody_does_yet_one_must_be_named(ring):
+@pytest.mark.parametrize("filtering", ["prefix", "publisher"])
+def test_nobody_needs_to_listen_yet_where_any_of_many_keys_may_come(ring, filtering):
+    for number in range(20):
+        ring.make(f"more-{number:02}")
+        ring.trust(f"more-{number:02}")
     endpoint = lasting_endpoint()
-    with pytest.raises(oz.ConfigurationError, match="say whose it is"):
-        oz.Subscriber(endpoint, security=ring.security("desk"))
-    named = ring.security("desk", servers={endpoint: "feed"})
-    with oz.Subscriber(endpoint, filtering="publisher", security=named) as sub:
+    with oz.Subscriber(endpoint, filtering=filtering, security=ring.security("desk")) as sub:
         sub.subscribe("md.eu")
-        with oz.Publisher(endpoint, security=ring.security("feed")):
-            sub.wait_ready(DEADLINE)
+        coming = Thread(lambda: sub.receive(timeout=DEADLINE).payload)
+        with oz.Publisher(endpoint, security=ring.security("more-17")) as pub:
+            pub.wait_for_subscribers(timeout=DEADLINE)
+            pub.publish("md.eu", b"1")
+            assert coming.outcome() == b"1"
+
+
+def test_the_key_that_an_endpoint_had_is_tried_alone_first(ring, pub, monkeypatch):
+    tried, probe = [], credentials.probe
+
+    def probing(endpoint, kind, pair, candidates):
+        tried.append(len(candidates))
+        return probe(endpoint, kind, pair, candidates)
+
+    monkeypatch.setattr(credentials, "probe", probing)
+    desk = ring.security("desk")
+    for _ in range(2):
+        oz.Subscriber(pub.endpoint, security=desk).close()
+    assert tried == [3, 1]
+
+
+def test_who_comes_in_a_trusted_key_s_place_later_is_told_of(ring):
+    ring.make("stranger")
+    endpoint = lasting_endpoint()
+    with oz.Publisher(endpoint, security=ring.security("feed")):
+        sub = oz.Subscriber(endpoint, security=ring.security("desk"))
+    with (
+        sub,
+        published_anew(endpoint, ring.security("stranger")),
+        pytest.raises(oz.PermissionDenied, match="has no key that this side trusts"),
+    ):
+        sub.receive(timeout=DEADLINE)
 
 
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])
@@ -166,6 +264,32 @@ def test_whose_key_is_refused_later_is_told_and_comes_back_when_it_is_trusted_ag
         assert coming.outcome() == b"again"
 
 
+def test_what_libzmq_has_given_up_is_not_known_to_it_any_more_when_the_next_connection_is_made(
+    ring, tmp_path
+):
+    """It names by the endpoint what it has freed, and would end by that whatever stands there by then."""
+    here, there = Keyring(tmp_path / "here"), ring
+    for name in ("feed", "desk"):
+        here.borrow(there, name)
+    with (
+        oz.Publisher("tcp://127.0.0.1:*", security=there.security("feed")) as strict,
+        oz.Publisher("tcp://127.0.0.1:*", security=here.security("feed")) as pub,
+        oz.Subscriber(strict.endpoint, security=here.security("desk")) as sub,
+    ):
+        sub.subscribe("md")
+        until(lambda: strict.interest("md"))
+        there.distrust("desk")
+        with pytest.raises(oz.PermissionDenied):
+            sub.receive(timeout=DEADLINE)
+        with pytest.raises(zmq.ZMQError, match="No such file"):
+            zmq.Socket.disconnect(sub, strict.endpoint)
+        sub.connect(pub.endpoint)
+        until(lambda: pub.interest("md"))
+        sub.disconnect(strict.endpoint)
+        pub.publish("md", b"stays")
+        assert sub.receive(timeout=DEADLINE).payload == b"stays"
+
+
 @pytest.mark.parametrize("filtering", ["prefix", "publisher"])
 def test_a_publisher_may_come_back_with_another_of_the_trusted_keys(ring, filtering):
     endpoint = lasting_endpoint()
@@ -183,13 +307,20 @@ def test_a_publisher_may_come_back_with_another_of_the_trusted_keys(ring, filter
 @pytest.fixture
 def looks(monkeypatch):
     """The outcomes of handshakes, a list for each look of a socket at them."""
-    seen, read = [], Handshakes.read
+    seen, read, begin, watched = [], Handshakes.read, Handshakes.begin, set()
+
+    def beginning(handshakes, socket):
+        if socket.type == zmq.SUB:
+            watched.add(handshakes)
+        begin(handshakes, socket)
 
     def reading(handshakes):
         found = list(read(handshakes))
-        seen.append([outcome for outcome, _ in found])
+        if handshakes in watched:
+            seen.append([one.outcome for one in found])
         return iter(found)
 
+    monkeypatch.setattr(Handshakes, "begin", beginning)
     monkeypatch.setattr(Handshakes, "read", reading)
     return seen
 
@@ -363,7 +494,7 @@ def test_nobody_hears_another_s_stream(pub, sub, raw):
         assert thief.recv_multipart()[0] == b"x.1"
 
 
-def test_permissions_that_change_hold_at_once_for_those_who_are_there(ring, pub, sub):
+def test_permissions_that_change_hold_at_once_for_those_who_are_there(ring, pub, sub, caplog):
     sub.subscribe("md.eu")
     sub.wait_ready(DEADLINE)
     ring.permit(desk='subscribe = { allow = ["md.us"] }')
@@ -372,6 +503,10 @@ def test_permissions_that_change_hold_at_once_for_those_who_are_there(ring, pub,
     assert not pub.interest("md.eu")
     sub.subscribe("md.us")
     until(lambda: pub.interest("md.us"))
+    told = " ".join(one.getMessage() for one in caplog.records)
+    assert f"a connection of key {ring.public('desk')} is ended" in told
+    assert "what is trusted or allowed has changed" in told
+    assert "Limits.unsent" not in told
 
 
 def test_permissions_that_make_no_sense_change_nothing(ring, pub, sub, caplog):

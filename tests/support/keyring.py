@@ -22,7 +22,7 @@ class Keyring:
         self._pairs = {}
         self.trusted = directory / "trusted"
         self.permissions = directory / "permissions.toml"
-        self.trusted.mkdir()
+        self.trusted.mkdir(parents=True)
         for name in names:
             self.make(name)
             self.trust(name)
@@ -32,6 +32,12 @@ class Keyring:
         self._pairs[name] = pair = new_key_pair()
         write_certificates(self._directory, name, pair)
         return pair
+
+    def borrow(self, other, name):
+        """Take over a key pair of another keyring, and trust it."""
+        self._pairs[name] = pair = other.pair(name)
+        write_certificates(self._directory, name, pair)
+        self.trust(name)
 
     def pair(self, name):
         return self._pairs[name]

@@ -7,9 +7,9 @@ import zmq
 from zmq.auth import load_certificate, load_certificates
 
 import oz
+from oz.security.identity import is_key
 from oz.transport.certificates import (
     KeyPair,
-    is_key,
     new_key_pair,
     read_public,
     read_secret,
@@ -18,7 +18,7 @@ from oz.transport.certificates import (
     write_public,
 )
 
-PAIR = KeyPair("rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "D:)Q[IlAW!ahhC2ac:9*A}h:p?([4%wOTJ%JR%cs")
+PAIR = KeyPair("rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7", "JTKVSB%%)wK0E.X)V>+}o?pNmC{O&4W4b!Ni{Lh6")
 
 
 @pytest.fixture
@@ -140,3 +140,34 @@ def test_a_key_that_is_there_twice_or_a_directory_open_to_all_is_refused(tmp_pat
     tmp_path.chmod(0o777)
     with pytest.raises(oz.ConfigurationError, match="chmod o-w"):
         read_trusted(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["public", "secret"])
+def test_40_characters_that_z85_cannot_decode_are_no_key_and_their_line_is_told(keys, kind):
+    assert not is_key("#" * 40)
+    assert is_key("%nSc0" * 8)
+    assert not is_key("%nSc1" * 8)
+    _, secret = write_certificates(keys, "desk", PAIR)
+    lines = secret.read_text().splitlines()
+    at = next(at for at, line in enumerate(lines) if f"{kind}-key" in line)
+    lines[at] = f'{kind}-key = "{"#" * 40}"'
+    secret.write_text("\n".join(lines))
+    with pytest.raises(oz.ConfigurationError, match=f"line {at + 1}: its {kind}-key is no key"):
+        read_secret(secret)
+
+
+@pytest.mark.skipif(not zmq.has("curve"), reason="this libzmq has no CURVE")
+def test_a_secret_key_of_another_pair_is_refused_with_its_line(keys):
+    _, secret = write_certificates(keys, "desk", KeyPair(PAIR.public, new_key_pair().secret))
+    with pytest.raises(oz.ConfigurationError, match=r"line \d+: its secret key is of another pair"):
+        read_secret(secret)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links need no rights on POSIX only")
+def test_a_symbolic_link_to_a_secret_key_is_refused_as_what_it_is(keys, tmp_path):
+    _, secret = write_certificates(keys, "desk", PAIR)
+    (tmp_path / "link.key_secret").symlink_to(secret)
+    with pytest.raises(oz.ConfigurationError, match="it is a symbolic link") as refused:
+        read_secret(tmp_path / "link.key_secret")
+    assert str(secret.resolve()) in str(refused.value)
+    assert "levels" not in str(refused.value)

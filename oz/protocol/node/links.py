@@ -324,7 +324,7 @@ class Links:
             else:
                 # What was said when a link broke may not have arrived.
                 if act in (Act.UP, Act.BACK) and not self.discovery_clients:
-                    taken.append(Introduce(peer, " ".join(map(to_text, self.membership.known))))
+                    taken.append(Introduce(peer, " ".join(map(to_text, self.membership.expected))))
                 if act is not Act.BACK:
                     taken.append(PeerChanged(act, peer))
         return taken
@@ -360,7 +360,7 @@ class Links:
     def unheard(self) -> set[bytes]:
         """Return the uuids of the peers that are known and have not answered what this node asks for."""
         linked, answered = self.membership.is_linked, self.connections.has_answered
-        return {one.uuid for one in self.membership.known if not (linked(one.uuid) and answered(one))}
+        return {one.uuid for one in self.membership.expected if not (linked(one.uuid) and answered(one))}
 
     def unready(self) -> list[str]:
         """Say what is not there yet: empty when every peer that is known can be spoken with both ways.
@@ -373,7 +373,7 @@ class Links:
         missing += [f"whether anybody listens on {one} is not known yet" for one in self.unsettled()]
         if not self.connections.have_answered(self._echoes):
             missing.append("this node has not answered its own subscriptions")
-        for peer in self.membership.known:
+        for peer in self.membership.expected:
             if self.connections.has_fallen_silent(peer):
                 # Whoever stands still may do so for ever.
                 continue

@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from typing import NamedTuple
 
+from oz.protocol.node.missing import Missing
 from oz.wire.discovery import Announcement
 
 MOST = 65_536
@@ -60,7 +61,7 @@ class _Known:
 class Membership:
     """The peers of one node."""
 
-    __slots__ = ("_gone", "_introduced", "_known", "_lost_after", "_own")
+    __slots__ = ("_gone", "_introduced", "_known", "_lost_after", "_missing", "_own")
 
     def __init__(self, own: Announcement, lost_after: float) -> None:
         """Start alone.
@@ -74,6 +75,7 @@ class Membership:
         self._known: dict[bytes, _Known] = {}
         self._gone: dict[bytes, tuple[float, Act]] = {}
         self._introduced: dict[bytes, None] = {}
+        self._missing = Missing(lost_after)
 
     @property
     def up(self) -> list[Announcement]:
@@ -95,6 +97,11 @@ class Membership:
         one = self._known.get(uuid)
         return one is not None and one.linked
 
+    @property
+    def expected(self) -> list[Announcement]:
+        """Those that were heard of, without those that did not answer the last time."""
+        return [one.announced for uuid, one in self._known.items() if one.linked or uuid not in self._missing]
+
     def refuses(self, peer: Announcement) -> bool:
         """Tell whether an announcement contradicts that of a peer that is linked, or a name server's word."""
         one = self._known.get(peer.uuid)
@@ -112,7 +119,7 @@ class Membership:
             return []
         one = self._known.get(peer.uuid)
         if one is None:
-            if by is None and peer.uuid in self._gone:
+            if by is None and self._has_left(peer.uuid):
                 # Others may not have noticed yet that it is gone, and say that it is there.
                 return []
             steps = self._make_room(is_introduced=by is None)
@@ -128,6 +135,9 @@ class Membership:
             one.vouched.add(by)
             self._introduced.pop(peer.uuid, None)
         return steps
+
+    def _has_left(self, uuid: bytes) -> bool:
+        return uuid in self._gone and self._gone[uuid][1] is Act.LEFT
 
     def _make_room(self, *, is_introduced: bool) -> list[Step]:
         """Forget, of too many of whom only peers have told, the one that came first."""
@@ -154,7 +164,10 @@ class Membership:
         one.vouched.discard(by)
         if one.linked or one.vouched:
             return []
-        return self._end(uuid, now, Act.LOST)
+        steps = self._end(uuid, now, Act.LOST)
+        # The name server tells when it comes back.
+        self._missing.find(uuid)
+        return steps
 
     def link(
         self, there: Iterable[Announcement], whole: AbstractSet[bytes], cut: AbstractSet[bytes], now: float
@@ -180,6 +193,7 @@ class Membership:
             if one is not None and not one.linked and peer.uuid in whole:
                 one.linked, one.since = True, now
                 self._introduced.pop(peer.uuid, None)
+                self._missing.find(peer.uuid)
                 steps.append(Step(Act.BACK if one.is_up else Act.UP, one.announced))
                 one.is_up = True
         for uuid, one in list(self._known.items()):
@@ -218,6 +232,8 @@ class Membership:
                     steps.append(Step(Act.LOST, one.announced))
                 else:
                     steps += self._end(uuid, now, Act.LOST)
+        for peer in self._missing.due(now):
+            steps += self.hear(peer, now)
         for uuid in [uuid for uuid, (at, _) in self._gone.items() if now >= at + 4 * self._lost_after]:
             del self._gone[uuid]
         return steps
@@ -225,6 +241,8 @@ class Membership:
     def next_deadline(self) -> float | None:
         """Return when `tick` has something to do, in monotonic seconds; None for never."""
         deadlines = [at + 4 * self._lost_after for at, _ in self._gone.values()]
+        if (look_at := self._missing.next_deadline()) is not None:
+            deadlines.append(look_at)
         deadlines += [
             one.since + self._lost_after
             for one in self._known.values()
@@ -238,5 +256,9 @@ class Membership:
             return []
         self._introduced.pop(uuid, None)
         self._gone[uuid] = now, act
+        if act is Act.LOST:
+            self._missing.miss(one.announced, now)
+        else:
+            self._missing.find(uuid)
         steps = [Step(act, one.announced)] if one.is_up else []
         return [*steps, Step(Act.DISCONNECT, one.announced)]

@@ -62,7 +62,16 @@ class Access:
         rights: those that its answers are by.
     """
 
-    __slots__ = ("_answers", "_characters", "_delimiter", "_dialect", "_read", "_reserved", "rights")
+    __slots__ = (
+        "_answers",
+        "_characters",
+        "_delimiter",
+        "_dialect",
+        "_has_changed",
+        "_read",
+        "_reserved",
+        "rights",
+    )
 
     def __init__(
         self,
@@ -86,15 +95,20 @@ class Access:
         self._answers: dict[tuple[str, Action, Pattern, str], Denial | None] = {}
         self._characters = 0
         self.rights = read()
+        self._has_changed = False
 
     def has_changed(self) -> bool:
         """Tell whether the rights are others than at the last call, and answer by them from now on."""
+        self._refresh()
+        has_changed, self._has_changed = self._has_changed, False
+        return has_changed
+
+    def _refresh(self) -> None:
         now = self._read()
-        if now is self.rights:
-            return False
-        self.rights = now
-        self._forget()
-        return True
+        if now is not self.rights:
+            self.rights = now
+            self._has_changed = True
+            self._forget()
 
     def denial(self, key: str, patterns: Iterable[Pattern], group: str = "") -> Denial | None:
         """Say why somebody may not subscribe to patterns, if so.
@@ -104,6 +118,9 @@ class Access:
             patterns: what is asked for.
             group: the queue group that is to be joined, or empty.
         """
+        if key not in self.rights.trusted:
+            # Whoever has come in a moment ago was trusted then: that is asked more often.
+            self._refresh()
         if key not in self.rights.trusted:
             return Denial(f"the key {key} is not trusted any more")
         if self.rights.permissions is None and self._reserved is None:

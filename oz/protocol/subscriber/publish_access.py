@@ -179,4 +179,4 @@ class PublishAccess:
         self.last_denied = f"key {self.key or '(none)'} {what}"
         if self._reports:
             self._reports = False
-            _log.warning("%s; it is dropped: see stats.denied", self.last_denied)
+            _log.warning("%s; what it sent is dropped: see stats.denied", self.last_denied)

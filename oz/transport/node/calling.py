@@ -12,7 +12,8 @@ import zmq
 from oz.transport.attachments import is_inside
 from oz.transport.endpoints import check
 from oz.transport.handshakes import Outcome
-from oz.transport.node.keys import Found, KeySearch, NodeKeys
+from oz.transport.key_search import Found, KeySearch
+from oz.transport.node.keys import NodeKeys
 from oz.transport.node.opening import NodeSockets
 from oz.transport.node.subscriber import FOR_EVER
 from oz.transport.probing import Probed
@@ -135,7 +136,7 @@ class KeyedCalls:
         count = self._failures[endpoint] = self._failures.get(endpoint, 0) + 1
         if outcome is Outcome.REFUSED:
             why = self._keys.credentials.refused_by(endpoint, key)
-        elif count >= _FAILURES:
+        elif outcome.is_final or count >= _FAILURES:
             own = self._keys.credentials.public_key
             why = f"nobody at {endpoint} has the key {key}; this side has {own}"
         else:

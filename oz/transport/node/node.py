@@ -263,7 +263,7 @@ class NodeEngine:
         assert self._keys is not None
         count, self._refused_connections = self._refused_connections, 0
         if count:
-            text = f"a connection is refused, of {self._keys.credentials.last_refused}"
+            text = f"a connection is refused, {self._keys.credentials.last_refused}"
             self.notices.denied(text, about="connections", is_logged=True)
         if self.sockets.sub.has_denials:
             for subscription, denial in self.sockets.sub.take_denials():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import zmq
@@ -65,6 +66,7 @@ class NodeSubscriber:
         "_decoder",
         "_handshakes",
         "_introduced",
+        "_outcomes",
         "engine",
         "has_denials",
         "socket",
@@ -102,6 +104,7 @@ class NodeSubscriber:
         credentials = None if keys is None else keys.credentials
         self._attachments = Attachments(guard, None, own_context=False, credentials=credentials)
         self._handshakes = Handshakes()
+        self._outcomes: list[tuple[Outcome, str, str]] = []
         self.has_denials = False
         self.engine = make_routed_engine(
             self.socket,
@@ -252,6 +255,7 @@ class NodeSubscriber:
         socket = self.socket
         if key is not None:
             self._handshakes.begin(socket)
+            self._read_handshakes()
             if (other := key_at(endpoint, self._attachments.called)) not in (None, key):
                 raise EndpointError(f"{endpoint} is called as that of key {other}, and not of {key}")
         # It counts for what is connected from now on.
@@ -268,6 +272,7 @@ class NodeSubscriber:
 
     def hang_up(self, endpoint: str) -> None:
         """Disconnect; what had come and was not taken yet is lost."""
+        self._read_handshakes()
         if endpoint in self.endpoints:
             # An error: libzmq has given up on it.
             with suppress(zmq.ZMQError):
@@ -276,9 +281,19 @@ class NodeSubscriber:
 
     def handshakes(self) -> list[tuple[Outcome, str, str]]:
         """Return what has come of calls since the last time: with the endpoint of each, and its key."""
-        called = self._attachments.called
-        found = [(outcome, named(where, called)) for outcome, where in self._handshakes.read()]
-        return [(outcome, endpoint, called[endpoint]) for outcome, endpoint in found if endpoint is not None]
+        self._read_handshakes()
+        outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def _read_handshakes(self) -> None:
+        """Take in what has come of calls, before a connection is made or ended; see `Attachments.give_up`."""
+        called, give_up = self._attachments.called, partial(self._attachments.give_up, self.socket)
+        for one in self._handshakes.read():
+            endpoint = named(one.where, called)
+            if endpoint is not None:
+                self._outcomes.append((one.outcome, endpoint, called[endpoint]))
+                if one.outcome.is_final:
+                    self.engine.end_connections(partial(give_up, endpoint))
 
     def close(self, *, is_drained: bool) -> None:
         """Say goodbye, and close.

@@ -281,13 +281,27 @@ class Attendant:
             self._cut(queue.to_cut)
         return False
 
+    def _end_revoked(self, peers: list[Peer]) -> None:
+        """End connections whose keys may not have any more what they have; they may ask again."""
+        for peer in peers:
+            if self._is_alive(peer):
+                _log.warning(
+                    "a connection of key %s is ended: what is trusted or allowed has changed, and "
+                    "it may not have any more all that it has; it may ask again",
+                    peer.key,
+                )
+        self._end(peers)
+
     def _cut(self, peers: list[Peer]) -> None:
-        """End connections."""
+        """End connections that take too much."""
         if peers and not self._router.stats.cut:
             _log.warning(
                 "a connection is ended: it asks for more and more of what it is refused, or takes nothing "
                 "while more than Limits.unsent waits; `stats.cut` counts more of them"
             )
+        self._end(peers)
+
+    def _end(self, peers: list[Peer]) -> None:
         while peers:
             self._router.stats.cut += 1
             self._backend.cut(peers.pop())
@@ -303,7 +317,7 @@ class Attendant:
                 return False
             if self._access is not None and self._access.has_changed():
                 self._queue.revoke(self._backend.monotonic())
-                self._cut(self._queue.to_cut)
+                self._end_revoked(self._queue.to_cut)
             if self._calls is not None:
                 self._calls.look(self._socket, self._backend.monotonic())
             accumulator, records = self._sender.accumulator, self._records

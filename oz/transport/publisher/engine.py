@@ -233,6 +233,8 @@ class PublisherEngine:
 
     def bind(self, addr: str | bytes) -> Any:
         """Bind to an endpoint; see `Attachments.bind`."""
+        if not self._monitor.is_watching:
+            self._begin_calls()
         manager = self.attachments.bind(self.socket, addr)
         self._attached()
         return manager
@@ -241,9 +243,7 @@ class PublisherEngine:
         """Connect to an endpoint, such as a proxy's; see `Attachments.connect`."""
         # Without it the pipe to a peer that is gone stays, and with it interests that nobody has.
         self.set(zmq.IMMEDIATE, 1)
-        if self._calls is not None:
-            with self.guard:
-                self._calls.begin(self.socket)
+        self._begin_calls()
         manager = self.attachments.connect(self.socket, addr)
         self._attached()
         return manager
@@ -264,8 +264,14 @@ class PublisherEngine:
 
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
+        self._begin_calls()
         self.attachments.disconnect(self.socket, addr)
         self._shell.in_use()
+
+    def _begin_calls(self) -> None:
+        if self._calls is not None:
+            with self.guard:
+                self._calls.begin(self.socket)
 
     def set(self, option: int, optval: Any) -> None:
         """Set a socket option; see `oz.Publisher.set`."""

@@ -219,9 +219,14 @@ class Declarer:
         return max(0.0, self.due_at - self.backend.monotonic())
 
     def begin_calls(self) -> None:
-        """Prepare for another connection, which may be refused where the socket has keys."""
+        """Prepare for another connection, which may be refused where the socket has keys, or for an end."""
         if self.calls is not None:
             self.calls.begin(self.socket)
+
+    def end_calls(self, socket: zmq.Socket[Any]) -> None:
+        """Look after connections no longer, before the socket closes: it may be gone for all others."""
+        if self.calls is not None:
+            self.calls.close(socket)
 
     def joined(self) -> None:
         """Record that the socket has another endpoint from now on."""
@@ -318,8 +323,6 @@ class Declarer:
         """Tell publishers that filter that the subscriber closes; tell whether there was anything to say."""
         if self.listening is not None:
             self.listening.close()
-        if self.calls is not None:
-            self.calls.close(self.socket)
         if self.streams is None:
             return False
         goodbye = self.streams.leave()

@@ -229,6 +229,8 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
             EndpointError: see `connect`.
             zmq.ZMQError: the address is in use, or not one of this host; or file descriptors are used up.
         """
+        if not self._monitor.is_watching:
+            self._engine.declarer.begin_calls()
         manager = self._attachments.bind(self._socket, addr)
         self._engine.declarer.joined()
         return manager
@@ -257,6 +259,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
     def disconnect(self, addr: Any) -> None:
         """Disconnect from an endpoint, as `zmq.Socket.disconnect` does."""
         self._engine.declarer.forgive()
+        self._engine.declarer.begin_calls()
         self._engine.end_connections(lambda: self._attachments.disconnect(self._socket, addr))
 
     # subscribing -----------------------------------------------------------------------------------------
@@ -392,6 +395,7 @@ class SubscriberFront(Generic[AnyHandler, AnySubscription]):
             # The child of a fork leaves alone what belongs to its parent, also at the end of a `with`.
             return False
         with self._guard:
+            self._engine.declarer.end_calls(self._socket)
             if self._engine.declarer.say_goodbye() and not linger and timeout is None:
                 linger = round(1000 * GOODBYE_SECONDS)
             if self.closed:

@@ -6,6 +6,7 @@ from oz.protocol.node.advisories import EVERY, Throttle, advise
 from oz.protocol.node.discovery_client import BEACON, EXPIRY, DiscoveryClient
 from oz.protocol.node.inquiry import FIRST_PATIENCE, Inquiry
 from oz.protocol.node.membership import Act, Membership
+from oz.protocol.node.missing import TRIES
 from oz.wire.discovery import Joined, Welcome, pack
 from support.announcing import announcement
 
@@ -33,9 +34,31 @@ def test_membership_loses_a_peer_at_its_deadline_and_not_before():
     assert deadline == 20.0 + LOST_AFTER
     assert membership.tick(before(deadline)) == []
     assert [act for act, _ in membership.tick(deadline)] == [Act.LOST, Act.DISCONNECT]
-    # It is remembered as gone for a while, and then nothing is left.
+    # It is looked for again at once, and given up after as long.
+    for act in (Act.CONNECT, Act.DISCONNECT):
+        deadline += LOST_AFTER
+        assert membership.next_deadline() == deadline
+        assert membership.tick(before(deadline)) == []
+        assert [one for one, _ in membership.tick(deadline)] == [act]
+
+
+def test_membership_forgets_in_the_end_whom_it_looks_for_in_vain():
+    membership, peer = Membership(announcement(2), LOST_AFTER), announcement(4)
+    membership.hear(peer, 10.0)
+    tries = 0
+    while (at := membership.next_deadline()) is not None:
+        tries += [act for act, _ in membership.tick(at)] == [Act.CONNECT]
+    assert tries == TRIES
+    assert membership.known == []
+
+
+def test_membership_remembers_for_a_while_who_said_goodbye():
+    membership, peer = Membership(announcement(2), LOST_AFTER), announcement(4)
+    membership.link([peer], {peer.uuid}, set(), 10.0)
+    membership.leave(peer.uuid, 20.0)
     forgotten_at = membership.next_deadline()
-    assert forgotten_at == deadline + 4 * LOST_AFTER
+    assert forgotten_at == 20.0 + 4 * LOST_AFTER
+    assert membership.hear(peer, before(forgotten_at)) == []
     assert membership.tick(forgotten_at) == []
     assert membership.next_deadline() is None
 

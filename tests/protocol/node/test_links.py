@@ -401,6 +401,47 @@ def test_peer_that_stands_at_one_publisher_only_is_found_again_after_it_was_give
     assert bus.links.membership.known == [half]
 
 
+# peers that are missed -------------------------------------------------------------------------------------
+
+
+def test_peer_whose_link_was_cut_for_long_is_looked_for_again_though_nobody_tells_of_it(bus):
+    bus.up(PEER)
+    bus.network.go(PEER, is_cut=True)
+    bus.look()
+    assert PeerChanged(Act.LOST, PEER) in bus.run(LOST_AFTER)
+    assert DIAL not in bus.run(LOST_AFTER / 2)
+    assert DIAL in bus.run(LOST_AFTER)
+    bus.run(10 * LOST_AFTER)
+    assert PeerChanged(Act.UP, PEER) in bus.up(PEER) + bus.run(2 * CHECK_EVERY, PEER)
+
+
+def test_peer_that_is_missed_is_dialled_as_soon_as_somebody_tells_of_it(bus):
+    bus.up(PEER)
+    bus.network.go(PEER, is_cut=True)
+    bus.look()
+    bus.run(LOST_AFTER + 0.1)
+    introduce(bus, [PEER])
+    assert DIAL in bus.run(2 * CHECK_EVERY)
+
+
+def test_peer_that_is_missed_is_not_waited_for_and_nobody_is_told_of_it(bus):
+    other = announcement(6, local_endpoint=None, endpoints=("tcp://127.0.0.1:6",))
+    introduce(bus, [PEER])
+    assert bus.links.unready()
+    bus.run(2.5 * LOST_AFTER)
+    assert bus.links.membership.known == [PEER]
+    assert bus.links.unready() == []
+    assert Introduce(other, to_text(other)) in bus.up(other)
+
+
+def test_peer_that_said_goodbye_is_not_looked_for(bus):
+    bus.up(PEER)
+    bus.network.go(PEER)
+    bus.look()
+    assert DIAL not in bus.run(100 * LOST_AFTER)
+    assert bus.links.next_deadline(bus.now) is None
+
+
 # introductions --------------------------------------------------------------------------------------------
 
 

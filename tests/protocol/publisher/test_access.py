@@ -39,6 +39,18 @@ def access(rights):
     return Access(lambda: rights[0], "nats")
 
 
+def test_whoever_is_trusted_again_is_granted_at_once_and_the_change_is_told_all_the_same(rights, access):
+    access.denial(OWNER, ())
+    there = rights[0]
+    rights[0] = Rights({THIEF}, there.permissions)
+    assert access.has_changed()
+    assert "not trusted" in access.denial(OWNER, ())
+    rights[0] = there
+    assert access.denial(OWNER, ()) is None
+    assert access.has_changed()
+    assert not access.has_changed()
+
+
 @given(WORDS, WORDS, st.integers(0, 12))
 def test_a_prefix_stands_for_the_valid_subjects_that_begin_so(subject, other, size):
     prefix = subject[:size].encode()
