@@ -48,6 +48,9 @@ hundredth libzmq looks at its connections all the same."""
 SOON = 0.1
 """Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
 
+LONGEST_ROOM = 0.02
+"""Seconds for which its thread or loop makes room for those who publish, at most."""
+
 RIGHTS_EVERY = 0.5
 """Seconds between two looks at whether permissions have changed, and at connections that it made."""
 
@@ -185,7 +188,8 @@ class Attendant:
             router = self._router
             if self._take_in():
                 self._heard()
-            if self._queue.waits or self._has_left_some:
+            self._sender.is_behind = self._queue.waits or self._has_left_some
+            if self._sender.is_behind:
                 # Nothing tells of that again.
                 self._in_use()
             has_changed = router.interest.has_changed
@@ -233,9 +237,8 @@ class Attendant:
         # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
         # drops what a signal handler raises while it raises that itself.
         has_come = bool(int(self._backend.get(self._socket, _EVENTS)) & _POLLIN)
-        if has_come:
-            self._has_left_some = not self._read()
-        elif not self._queue.waits:
+        self._has_left_some = has_come and not self._read()
+        if not (has_come or self._queue.waits):
             return False
         self._queue.work(self._backend.monotonic)
         return True
