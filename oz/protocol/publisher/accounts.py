@@ -48,6 +48,8 @@ class Account:
         plain: how many of them are plain subscriptions.
         plain_bytes: the bytes of those.
         own_streams: the streams that it began.
+        beating: how many of them, and of the shared patterns that it began, are told every second where they
+            stand.
         patterns: the patterns that it has declared.
         pattern_weight: the bytes that those take, as estimated.
         refused_bytes: the bytes of what it asked for in vain.
@@ -62,7 +64,7 @@ class Account:
     """
 
     __slots__ = (
-        "backlog", "has_ended", "is_limited", "key", "key_bytes", "keys", "own_streams", "pattern_weight",
+        "backlog", "beating", "has_ended", "is_limited", "key", "key_bytes", "keys", "own_streams", "pattern_weight",
         "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_bytes", "streams",
         "uncounted", "waiting", "waiting_bytes",
     )  # fmt: skip
@@ -92,7 +94,7 @@ class Account:
         self.read, self.uncounted = 0, (0, 0)
         self.keys = self.streams = self.plain = self.plain_bytes = 0
         self.key_bytes = self.refused_bytes = 0
-        self.own_streams = self.patterns = self.pattern_weight = 0
+        self.own_streams = self.beating = self.patterns = self.pattern_weight = 0
         self.waiting: deque[Any] = deque()
         self.waiting_bytes = 0
 
