@@ -18,6 +18,7 @@ from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import DEFAULT_LIMITS
+from oz.transport.descriptor_watch import WATCH
 from oz.transport.guard import Guard
 from oz.transport.publisher.accumulator import Accumulator
 from oz.transport.publisher.sink import HandOver, as_item, as_sendable
@@ -399,6 +400,7 @@ class Sender:
     def count(self) -> PublisherStats:
         """Count what is in the accumulator too; give all that was counted."""
         self.accumulator.count()
+        self.stats.starved = WATCH.cut
         return self.stats
 
     def _make_room(self, socket: Any) -> bool:
