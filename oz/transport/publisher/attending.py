@@ -14,7 +14,7 @@ from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.dispatch import Dispatch
-from oz.protocol.publisher.interest_queue import InterestQueue
+from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.records import RECORD_PATIENCE, Records
 from oz.protocol.publisher.router import Router
 from oz.security.limits import Limits
@@ -227,6 +227,8 @@ class Attendant:
                 due = min(inf if due is None else due, now + self._pause)
             if self._access is not None:
                 due = min(inf if due is None else due, now + RIGHTS_EVERY)
+            if self._queue.has_doubts:
+                due = min(inf if due is None else due, now + SWEEP_EVERY)
             return None if due is None else max(0.0, due - now)
 
     def _is_alive(self, peer: Peer) -> bool:
@@ -315,6 +317,8 @@ class Attendant:
             if not accumulator.is_held:
                 accumulator.flush(self._socket)
             self.listen()
+            if not self._sender.is_behind:
+                self._queue.sweep(self._backend.monotonic())
             self._retry()
             records.beat(self._backend.monotonic())
             self._heard()
