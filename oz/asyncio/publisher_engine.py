@@ -18,7 +18,7 @@ from oz.asyncio.closing import Closing, end_in_loop
 from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Extras
-from oz.transport.publisher.attending import LONGEST_ROOM, SOON, Shell
+from oz.transport.publisher.attending import SOON, Shell, room_after
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
@@ -169,8 +169,7 @@ class LoopPublisher(PublisherEngine):
         self.attend()
         rest = _HALFWAY_PAUSE if self.records.is_halfway else self.rest()
         if self.has_to_make_room():
-            # Those who publish have as much time as this has taken.
-            rest = max(rest or 0.0, min(self.monotonic() - began, LONGEST_ROOM))
+            rest = max(rest or 0.0, room_after(self.monotonic() - began))
         if left > 0:
             # What uses the socket goes on for a moment without saying so.
             rest = left if rest is None else min(rest, left)

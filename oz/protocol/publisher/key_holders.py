@@ -16,9 +16,6 @@ from oz.protocol.publisher.accounts import Account, IsAlive, Peer
 _SCANNED = 64
 """One in so many holders of a key may have ended before all of them are looked at."""
 
-_COMPARED = 16
-"""Holders of a key that are looked at for one with the same descriptor; with more there may be one."""
-
 SETTLED = 60.0
 """Seconds after which nothing comes any more of a connection that has ended, where all that came was read."""
 
@@ -54,31 +51,20 @@ class _Several:
         inside: how many inside the process, of which nothing is told.
         unknown: of those that had closed before what they said was read how many, by their descriptors.
         ended: how many of the known have ended, and it was not found out which.
-        is_doubtful: whether more may be counted than ZeroMQ takes back: one of them has asked for it again,
-            or may have been taken for another with the same descriptor.
     """
 
-    __slots__ = ("ended", "inside", "is_doubtful", "known", "unknown")
+    __slots__ = ("ended", "inside", "known", "unknown")
 
     def __init__(self, known: Account | None) -> None:
         self.known: dict[Account, int] = {} if known is None else {known: 1}
         self.inside = 0
         self.unknown: Counter[int] = Counter()
         self.ended = 0
-        self.is_doubtful = False
 
     @property
     def count(self) -> int:
         """The number of times that it is held."""
         return self.inside + self.unknown.total() + sum(self.known.values()) - self.ended
-
-    def may_mistake(self, account: Account) -> bool:
-        """Tell whether what is counted for a connection may have been said by one before it."""
-        number = account.peer and account.peer.descriptor
-        others = (one.peer for one in self.known if one is not account)
-        return len(self.known) > _COMPARED or any(
-            one is not None and one.descriptor == number for one in others
-        )
 
     def find_ended(self, is_alive: IsAlive) -> list[Account]:
         """Find out which have ended, as far as that is known by now; return those that hold it no more.
@@ -116,8 +102,8 @@ class KeyHolders:
         self._holders: dict[bytes, Account | _Several] = {}
         self._refused: dict[bytes, int] = {}
         self._refused_unknown: dict[bytes, Counter[int]] = {}
-        # Keys that a connection asked for again, or that closed before that was read: ZeroMQ takes back once
-        # what it was asked for twice, and the two may as well be of two connections.
+        # Keys of which more may be counted than ZeroMQ takes back: it takes back once what a connection has
+        # asked for twice, and what was read late may have been said by another with the same descriptor.
         self._doubts: OrderedDict[bytes, _Doubt | None] = OrderedDict()
 
     def __len__(self) -> int:
@@ -182,18 +168,15 @@ class KeyHolders:
             return True
         if not isinstance(found, _Several):
             found = self._holders[key] = _Several(found)
+            self._doubts.setdefault(key, None)
         if account.peer is None:
             if peer is None:
                 found.inside += 1
             else:
                 found.unknown[peer.descriptor] += 1
-                found.is_doubtful = True
             return False
         before = found.known.get(account, 0)
         found.known[account] = before + 1
-        if before or found.may_mistake(account):
-            found.is_doubtful = True
-            self._doubts.setdefault(key, None)
         return not before
 
     def refuse(self, key: bytes, account: Account, peer: Peer | None) -> None:
@@ -323,17 +306,12 @@ class KeyHolders:
         return found
 
     def _doubt(self, key: bytes, now: float) -> _Doubt | None:
-        """Note who has ended by now; None where nobody has asked for a key so that it may be left behind."""
+        """Note who has ended by now; None where nothing may be left behind."""
         holders, refused = self._holders.get(key), self._refused_unknown.get(key, Counter())
-        known, unknown, is_doubtful = tuple[Account, ...](), Counter[int](), False
-        if isinstance(holders, Account):
-            known = (holders,) if holders.peer and not self._is_alive(holders.peer) else ()
-        elif holders is not None:
-            known = tuple(one for one in holders.known if one.peer and not self._is_alive(one.peer))
-            unknown, is_doubtful = holders.unknown.copy(), holders.is_doubtful
-        if not (known or unknown or refused or is_doubtful):
-            return None
-        return _Doubt(now, known, unknown, refused.copy())
+        several = holders if isinstance(holders, _Several) else _Several(holders)
+        ended = (one for one in several.known if one.peer is not None and not self._is_alive(one.peer))
+        doubt = _Doubt(now, tuple(ended), several.unknown.copy(), refused.copy())
+        return doubt if several is holders or doubt.known or doubt.refused else None
 
     def _end_doubt(self, key: bytes, doubt: _Doubt) -> Left:
         """Take a key from all those who had ended."""

@@ -51,6 +51,12 @@ SOON = 0.1
 LONGEST_ROOM = 0.02
 """Seconds for which its thread or loop makes room for those who publish, at most."""
 
+
+def room_after(seconds: float) -> float:
+    """Return for how long to make room after a look of so many seconds: who asks is to be heard too."""
+    return min(seconds / 2, LONGEST_ROOM)
+
+
 RIGHTS_EVERY = 0.5
 """Seconds between two looks at whether permissions have changed, and at connections that it made."""
 
