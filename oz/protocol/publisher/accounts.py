@@ -56,9 +56,9 @@ class Account:
     """
 
     __slots__ = (
-        "backlog", "beating", "has_ended", "is_limited", "key", "key_bytes", "keys", "own_streams", "pattern_weight",
-        "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_bytes", "streams",
-        "uncounted", "waiting", "waiting_bytes",
+        "backlog", "beating", "has_ended", "is_limited", "key", "key_bytes", "keys", "own_streams",
+        "pattern_weight", "patterns", "peer", "plain", "plain_bytes", "read", "refused", "refused_bytes",
+        "streams", "uncounted", "waiting", "waiting_bytes",
     )  # fmt: skip
 
     def __init__(
