@@ -18,7 +18,7 @@ from oz.asyncio.closing import Closing, end_in_loop
 from oz.asyncio.waiting import TaskNews
 from oz.errors import Timeout
 from oz.message import Extras
-from oz.transport.publisher.attending import SOON, Shell
+from oz.transport.publisher.attending import SOON, Shell, room_after
 from oz.transport.publisher.closing import seconds_to_close
 from oz.transport.publisher.engine import PublisherEngine
 from oz.transport.publisher.options import PublisherOptions, Role
@@ -164,9 +164,12 @@ class LoopPublisher(PublisherEngine):
 
     def look_after(self) -> None:
         """Do what is due, and see to it that the loop comes back in time."""
-        left = self._used_at + SOON - self.monotonic()
+        began = self.monotonic()
+        left = self._used_at + SOON - began
         self.attend()
         rest = _HALFWAY_PAUSE if self.records.is_halfway else self.rest()
+        if self.has_to_make_room():
+            rest = max(rest or 0.0, room_after(self.monotonic() - began))
         if left > 0:
             # What uses the socket goes on for a moment without saying so.
             rest = left if rest is None else min(rest, left)
@@ -181,7 +184,7 @@ class LoopPublisher(PublisherEngine):
         """Attend to the news that the loop has a sign of: subscriptions, or room for what waits for some."""
         if self.dispatch.full:
             self.look_after()
-        else:
+        elif not self.sender.is_behind:
             self.listen()
             self._news.tell()
 
@@ -195,9 +198,9 @@ class LoopPublisher(PublisherEngine):
 
     def _stay_watchful(self) -> None:
         self._used_at = self.monotonic()
-        loop = self.loop
-        if loop is not None and (self._timer is None or self._timer_at > loop.time() + SOON):
-            self._come_back(SOON)
+        loop, seconds = self.loop, 0.0 if self.sender.is_behind else SOON
+        if loop is not None and (self._timer is None or self._timer_at > loop.time() + seconds):
+            self._come_back(seconds)
 
     def _attached_anew(self) -> None:
         # Without a loop so far: the first `publish` has one.

@@ -23,7 +23,7 @@ import zmq
 from oz.logs import peer_logger
 from oz.sync.waiting import Bell
 from oz.system import POLLIN, make_poll
-from oz.transport.publisher.attending import SOON
+from oz.transport.publisher.attending import SOON, room_after
 
 if TYPE_CHECKING:
     from oz.sync.publisher_engine import ThreadedPublisher
@@ -157,6 +157,7 @@ class Ticker:
             publisher = self._publisher()
             if publisher is None or publisher.socket.closed:
                 return False
+            began = monotonic()
             try:
                 had_work = publisher.look_after()
             except zmq.ContextTerminated:
@@ -165,6 +166,9 @@ class Ticker:
             except Exception:
                 had_work = False
                 _log.exception("looking after a publisher failed; it goes on")
+            if publisher.has_to_make_room():
+                # Others would hardly get in between: it takes the guard again before they wake up.
+                self._stop.wait(room_after(monotonic() - began))
             if had_work:
                 idle, patience = 0, min(2 * patience, _IDLE_ROUNDS)
             else:

@@ -92,11 +92,12 @@ class DescriptorWatch:
 
     Attributes:
         cut: how many connections it has ended.
+        refused: how often something was not begun as descriptors were short; see `descriptors.need`.
     """
 
     def __init__(self) -> None:
         """Watch nothing yet."""
-        self.cut = 0
+        self.cut = self.refused = 0
         self._lock = threading.Lock()
         self._bound: dict[object, weakref.ref[Any]] = {}
         self._known: dict[int, Connection | int] = {}

@@ -7,6 +7,8 @@ import os
 
 import zmq
 
+from oz.transport.descriptor_watch import WATCH
+
 _USED_UP = (errno.EMFILE, errno.ENFILE)
 
 CONTEXT = 10
@@ -49,6 +51,7 @@ def need(count: int, purpose: str) -> None:
             held.append(os.open(os.devnull, os.O_RDONLY))
     except OSError as error:
         if error.errno in _USED_UP:
+            WATCH.refused += 1
             raise zmq.ZMQError(
                 errno.EMFILE,
                 f"too many open files: {purpose} takes {count} file descriptors, and there are {len(held)}; "

@@ -51,9 +51,16 @@ class Guard(_Lock):
 
     A publisher's lets other threads wait, since its calls are short and whole. It *is* a lock, and taking it
     is one call in C: a signal handler that raises comes before or after, so that it is never left held.
+
+    A lock is not fair: who releases it and takes it at once has it again before others wake up. So whoever
+    publishes says first that it is coming, and the thread that looks after a publisher makes room then.
+
+    Attributes:
+        is_wanted: somebody was about to take it for a message since the last time that room was made.
+        when_disowned: called when this is disowned.
     """
 
-    __slots__ = ("when_disowned",)
+    __slots__ = ("is_wanted", "when_disowned")
 
     is_foreign = False
     """Whether its socket was made before a fork, in the parent process."""
@@ -61,6 +68,7 @@ class Guard(_Lock):
     def __init__(self) -> None:
         """Start free."""
         super().__init__()
+        self.is_wanted = False
         self.when_disowned: Callable[[], None] | None = None
         _guards.add(self)
 

@@ -1,4 +1,35 @@
-"""Services and nodes that are attacked, each in a process of its own."""
+"""Services and nodes that are attacked, each in a process of its own.
+
+Which attack has a test against which victim, in the suite (S) or in the heavy run (H). Sockets and nodes come
+in two kinds, of threads and of asyncio; where both have a letter the first is of threads.
+
+| attack | sockets | nodes | forwarder | gateway | recorder | where |
+| --- | --- | --- | --- | --- | --- | --- |
+| says goodbye for another | S, H | S, H | H | | | subscriptions, bus |
+| forged place of a publisher | S, S | H, S | S | | S | forged_origins, bus, services |
+| forged goodbyes of a publisher | S, H | S, H | H | | H | forged_origins, bus, services |
+| many names of publishers | S | H, H | H | | | forged_origins, bus |
+| control records without end | S, S | | | | | control_floods |
+| introductions | | S | | | | introductions |
+| answers that nobody asked for | | S and H, H | H | | | replies, bus |
+| dear regexes | S, H | H, S | H | H | | pattern_cost, bus, services |
+| heavy regexes | S | H, H | H | H | | pattern_cost, bus, services |
+| declarations without end | S, H | H, H | S | H | | subscriptions, bus, services |
+| more streams than one may have | H, S | H, H | H | H | | the same |
+| long plain subscriptions | H, S | H, H | H | S | | the same |
+| chunks that ask for nothing | S, H | H, H | H | H | | the same |
+| reads nothing | S, S | H, H | H | H | | the same |
+| 200 members of a group | S, H | | | | | subscriptions |
+| is refused what another has | H, S | | | | | subscriptions |
+| frames of a claimed size | S | H, H | H | H | | frames, bus, services |
+| more connections than descriptors | S | H, H | H | | | descriptors, bus; name servers too |
+| the uuid of another | | S | | | | impostors; name servers too |
+| asks and does not read | | | | | | asking: name servers |
+| control characters | S | | | | | shown_text: commands and logs |
+| planted files, bombs and gaps | | | | | S | journal_files, journal_bombs, journal_gaps |
+
+A recorder and a gateway are subscribers by the same engine as sockets are; a recorder has no publisher.
+"""
 
 import json
 from contextlib import contextmanager

@@ -47,6 +47,9 @@ def test_who_hears_a_node_hears_it_whoever_else_uses_its_name(kind, what):
 DONE = {
     "subscribing.py declare_without_end ENDPOINT": {"forwarder"},
     "subscribing.py listen_on_many_streams ENDPOINT": {},
+    "subscribing.py subscribe_to_long_prefixes ENDPOINT": {},
+    "subscribing.py declare_empty_chunks ENDPOINT": {},
+    "subscribing.py read_no_batches ENDPOINT": {},
     "costing.py ENDPOINT dear": {"asyncio"},
     "costing.py ENDPOINT heavy": {},
     "claiming.py ENDPOINT": {},

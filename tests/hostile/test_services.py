@@ -82,7 +82,7 @@ def recording_both(directory, what):
 
 
 @pytest.mark.sized
-@pytest.mark.parametrize("what", ["cannot be", "can be"])
+@pytest.mark.parametrize("what", ["cannot be", "can be", pytest.param("goodbyes", marks=pytest.mark.heavy)])
 def test_a_recorder_records_whoever_else_uses_the_name_of_its_publisher(tmp_path, what):
     with recording_both(tmp_path / "journal", what) as both:
         until(both.is_noticed)
@@ -105,14 +105,29 @@ def test_a_recorder_records_whoever_else_uses_the_name_of_its_publisher(tmp_path
 
 @pytest.mark.sized
 @pytest.mark.parametrize(
-    "attack", [pytest.param("declare_without_end", marks=pytest.mark.heavy), "subscribe_to_long_prefixes"]
+    "attack",
+    [
+        "subscribing.py subscribe_to_long_prefixes ENDPOINT",
+        *(
+            pytest.param(attack, marks=pytest.mark.heavy)
+            for attack in (
+                "subscribing.py declare_without_end ENDPOINT",
+                "subscribing.py listen_on_many_streams ENDPOINT",
+                "subscribing.py declare_empty_chunks ENDPOINT",
+                "subscribing.py read_no_batches ENDPOINT",
+                "costing.py ENDPOINT dear",
+                "costing.py ENDPOINT heavy",
+                "claiming.py ENDPOINT",
+            )
+        ),
+    ],
 )
 def test_a_gateway_passes_on_whatever_its_subscribers_ask_for(attack):
     with (
         victim("gateway") as gateway,
         oz.Publisher(connect=gateway.said["publishers"]) as pub,
         oz.Subscriber(gateway.said["subscribers"], filtering="publisher") as sub,
-        attacker("subscribing.py", attack, gateway.said["subscribers"]),
+        attacker(*attack.replace("ENDPOINT", gateway.said["subscribers"]).split()),
     ):
         sub.subscribe("a.>")
         sub.wait_ready(DEADLINE)

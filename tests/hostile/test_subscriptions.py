@@ -26,6 +26,10 @@ IS_REFUSED = {
 }
 """What a stranger asks for, and whether it is refused some of it at once."""
 
+MEMORY = {"declare_empty_chunks": 200_000_000}
+"""Bytes of the victim at most, where that is less than for others: 20,000 chunks took 220 MB once, as each
+answer listed all and nobody read them."""
+
 
 TWINS = ["sync", "asyncio"]
 
@@ -103,7 +107,7 @@ def test_who_asks_for_too_much_takes_nothing_from_others(victim, attack):
             while IS_REFUSED[attack] and not told["refused"]:
                 say(victim, "stats")
                 told = answer_of(victim)
-            assert told["resident"] < MOST_MEMORY
+            assert told["resident"] < MEMORY.get(attack, MOST_MEMORY)
             assert told["missed"] == 0
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from oz.protocol.node.links import Links
-from oz.protocol.publisher.accounts import KeyHolders
 from oz.protocol.publisher.batches import Batches
+from oz.protocol.publisher.key_holders import KeyHolders
 from oz.protocol.publisher.lifetimes import Lifetimes
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.send_buffer import Passing

@@ -9,6 +9,7 @@ import pytest
 import zmq
 
 from oz.transport import descriptors
+from oz.transport.descriptor_watch import WATCH
 from support.waiting import DEADLINE
 
 FEW_LEFT = """
@@ -84,7 +85,7 @@ def test_what_needs_descriptors_is_refused_without_them_and_works_again_with_the
 
 
 def test_descriptors_are_given_back_whatever_becomes_of_it(monkeypatch):
-    taken, given_back = [], []
+    taken, given_back, before = [], [], WATCH.refused
 
     def take(*_):
         if len(taken) == 3:
@@ -98,6 +99,7 @@ def test_descriptors_are_given_back_whatever_becomes_of_it(monkeypatch):
         with pytest.raises(zmq.ZMQError, match="a test takes 4 file descriptors, and there are 3"):
             descriptors.need(4, "a test")
     assert given_back == taken
+    assert WATCH.refused == before + 1
 
 
 def test_an_endpoint_within_the_process_needs_no_descriptors(monkeypatch):

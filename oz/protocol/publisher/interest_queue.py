@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator
 from oz.logs import peer_logger
 from oz.protocol.prefix_counts import NOTHING, Keys
 from oz.protocol.publisher.access import Access
-from oz.protocol.publisher.accounts import Account, IsAlive, KeyHolders, Peer
+from oz.protocol.publisher.accounts import Account, IsAlive, Peer
+from oz.protocol.publisher.key_holders import KeyHolders
 from oz.protocol.publisher.router import Router
 from oz.protocol.publisher.stream import NAME_SIZE, OutStream
 from oz.security.limits import Limits
@@ -39,6 +40,10 @@ Source: ZeroMQ RFC 37 (SUBSCRIBE is a command) and 26."""
 
 _COUNTED_ANEW = 65_536
 """Bytes that are read of a connection until it is found out anew what ZeroMQ reads besides, as heartbeats."""
+
+
+SWEEP_EVERY, _MOST_SWEPT = 1.0, 1_000
+"""Seconds between two looks for what connections have left behind; keys and holders looked at each time."""
 
 
 class _Waiting:
@@ -72,6 +77,7 @@ class InterestQueue:
         "_reports",
         "_router",
         "_sweep_at",
+        "_swept_at",
         "_turns",
         "_waiting_bytes",
         "_waiting_keys",
@@ -108,6 +114,7 @@ class InterestQueue:
         self._waiting_keys: dict[bytes, tuple[Account, int]] = {}
         self._waiting_bytes = self._plain_bytes = 0
         self._sweep_at = _FIRST_SWEEP
+        self._swept_at = 0.0
         self._reports = True
         self.to_cut: list[Peer] = []
 
@@ -253,11 +260,36 @@ class InterestQueue:
             less, gone = self._holders.take_back_closed(key, peer.descriptor)
         else:
             less, gone = self._holders.end_one(key)
+        self._count_out(key, gone)
+        return less, gone
+
+    def _count_out(self, key: bytes, gone: list[Account]) -> None:
         is_plain = not key.startswith(OWN)
         for one in gone:
             one.hold(len(key), is_stream=key.startswith(keys.STREAM), is_plain=is_plain, by=-1)
             self._plain_bytes -= len(key) * is_plain
-        return less, gone
+
+    @property
+    def has_doubts(self) -> bool:
+        """Whether `sweep` may find something, now or later."""
+        return self._holders is not None and self._holders.has_doubts
+
+    def sweep(self, now: float) -> None:
+        """Take back what connections have left behind, now and then; all that ZeroMQ has was read.
+
+        Args:
+            now: monotonic seconds.
+        """
+        if self._holders is None or now - self._swept_at < SWEEP_EVERY:
+            return
+        self._swept_at = now
+        for key, less, gone in self._holders.sweep(now, _MOST_SWEPT):
+            self._count_out(key, gone)
+            for _ in range(less):
+                if key.startswith(OWN):
+                    self._wait(b"\0" + key, key, self._behind(key, gone), self._ended, now)
+                else:
+                    self._router.learn(b"\0" + key, now)
 
     def _behind(self, key: bytes, gone: list[Account]) -> Account:
         """Return the account behind whose frames it is looked at that a key was taken back by an end.

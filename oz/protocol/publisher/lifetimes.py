@@ -26,6 +26,10 @@ WITHDRAWAL_DELAY = 1.0
 """Seconds after which a chunk that was taken back ends: by then it is known whether its stream was cut."""
 
 
+FEW = 4
+"""Streams that one connection began first, and that are told every second where they stand."""
+
+
 class _Numbering(NamedTuple):
     """The numbering of a member of a queue group that was cut off."""
 
@@ -39,6 +43,8 @@ class Lifetimes:
 
     Attributes:
         streams: those of subscribers that have this publisher filter, by key.
+        beating: those that are told every second where they stand.
+        crowd: the others, of connections that have more than a few; they are told in turn.
         to_answer: streams that are to be told where they stand.
     """
 
@@ -50,6 +56,8 @@ class Lifetimes:
         "_origin",
         "_vanished",
         "_withdrawn",
+        "beating",
+        "crowd",
         "streams",
         "to_answer",
     )
@@ -66,6 +74,8 @@ class Lifetimes:
         self._limits = limits
         self._interest = interest
         self.streams: dict[bytes, OutStream] = {}
+        self.beating: dict[OutStream, None] = {}
+        self.crowd: OrderedDict[OutStream, None] = OrderedDict()
         self.to_answer: OrderedDict[OutStream, None] = OrderedDict()
         self._number = 0
         self._vanished: dict[OutStream, None] = {}
@@ -96,6 +106,11 @@ class Lifetimes:
             stream = self.streams[key] = OutStream(name, key, delivery, self._origin, self._number, account)
             account.own_streams += not stream.is_shared
             account.patterns += stream.is_shared
+            if account.is_limited and account.beating >= FEW:
+                self.crowd[stream] = None
+            else:
+                account.beating += 1
+                self.beating[stream] = None
             if (before := self._members.pop(key, None)) is not None:
                 stream.number(self._origin, before.epoch, before.sequence)
         else:
@@ -229,6 +244,9 @@ class Lifetimes:
         stream.is_gone = True
         stream.account.own_streams -= not stream.is_shared
         stream.account.patterns -= stream.is_shared
+        if self.crowd.pop(stream, stream) is stream:
+            del self.beating[stream]
+            stream.account.beating -= 1
         self.end_chunks(stream, now)
         for pattern in stream.patterns:
             if stream.is_shared:
@@ -303,6 +321,9 @@ class Lifetimes:
             return
         stream.account.own_streams -= 1
         account.own_streams += 1
+        if stream in self.beating:
+            stream.account.beating -= 1
+            account.beating += 1
         stream.account = account
         stream.vanished_at = None
         self._presence_changed(stream)

@@ -20,13 +20,13 @@ from oz.subjects.index.budget import Attempt
 from oz.subjects.index.words import Leaf, values_of
 from oz.subjects.pattern import Pattern
 
-MOST = 20
+MOST = 10
 """Look-ups' worth that one pattern may take on one subject; it is skipped for that subject then."""
 
-BURST = 50
+BURST = 20
 """Look-ups' worth that a connection may use up at once: a pattern that is slow now and then is not dear."""
 
-ALL_BURST = 20
+ALL_BURST = 10
 """The same for all connections together."""
 
 REFILL = 0.05
@@ -42,7 +42,11 @@ MOST_SHARING = 64
 """Connections with the same pattern that are charged for it; with as many as that it is nobody's alone."""
 
 MOST_PASSED_OVER = 1_000
-"""Patterns that are passed over for one subject and kept: so many more would not be tried in time anyway."""
+"""Patterns that are passed over for one subject and kept: so many more would not be tried in time anyway.
+
+Of a connection it is half as many after each time that it overdraws: one with hundreds of dear patterns is
+done with after some ten messages, not after hundreds.
+"""
 
 MOST_OVERDUE = 4_000
 """Of those that are not, as many are suspended after one subject."""
@@ -70,11 +74,13 @@ def account_of(stream: OutStream) -> bytes:
 
 @dataclass(slots=True)
 class _Account:
-    """The credit of a connection, and what it did on this subject."""
+    """The credit of a connection, how often it overdrew, and what it did on this subject."""
 
     left: float
     looked_up: int
     passed: float
+    overdrawn: int = 0
+    passed_over: int = 0
     spent: float = 0.0
     tried: list[tuple[float, Pattern, Leaf]] = field(default_factory=list)
 
@@ -172,9 +178,18 @@ class PatternTime:
                 self._exhausted.add(alone)
         self.skipped += 1
         self._passed_over += 1
-        if self._passed_over > MOST_PASSED_OVER and len(self.overdue) < MOST_OVERDUE:
+        is_one_too_many = self._passed_over > MOST_PASSED_OVER or (
+            alone is not None and self._pass_over(alone)
+        )
+        if is_one_too_many and len(self.overdue) < MOST_OVERDUE:
             self.overdue += _entries(leaf)
         return 0.0
+
+    def _pass_over(self, stream: Any) -> bool:
+        """Pass over a pattern of one stream; tell whether its connection has had too many of those."""
+        account = self._account(account_of(stream))
+        account.passed_over += 1
+        return account.passed_over > MOST_PASSED_OVER >> account.overdrawn
 
     def _credit(self, leaf: Leaf) -> float:
         """Return the most that any of those has left who asked for a pattern."""
@@ -212,11 +227,14 @@ class PatternTime:
             if account.left <= self._least:
                 self._suspend(account.tried, account.spent, self._each, [name])
                 account.left = 0.0
+                account.overdrawn += 1
         if self._all.left <= self._least:
             dear = [one for one in self._touched.items() if one[1].spent > self._fair]
             attempts = [attempt for _, account in dear for attempt in account.tried]
             self._suspend(attempts, self._spent, self._together, [name for name, _ in dear])
             self._all.left = 0.0
+            for _, account in dear:
+                account.overdrawn += 1
         for account in self._touched.values():
             account.spent = 0.0
             account.tried.clear()
@@ -238,7 +256,7 @@ class PatternTime:
     def _refill(self, account: _Account, each: float, burst: int) -> None:
         count, now = self._looked_up - account.looked_up, self.clock()
         account.left = min(burst * each, account.left + count * each + REFILL * (now - account.passed))
-        account.looked_up, account.passed = self._looked_up, now
+        account.looked_up, account.passed, account.passed_over = self._looked_up, now, 0
 
     def _charge(self, pattern: Pattern, leaf: Leaf, seconds: float) -> None:
         self._all.left -= seconds

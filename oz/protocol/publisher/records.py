@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from math import inf
 from typing import Any
 
@@ -39,6 +39,15 @@ MOST_REASONS = 65_536
 MOST_TOLD = 512
 """Streams that are told at a time where they stand: a round to all takes a second with 100,000."""
 
+CROWD_EVERY = 0.1
+"""Seconds between two looks at the streams of connections that have more than a few: at"""
+
+MOST_LOOKED_AT = 256
+"""so many each time. Those on which something was sent are told at once, and the others in turn"""
+
+CROWD_TIME = 0.0002
+"""for so many seconds, each of them once a second at most."""
+
 LONGEST_SERVED = 1.0
 """Seconds for which a publisher that closes gives last values, before it says goodbye."""
 
@@ -57,11 +66,14 @@ class Records:
         "_answer_at",
         "_batches",
         "_clock",
+        "_crowd",
+        "_crowd_at",
         "_router",
         "_serving",
         "_sink",
         "_telling",
         "_unnotified",
+        "_untold",
         "beats_at",
         "is_halfway",
     )
@@ -92,6 +104,9 @@ class Records:
             self._serving = LastValueServing(last_values, clock, self._give, _is_held)
             router.kept = lambda: last_values.count
         self._telling: OrderedDict[OutStream, None] = OrderedDict()
+        self._crowd: deque[OutStream] = deque()
+        self._crowd_at = 0.0
+        self._untold = 0
         self._answer_at = inf
         self._unnotified: dict[OutStream, None] | None = None
         self.beats_at = 0.0
@@ -150,25 +165,50 @@ class Records:
         """Tell every stream its sequence, when that is due: it shows up what was lost last.
 
         A stream for which there is no room is told as soon as there is, those first that wait for longest: a
-        connection that carries more streams than its high-water mark has room for a part of them only.
+        connection that carries more streams than its high-water mark has room for a part of them only. Where
+        it carries many, those on which nothing was sent wait for their turn.
         """
+        router = self._router
         if now >= self.beats_at:
-            router = self._router
             self.beats_at = router.next_beat(now, HEARTBEAT)
             router.expire(now)
             # Whoever is left out misses what is sent on other streams as well: docs/decisions/031.
             has_left_out = self.left_out_at != -inf
-            self._telling.update(dict.fromkeys(router.streams.values() if has_left_out else router.to_tell()))
+            beating = router.lifetimes.beating if has_left_out else router.to_tell()
+            self._telling.update(dict.fromkeys(beating))
+            self._untold = len(router.lifetimes.crowd)
+        if now >= self._crowd_at and router.lifetimes.crowd:
+            self._crowd_at = now + CROWD_EVERY
+            self._look_at_crowd(router.lifetimes.crowd)
         if self._telling:
             self._say_where()
         self._serve()
 
     def next_deadline(self, now: float) -> float | None:
         """Say when something is due that no news tells of, in monotonic seconds; None is never."""
+        crowd_at = self._crowd_at if self._router.lifetimes.crowd else inf
         if self._telling or self._router.to_answer or self._serving:
             # No room for it so far, and a sink gives no sign when there is.
-            return min(now + RECORD_PATIENCE, self._answer_at)
-        return self.beats_at if self._router.streams else None
+            return min(now + RECORD_PATIENCE, self._answer_at, crowd_at)
+        return min(self.beats_at, crowd_at) if self._router.streams else None
+
+    def _look_at_crowd(self, crowd: OrderedDict[OutStream, None]) -> None:
+        """Find some of a crowd on which something was sent, and tell some others where they stand."""
+        if not self._crowd:
+            self._crowd.extend(crowd)
+        for _ in range(min(len(self._crowd), MOST_LOOKED_AT)):
+            stream = self._crowd.popleft()
+            if stream.sequence != stream.recorded and not stream.is_gone:
+                self._telling[stream] = None
+        self._sink.make_lossless()
+        began = self._clock()
+        while self._untold and crowd and self._clock() - began < CROWD_TIME:
+            self._untold -= 1
+            stream = next(iter(crowd))
+            crowd.move_to_end(stream)
+            # Who has no room now is told at its next turn.
+            if _can_be_notified(stream):
+                self._sink.try_send(self._standing(stream, b""), stream.backlog)
 
     def _say_where(self) -> None:
         self._sink.make_lossless()

@@ -152,8 +152,8 @@ class Router:
         return ((now - moment) // period + 1) * period + moment
 
     def to_tell(self) -> Iterable[OutStream]:
-        """Return the streams that are to be told then."""
-        watcher, streams = self.interest.watcher, self.streams.values()
+        """Return the streams that are to be told then, beside those of a crowd that have their turn."""
+        watcher, streams = self.interest.watcher, self.lifetimes.beating
         return streams if watcher is None else watcher.to_tell(streams)
 
     # counting --------------------------------------------------------------------------------------------

@@ -313,6 +313,7 @@ class NodeEngine:
         self.replies.send_parked(self.sockets.main, now)
         self.subscriptions.settle()
         self.notices.count_losses(self.sockets.publishers, self.sockets.sub)
+        self.notices.count_descriptors()
         self.notices.publish(now)
         self._notified_at = now
         self._tick_at = self._next_deadline(now)

@@ -16,6 +16,7 @@ from oz.protocol.node.subscription import NodeStats, Pending, Refusable
 from oz.protocol.stats import SubscriberStats
 from oz.protocol.subscriber.subscriptions import Subscribed
 from oz.subjects.pattern import Pattern
+from oz.transport.descriptor_watch import WATCH
 from oz.transport.node.publisher import NodePublisher
 from oz.transport.node.subscriber import NodeSubscriber
 from oz.wire.discovery import Announcement
@@ -55,7 +56,7 @@ class Notices:
         waiting: advisories that wait to be published.
     """
 
-    __slots__ = ("_advised", "_counted", "_stats", "_throttle", "_time_ns", "_wake", "waiting")
+    __slots__ = ("_advised", "_counted", "_short", "_stats", "_throttle", "_time_ns", "_wake", "waiting")
 
     def __init__(self, stats: NodeStats, wake: Callable[[], None], time_ns: Callable[[], int]) -> None:
         """Start with none.
@@ -72,6 +73,7 @@ class Notices:
         self.waiting: deque[Advisory] = deque()
         self._throttle = Throttle()
         self._counted = (0, 0, 0, 0)
+        self._short = (WATCH.cut, WATCH.refused)
 
     # what happens ----------------------------------------------------------------------------------------
 
@@ -147,12 +149,22 @@ class Notices:
             count = sub.stats.contradictions - before[2]
             text = f"{count:,} frames contradict what their publisher said before: its name may be in use"
             self._advise(advise("contradiction", text, about="publishers", count=count))
-
         if sum(denied) > before[3]:
             count = sum(denied) - before[3]
             last = [*(one.denied for one in publishers), sub.denied]
             said = "; ".join(one for one in last if one)
             self._advise(advise("permission_denied", f"denied to peers: {said}", about="peers", count=count))
+
+    def count_descriptors(self) -> None:
+        """Record what this process has ended, or not begun, as file descriptors are short."""
+        before, self._short = self._short, (WATCH.cut, WATCH.refused)
+        ended, unconnected = self._short[0] - before[0], self._short[1] - before[1]
+        if ended or unconnected:
+            text = (
+                f"file descriptors are short: this process has ended {ended:,} connections and not begun "
+                f"{unconnected:,} of its own; raise the limit (ulimit -n)"
+            )
+            self._advise(advise("descriptors", text, about="descriptors", count=ended + unconnected))
 
     def _advise(self, advisory: Advisory) -> None:
         if len(self.waiting) < MOST_NOTICES:
@@ -221,4 +233,6 @@ def count_all(
         malformed=sub.malformed + sum(one.malformed for one in pubs),
         contradictions=sub.contradictions,
         denied=sub.denied + sum(one.denied for one in pubs),
+        starved=WATCH.cut,
+        unconnected=WATCH.refused,
     )

@@ -122,6 +122,7 @@ class Accumulator:
             and (now := self._clock()) - self._sent_at >= self._quiet * (1 + unwanted - self._unwanted)
             and not self.is_held
         ):
+            self._guard.is_wanted = True
             with self._guard:
                 if not self.messages:
                     self._send_alone(socket, recipients, raw, item, now)
@@ -218,6 +219,7 @@ class Accumulator:
         Raises:
             zmq.ZMQError: something was added that came too late.
         """
+        self._guard.is_wanted = True
         with self._guard:
             if self.messages:
                 self._check_open()

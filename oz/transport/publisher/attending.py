@@ -14,7 +14,7 @@ from oz.protocol.multicast.sender import MulticastDispatch
 from oz.protocol.publisher.access import Access
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.dispatch import Dispatch
-from oz.protocol.publisher.interest_queue import InterestQueue
+from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.records import RECORD_PATIENCE, Records
 from oz.protocol.publisher.router import Router
 from oz.security.limits import Limits
@@ -47,6 +47,15 @@ hundredth libzmq looks at its connections all the same."""
 
 SOON = 0.1
 """Seconds after the last use of the socket in which its thread or loop looks once, as no sign may come."""
+
+LONGEST_ROOM = 0.02
+"""Seconds for which its thread or loop makes room for those who publish, at most."""
+
+
+def room_after(seconds: float) -> float:
+    """Return for how long to make room after a look of so many seconds: who asks is to be heard too."""
+    return min(seconds / 2, LONGEST_ROOM)
+
 
 RIGHTS_EVERY = 0.5
 """Seconds between two looks at whether permissions have changed, and at connections that it made."""
@@ -185,7 +194,8 @@ class Attendant:
             router = self._router
             if self._take_in():
                 self._heard()
-            if self._queue.waits or self._has_left_some:
+            self._sender.is_behind = self._queue.waits or self._has_left_some
+            if self._sender.is_behind:
                 # Nothing tells of that again.
                 self._in_use()
             has_changed = router.interest.has_changed
@@ -223,6 +233,8 @@ class Attendant:
                 due = min(inf if due is None else due, now + self._pause)
             if self._access is not None:
                 due = min(inf if due is None else due, now + RIGHTS_EVERY)
+            if self._queue.has_doubts:
+                due = min(inf if due is None else due, now + SWEEP_EVERY)
             return None if due is None else max(0.0, due - now)
 
     def _is_alive(self, peer: Peer) -> bool:
@@ -233,9 +245,8 @@ class Attendant:
         # Asking costs a third of what `zmq.Again` does, and loses no Ctrl-C: from Python 3.12 on, pyzmq
         # drops what a signal handler raises while it raises that itself.
         has_come = bool(int(self._backend.get(self._socket, _EVENTS)) & _POLLIN)
-        if has_come:
-            self._has_left_some = not self._read()
-        elif not self._queue.waits:
+        self._has_left_some = has_come and not self._read()
+        if not (has_come or self._queue.waits):
             return False
         self._queue.work(self._backend.monotonic)
         return True
@@ -326,6 +337,8 @@ class Attendant:
             if not accumulator.is_held:
                 accumulator.flush(self._socket)
             self.listen()
+            if not self._sender.is_behind:
+                self._queue.sweep(self._backend.monotonic())
             self._retry()
             records.beat(self._backend.monotonic())
             self._heard()

@@ -213,6 +213,11 @@ class PublisherEngine:
         """Say for `repr` where it is bound or connected to."""
         return ["zmq.PUB", *some(self.attachments.endpoints)]
 
+    def has_to_make_room(self) -> bool:
+        """Tell whether more waits to be looked at, and somebody publishes meanwhile, who is to come first."""
+        is_wanted, self.guard.is_wanted = self.guard.is_wanted, False
+        return is_wanted and self.sender.is_behind
+
     def check_open(self) -> None:
         """Refuse what comes after the end.
 

@@ -142,6 +142,7 @@ class RawSends:
         Raises:
             zmq.Again: there is no room for somebody who is to be waited for.
         """
+        self._guard.is_wanted = True
         with self._guard:
             self._check_first(frames[0])
             self._sender.look(self._socket)
@@ -251,6 +252,7 @@ class RawSends:
                 or (len(data) >= WATCHED_FROM and not try_add(len(data)))
             ):
                 return slow_send(data, flags, copy, track, routing_id=routing_id, group=group)  # type: ignore[no-any-return]
+            guard.is_wanted = True
             with guard:
                 if data < _FIRST_FREE:
                     check(data)
@@ -273,6 +275,7 @@ class RawSends:
             for frame in frames:
                 if type(frame) is not bytes or (len(frame) >= WATCHED_FROM and not try_add(len(frame))):
                     return slow_multipart(frames)  # type: ignore[no-any-return]
+            guard.is_wanted = True
             with guard:
                 if frames[0] < _FIRST_FREE:
                     check(frames[0])

@@ -18,6 +18,7 @@ from oz.protocol.publisher.last_value_cache import LastValueCache
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import DEFAULT_LIMITS
+from oz.transport.descriptor_watch import WATCH
 from oz.transport.guard import Guard
 from oz.transport.publisher.accumulator import Accumulator
 from oz.transport.publisher.sink import HandOver, as_item, as_sendable
@@ -80,6 +81,8 @@ class Sender:
             is called also after a send that a look came before, unless `is_unheard`: nobody else is told of
             what that send has taken the sign of.
         most_bytes: bytes of a frame at most.
+        is_behind: more subscriptions wait than were looked at: the thread or loop behind the publisher goes
+            on with them, and nothing that is sent waits for that.
         is_unheard: the last look was left out, and somebody else was told to look later.
     """
 
@@ -94,6 +97,7 @@ class Sender:
         "flags",
         "hand_over",
         "in_use",
+        "is_behind",
         "is_unheard",
         "listen",
         "listened_at",
@@ -153,7 +157,7 @@ class Sender:
         self.flags = 0
         self.most_bytes = DEFAULT_LIMITS.message_size
         self.listened_at = 0.0
-        self.is_unheard = False
+        self.is_behind = self.is_unheard = False
 
     def publish(
         self,
@@ -192,6 +196,7 @@ class Sender:
         try:
             if self._last_values is None:
                 return self.publish_any(socket, self.routes.find(subject), payload, item)
+            self._guard.is_wanted = True
             # Whoever joins meanwhile is given either the last value or the message.
             with self._guard:
                 return self.publish_any(socket, self.routes.find(subject), payload, item)
@@ -324,7 +329,7 @@ class Sender:
             Whether any interest has changed.
         """
         now = self._monotonic()
-        if now - self.listened_at < LISTEN_EVERY:
+        if self.is_behind or now - self.listened_at < LISTEN_EVERY:
             if not self.is_unheard:
                 self.is_unheard = True
                 self.in_use()
@@ -395,6 +400,7 @@ class Sender:
     def count(self) -> PublisherStats:
         """Count what is in the accumulator too; give all that was counted."""
         self.accumulator.count()
+        self.stats.starved = WATCH.cut
         return self.stats
 
     def _make_room(self, socket: Any) -> bool:

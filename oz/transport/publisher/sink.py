@@ -230,6 +230,7 @@ class PlainFrames:
 
     def hand_over(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """Hand one message to ZeroMQ; see `HandOver`."""
+        self._guard.is_wanted = True
         with self._guard:
             self._dispatch.make_lossy()
             if type(payload) is tuple or (
@@ -254,6 +255,7 @@ class PlainFrames:
 
     def hand_over_joined(self, socket: Any, wire: bytes, payload: Any, flags: int) -> None:
         """The same with the subject, its delimiter and the payload in one frame; more may follow it."""
+        self._guard.is_wanted = True
         with self._guard:
             self._dispatch.make_lossy()
             if type(payload) is bytes and ((size := len(payload)) < WATCHED_FROM or self._sink.try_add(size)):

@@ -145,6 +145,7 @@ class Routes:
             forms = self._check(subject)
             if can_remember:
                 self._remember_valid(subject, forms)
+        self._guard.is_wanted = True
         # At once, or an interest that another thread takes in between would stay unknown here.
         with self._guard:
             route = self.look_up(*forms)
@@ -169,6 +170,7 @@ class Routes:
                 if len(self._inboxes) >= SUBJECTS_REMEMBERED:
                     self._inboxes.clear()
                 self._inboxes.add(owner)
+        self._guard.is_wanted = True
         with self._guard:
             route = self.look_up(*forms)
             self._answered = subject, route

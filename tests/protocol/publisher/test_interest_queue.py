@@ -13,6 +13,7 @@ import oz
 from oz.protocol.declared import declare
 from oz.protocol.publisher.accounts import Peer
 from oz.protocol.publisher.interest_queue import InterestQueue
+from oz.protocol.publisher.key_holders import SETTLED
 from oz.protocol.publisher.router import MOST_IN_CHUNK, Router
 from oz.protocol.stats import PublisherStats
 from oz.security.limits import Limits
@@ -512,6 +513,95 @@ def test_nothing_is_left_of_connections_that_are_read_at_once(steps):
     them.read_all()
     assert not them.pub.wants(b"a")
     assert not them.pub.wants(b"b")
+
+
+def sweep(pub, seconds=SETTLED):
+    """Have a publisher look twice for what was left behind, so many seconds apart."""
+    for _ in range(2):
+        pub.now += seconds
+        pub.queue.sweep(pub.now)
+        pub.work()
+
+
+@pytest.mark.parametrize(
+    "peer", [HOSTILE, HOSTILE._replace(inode=None)], ids=["known", "closed before it was read"]
+)
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_a_key_that_was_asked_for_twice_ends_with_its_connection(peer, is_shared):
+    pub, all_keys = Publisher(), [b"a", key(1, "n"), stream_key(NAME)]
+    if is_shared:
+        pub.come(HONEST, *all_keys)
+    pub.come(peer, *all_keys, *all_keys)
+    pub.alive.discard(HOSTILE)
+    pub.go(None, *all_keys)
+    sweep(pub, SETTLED / 2.5)
+    assert pub.wants(b"a.b")
+    sweep(pub)
+    assert pub.wants(b"a.b") == is_shared
+    assert len(pub.queue._holders) == len(all_keys) * is_shared
+    assert pub.router.streams[stream_key(NAME)].listeners == is_shared
+    pub.alive.discard(HONEST)
+    pub.go(None, *all_keys * is_shared)
+    assert not pub.wants(b"a.b")
+    sweep(pub)
+    assert not pub.queue.has_doubts
+    assert not len(pub.queue._holders)
+
+
+def test_what_was_refused_to_those_who_had_closed_is_not_remembered_for_ever():
+    pub = Publisher(plain_size=1)
+    for _ in range(2):
+        pub.come(Peer(9, None), b"too long")
+    pub.go(None, b"too long")
+    assert pub.queue.has_doubts
+    sweep(pub)
+    assert not pub.queue.has_doubts
+    pub.come(HONEST, b"n")
+    pub.alive.discard(HONEST)
+    pub.go(None, b"n")
+    assert not pub.wants(b"n")
+
+
+def test_who_is_there_keeps_what_it_asked_for_twice():
+    pub = Publisher()
+    pub.come(HONEST, b"a", b"a")
+    sweep(pub)
+    sweep(pub)
+    assert pub.wants(b"a")
+    assert pub.queue.has_doubts
+
+
+@settings(max_examples=size(200, 2_000), deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["come", "come", "come", "go", "end", "read", "read", "sweep"]),
+            st.integers(0, 2),
+            st.sampled_from([b"a", b"b"]),
+        ),
+        max_size=60,
+    )
+)
+def test_nothing_is_left_in_the_end_and_nobody_loses_what_it_holds(steps):
+    them = Connections()
+    for action, descriptor, prefix in steps:
+        if action == "sweep":
+            them.read_all()
+            sweep(them.pub)
+        elif action != "go" or them.has(descriptor, prefix):
+            them.act(action, descriptor, prefix)
+    them.read_all()
+    sweep(them.pub)
+    for prefix in (b"a", b"b"):
+        assert them.pub.wants(prefix) >= any(prefix in held for held in them.held.values())
+    for peer in list(them.held):
+        them.end(peer.descriptor)
+    them.read_all()
+    sweep(them.pub)
+    assert not them.pub.wants(b"a")
+    assert not them.pub.wants(b"b")
+    assert not them.pub.queue.has_doubts
+    assert not len(them.pub.queue._holders)
 
 
 class Reading:

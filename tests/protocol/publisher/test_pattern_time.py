@@ -141,6 +141,35 @@ def test_a_connection_takes_no_more_than_its_burst_and_then_a_look_ups_worth_of_
     assert set(world.router.streams[stream_key(b"slow".ljust(16, b"-"))].refused) == {1, 2}
 
 
+def test_a_connection_with_hundreds_of_dear_patterns_is_done_with_after_some_ten_messages(
+    world: World,
+) -> None:
+    texts = [f"md.(a|aa)+{number}" for number in range(400)]
+    for chunk in range(0, 400, 50):
+        world.subscribe(b"slow", *texts[chunk : chunk + 50], chunk=chunk + 1)
+    world.costs = dict.fromkeys(texts, 1.0)
+    world.subscribe(b"honest", r"md\.[a-z]", r"md\..*")
+
+    tried = []
+    while world.stats.suspended < 400:
+        assert world.publish() == {b"honest"}
+        tried.append(len(world.tried))
+
+    assert len(tried) <= 1 + MOST_PASSED_OVER.bit_length()
+    assert world.publish() == {b"honest"}
+
+
+def test_one_dear_pattern_suspends_no_other_that_it_had_passed_over(world: World) -> None:
+    texts = [rf"md\.[a-z]{{1,{number}}}" for number in range(1, 100)]
+    world.subscribe(b"slow", "md.(a|aa)+", *texts)
+    world.costs["md.(a|aa)+"] = 1.0
+
+    for _ in range(BURST):
+        world.publish()
+
+    assert world.stats.suspended == 1
+
+
 def test_a_pattern_that_is_slow_now_and_then_is_kept(world: World) -> None:
     world.subscribe(b"honest", "md.(a|aa)+b", r"md\..*")
     for number in range(10):

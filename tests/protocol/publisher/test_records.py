@@ -6,8 +6,19 @@ import pytest
 
 import oz
 from oz.protocol.declared import declare
+from oz.protocol.publisher.accounts import Account, Peer
 from oz.protocol.publisher.batches import Batches
-from oz.protocol.publisher.records import ANSWERED_AT_ONCE, MOST_REASONS, MOST_TOLD, Records
+from oz.protocol.publisher.lifetimes import FEW
+from oz.protocol.publisher.records import (
+    ANSWERED_AT_ONCE,
+    CROWD_EVERY,
+    CROWD_TIME,
+    HEARTBEAT,
+    MOST_LOOKED_AT,
+    MOST_REASONS,
+    MOST_TOLD,
+    Records,
+)
 from oz.protocol.publisher.router import Router
 from oz.protocol.stats import PublisherStats
 from oz.wire.keys import Declaration, Declared, DeliveryOptions, stream_key
@@ -43,9 +54,9 @@ class Publisher:
         self.now += self.tick
         return self.now
 
-    def declare(self, chunk, *patterns, name=NAME):
+    def declare(self, chunk, *patterns, name=NAME, account=None):
         for key in (Declaration(name, chunk, patterns=patterns).encode(), stream_key(name)):
-            self.router.learn(b"\1" + key, self.now)
+            self.router.learn(b"\1" + key, self.now, account)
 
     def told(self):
         """Return what was sent since, and forget it."""
@@ -67,6 +78,84 @@ def test_many_streams_are_told_where_they_stand_a_part_at_a_time():
         parts.append(len(pub.told()))
         assert pub.records.is_halfway == (sum(parts) < len(names))
     assert parts == [MOST_TOLD, MOST_TOLD, 1]
+
+
+class Crowded(Publisher):
+    """A publisher with a connection that has many streams, and another with one."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.account = Account(Peer(7, 70))
+        self.crowd = [b"%016d" % number for number in range(count)]
+        for name in self.crowd:
+            self.declare(1, declare(oz.compile("a")), name=name, account=self.account)
+        self.declare(1, declare(oz.compile("b")), account=Account(Peer(8, 80)))
+        while self.router.to_answer:
+            self.records.answer()
+        self.told()
+
+    def told_in_a_second(self):
+        """Return the names of those that are told, in each of the looks of a second."""
+        ends, looks = self.now + HEARTBEAT, []
+        self.tick = CROWD_TIME / 10
+        while self.now < ends:
+            self.records.beat(self.now)
+            looks.append([frame[3:19] for frame in self.told()])
+            self.now = max(self.now, min(ends, self.records.next_deadline(self.now)))
+        return looks
+
+
+def test_a_crowd_of_one_connection_is_told_a_little_at_a_time_and_each_in_its_turn():
+    pub = Crowded(700)
+    told, seconds = set(), 0
+    while not told >= set(pub.crowd):
+        looks = pub.told_in_a_second()
+        told |= {name for look in looks for name in look}
+        seconds += 1
+        assert {NAME, *pub.crowd[:FEW]} <= set(looks[0])
+        assert all(len(look) <= 11 for look in looks[1:])
+        assert len(looks) <= 2 + HEARTBEAT / CROWD_EVERY
+    assert 5 < seconds < 20
+
+
+def test_of_a_crowd_that_is_not_large_each_is_told_once_a_second():
+    pub = Crowded(50)
+    pub.told_in_a_second()
+    for _ in range(3):
+        told = [name for look in pub.told_in_a_second() for name in look]
+        assert sorted(told) == sorted([NAME, *pub.crowd])
+
+
+def test_in_a_crowd_those_are_told_soon_on_which_something_was_sent():
+    pub = Crowded(2 * MOST_LOOKED_AT)
+    pub.told_in_a_second()
+    some = pub.crowd[FEW:][-3:]
+    for name in some:
+        pub.router.streams[stream_key(name)].sequence += 1
+    assert set(some) <= {name for look in pub.told_in_a_second() for name in look}
+
+
+def test_who_leaves_a_crowd_is_not_told_any_more():
+    pub = Crowded(50)
+    for name in pub.crowd:
+        pub.router.lifetimes.forget(pub.router.streams[stream_key(name)], pub.now)
+    assert {name for look in pub.told_in_a_second() for name in look} == {NAME}
+    assert pub.account.beating == 0
+    assert not pub.router.lifetimes.crowd
+    pub.declare(1, declare(oz.compile("a")), name=pub.crowd[0], account=pub.account)
+    assert pub.account.beating == 1
+
+
+def test_a_stream_that_comes_back_by_another_connection_counts_for_that():
+    pub = Crowded(FEW)
+    stream, other = pub.router.streams[stream_key(pub.crowd[0])], Account(Peer(9, 90))
+    pub.router.learn(
+        b"\0" + Declaration(pub.crowd[0], 1, patterns=(declare(oz.compile("a")),)).encode(), pub.now
+    )
+    pub.router.learn(b"\0" + stream.key, pub.now)
+    assert stream.vanished_at is not None
+    pub.declare(1, declare(oz.compile("a")), name=pub.crowd[0], account=other)
+    assert (pub.account.beating, other.beating) == (FEW - 1, 1)
 
 
 def test_a_stream_of_many_chunks_is_answered_the_less_often_the_longer_its_answer_is():
