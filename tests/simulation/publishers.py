@@ -6,7 +6,7 @@ import zmq
 
 from oz.protocol.publisher.batches import Batches
 from oz.protocol.publisher.interest import PLAIN, ROUTED
-from oz.protocol.publisher.interest_queue import InterestQueue
+from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.last_value_cache import LastValueCache, NodeLastValueCache
 from oz.protocol.publisher.records import Records
 from oz.protocol.publisher.router import Router
@@ -220,8 +220,12 @@ class SimPublisher(Process):
         is_halfway = records.is_halfway
         self._forget()
         self._listen()
+        self.queue.sweep(now)
+        self.queue.work(self.clock)
         self.world.rest.check_room(self)
         due = now + FIRST_PAUSE if is_halfway else records.next_deadline(now)
+        if self.queue.has_doubts:
+            due = now + SWEEP_EVERY if due is None else min(due, now + SWEEP_EVERY)
         if self.batches.full:
             later = now + self._pause
             due = later if due is None else min(due, later)

@@ -16,7 +16,7 @@ from oz.protocol.publisher.accounts import Account, IsAlive, Peer
 _SCANNED = 64
 """One in so many holders of a key may have ended before all of them are looked at."""
 
-SETTLED = 60.0
+SETTLED = 2.0
 """Seconds after which nothing comes any more of a connection that has ended, where all that came was read."""
 
 

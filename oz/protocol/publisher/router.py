@@ -446,6 +446,9 @@ class Router:
             chunk.holders -= 1
             if not chunk.holders:
                 self.lifetimes.withdraw(stream, place, now, is_cut=is_cut)
+                if is_cut:
+                    # By another connection it may ask for it again, once it knows.
+                    self.to_answer[stream] = None
         elif (ending := stream.ending.get(place)) is not None:
             ending.holders = max(0, ending.holders - 1)
         self.lifetimes.check_held(stream, now)

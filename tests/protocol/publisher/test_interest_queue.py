@@ -243,6 +243,17 @@ def test_what_a_verbose_proxy_passes_on_again_is_answered_again():
     assert len(pub.router.to_answer) == 1
 
 
+def test_a_stream_is_told_what_the_end_of_one_of_its_connections_took_back():
+    pub = Publisher()
+    pub.come(HONEST, key(1, "a"), stream_key(NAME))
+    pub.come(HOSTILE, stream_key(NAME))
+    pub.router.to_answer.clear()
+    pub.alive.discard(HONEST)
+    pub.go(None, key(1, "a"), stream_key(NAME))
+    (stream,) = pub.router.to_answer
+    assert not stream.live()
+
+
 def test_an_end_that_is_read_late_takes_no_more_than_one_hold():
     them = Connections()
     for step in (
