@@ -45,7 +45,7 @@ CROWD_EVERY = 0.1
 MOST_LOOKED_AT = 256
 """so many each time. Those on which something was sent are told at once, and the others in turn"""
 
-CROWD_TIME = 0.0002
+CROWD_TIME = 0.0004
 """for so many seconds, each of them once a second at most."""
 
 LONGEST_SERVED = 1.0
@@ -206,9 +206,13 @@ class Records:
             self._untold -= 1
             stream = next(iter(crowd))
             crowd.move_to_end(stream)
-            # Who has no room now is told at its next turn.
-            if _can_be_notified(stream):
-                self._sink.try_send(self._standing(stream, b""), stream.backlog)
+            if not _can_be_notified(stream) or self._sink.try_send(
+                self._standing(stream, b""), stream.backlog
+            ):
+                continue
+            if len(self._telling) < MOST_TOLD:
+                # Not at its next turn: where there is little room, it would never have any.
+                self._telling[stream] = None
 
     def _say_where(self) -> None:
         self._sink.make_lossless()

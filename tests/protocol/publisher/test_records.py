@@ -126,6 +126,19 @@ def test_of_a_crowd_that_is_not_large_each_is_told_once_a_second():
         assert sorted(told) == sorted([NAME, *pub.crowd])
 
 
+def test_a_crowd_with_little_room_is_told_as_there_is_room_and_not_a_few_in_each_second():
+    pub = Crowded(20)
+    send = pub.sink.try_send
+    pub.sink.try_send = lambda frames, backlog=None: len(pub.sink.frames) < 2 and send(frames)
+    told = set()
+    for _ in range(20):
+        pub.now = pub.records.next_deadline(pub.now)
+        pub.records.beat(pub.now)
+        told.update(frame[3:19] for frame in pub.told())
+    assert told >= set(pub.crowd)
+    assert pub.now < 100.0 + 5 * HEARTBEAT
+
+
 def test_in_a_crowd_those_are_told_soon_on_which_something_was_sent():
     pub = Crowded(2 * MOST_LOOKED_AT)
     pub.told_in_a_second()
