@@ -6,7 +6,7 @@ from pathlib import Path
 import source_kill_driver
 from cluster import JOB_SECONDS
 from pyspark.sql import functions as F
-from source_journals import patiently, run_to_the_end
+from source_journals import run_to_the_end
 
 import oz.spark
 from support.waiting import until
@@ -86,7 +86,7 @@ def stream_to_the_bus(spark, journal, endpoint, directory):
     sink = again.writeStream.format("oz").options(
         endpoint=endpoint, checkpointLocation=f"{directory}/checkpoint"
     )
-    patiently(lambda: sink.trigger(availableNow=True).start().awaitTermination())
+    sink.trigger(availableNow=True).start().awaitTermination()
 
 
 def archive(spark, journal, lake):

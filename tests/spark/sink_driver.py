@@ -5,8 +5,6 @@ Arguments: the journal, the checkpoint, where to publish, records of a batch. It
 
 import sys
 
-from source_journals import patiently
-
 import oz.spark
 
 
@@ -17,7 +15,7 @@ def publish(spark, journal, checkpoint, endpoint, rows):
     frame = source.option("numPartitions", 2).load().select("subject", "payload")
     sink = frame.writeStream.format("oz").option("endpoint", endpoint).option("timeout", 600)
     sink = sink.option("checkpointLocation", checkpoint).trigger(availableNow=True)
-    patiently(lambda: sink.start().awaitTermination())
+    sink.start().awaitTermination()
 
 
 def main(*arguments):

@@ -1,14 +1,9 @@
 """Journals to read with Spark, and queries that end by themselves."""
 
-import time
-
-from pyspark.errors import StreamingQueryException
-
 from oz.journal import Writer
 from support.waiting import until
 
 SEGMENT = 20_000  # bytes: some hundreds of records
-START_SECONDS = 400.0
 
 
 def fill(directory, groups, **options):
@@ -37,37 +32,18 @@ def streamed(spark, directory, **options):
 def run_to_the_end(frame, directory, timeout=400):
     """Read what is there into Parquet under a directory; the query when it is over."""
     writing = frame.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
-
-    def run():
-        query = writing.trigger(availableNow=True).start(str(directory / "rows"))
-        assert query.awaitTermination(timeout)
-        return query
-
-    return patiently(run)
+    query = writing.trigger(availableNow=True).start(str(directory / "rows"))
+    assert query.awaitTermination(timeout)
+    return query
 
 
 def begun(writing):
     """Start a query that goes on; it when its first progress is there."""
-
-    def run():
-        query = writing.start()
-        until(lambda: query.lastProgress or query.exception(), 400)
-        if query.exception():
-            raise query.exception()
-        return query
-
-    return patiently(run)
-
-
-def patiently(run):
-    """Try again where a busy machine took more than the 10 s that Spark gives its own process to start."""
-    ends = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            return run()
-        except StreamingQueryException as error:
-            if "failed to connect back" not in str(error) or time.monotonic() > ends:
-                raise
+    query = writing.start()
+    until(lambda: query.lastProgress or query.exception(), 400)
+    if query.exception():
+        raise query.exception()
+    return query
 
 
 def rows_of(spark, directory, *columns):

@@ -7,8 +7,6 @@ the file `written` is in that directory and all is read.
 import sys
 from pathlib import Path
 
-from source_journals import patiently
-
 import oz.spark
 
 
@@ -17,16 +15,12 @@ def follow(spark, journal, directory, rows):
     source = spark.readStream.format("oz").option("journal", journal).option("subject", "number.*")
     frame = source.option("maxRowsPerTrigger", rows).option("numPartitions", 2).load()
     sink = frame.writeStream.format("parquet").option("checkpointLocation", f"{directory}/checkpoint")
-
-    def once():
-        query = sink.start(f"{directory}/rows")
-        while not Path(directory, "written").exists():
-            if query.awaitTermination(0.2):
-                raise RuntimeError("the query has ended")
-        query.processAllAvailable()
-        query.stop()
-
-    patiently(once)
+    query = sink.start(f"{directory}/rows")
+    while not Path(directory, "written").exists():
+        if query.awaitTermination(0.2):
+            raise RuntimeError("the query has ended")
+    query.processAllAvailable()
+    query.stop()
 
 
 def main(master, *arguments):

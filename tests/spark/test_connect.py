@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 @pytest.mark.heavy
 def test_a_connect_server_runs_all_but_what_needs_its_files(tmp_path):
     fill(tmp_path / "journal", [numbered(70)])
-    paths = [str(Path(oz.__file__).parents[1]), str(HERE), str(HERE.parent)]
+    paths = [str(Path(oz.__file__).parents[1]), str(HERE), str(HERE.parent), os.environ["PYTHONPATH"]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable}
     driver = [sys.executable, HERE / "connect_driver.py", tmp_path / "journal", tmp_path]
     ran = subprocess.run(

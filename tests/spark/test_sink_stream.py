@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.errors import PySparkException
 from sink_listening import Listening
-from source_journals import fill, numbered, patiently, streamed
+from source_journals import fill, numbered, streamed
 
 import oz
 import oz.spark
@@ -111,7 +111,7 @@ COUNTED = [(f"n.{number}", b"2") for number in range(7)], [(f"n.{number}", b"3")
 def test_complete_publishes_the_whole_result_with_each_batch(counting):
     with Listening(filtering="publisher") as sub:
         counting.format("oz").option("endpoint", sub.endpoint).outputMode("complete")
-        patiently(lambda: counting.trigger(availableNow=True).start().awaitTermination())
+        counting.trigger(availableNow=True).start().awaitTermination()
         said = said_by(sub, 14)
     assert (sorted(said[:7]), sorted(said[7:])) == COUNTED
 
@@ -123,14 +123,14 @@ def test_update_publishes_what_changed_once_though_a_batch_runs_again(counting, 
     with Listening(filtering="publisher", dedupe=True) as sub:
         staging = tmp_path / "staging"
         counting.foreachBatch(oz.spark.publish_batches(sub.endpoint, staging=staging))
-        patiently(run)
+        run()
         said = said_by(sub, 14)
         assert (sorted(said[:7]), sorted(said[7:])) == COUNTED
         # Spark has not noted that the last batch is done, and runs it again.
         (tmp_path / "checkpoint" / "commits" / "1").unlink()
         (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
         fill(tmp_path / "journal", [numbered(1)])
-        patiently(run)
+        run()
         assert said_by(sub, 15)[14:] == [("n.0", b"4")]
     assert [os.listdir(one) for one in staging.iterdir()] == [["2"]]
     assert len(sub.messages) == 15
