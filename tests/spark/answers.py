@@ -11,10 +11,15 @@ CHUNK = 150
 
 
 def answers(spark, patterns, subjects, function=None):
-    """For each pattern the set of subjects (bytes) that Spark says match; no answer may be null."""
+    """For each pattern the set of subjects (bytes) that Spark says match; no answer may be null.
+
+    The subjects are in the columns `subject` and `bytes`.
+    """
     function = function or oz.spark.matches
     rows = spark.createDataFrame([(each,) for each in subjects], "subject binary")
-    rows = rows.select(F.col("subject").cast("string").alias("subject")).cache()
+    rows = rows.select(
+        F.col("subject").cast("string").alias("subject"), F.col("subject").alias("bytes")
+    ).cache()
     found = {}
     waiting = iter(patterns)
     while chunk := list(itertools.islice(waiting, CHUNK)):

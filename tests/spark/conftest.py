@@ -20,6 +20,7 @@ LONG = (
     "test_sink_kills",
     "test_source_exactly_once",
     "test_source_stream",
+    "test_report_figures",
     "test_matches",
     "test_vectors",
     "test_sink_stream",
@@ -41,7 +42,7 @@ if str(PRELOADING) not in sys.path:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(PRELOADING)]))
 
 REPORTS = ("test_explain_figures", "test_report_command", "test_report_figures", "test_report_page")
-"""Modules whose queries those of the clusters make too: by then Java has compiled what they take."""
+"""Modules whose queries are many, and mostly made once."""
 
 INTERPRETED = {"spark.sql.codegen.wholeStage": False, "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
@@ -60,12 +61,12 @@ def needs_standalone(item):
 
 
 def group_of(nodeid):
-    """Name the group of a test: that of the clusters and reports, or its module."""
+    """Name the group of a test: that of the clusters, or its module."""
     module = Path(nodeid.split("::")[0]).stem
     is_of_cluster = module == "test_engine_submit" or re.search(
         r"[\[-](standalone|local-cluster)[\]-]", nodeid
     )
-    return "clusters" if is_of_cluster or module in REPORTS else module
+    return "clusters" if is_of_cluster else module
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -111,10 +112,7 @@ def spark(tmp_path_factory):
 
 @pytest.fixture(scope="module", autouse=True)
 def interpreting(request):
-    """Have Spark interpret the queries of reports, some thirty for each, not compile them to run them once.
-
-    The test that has a cluster make the same report compiles them there.
-    """
+    """Have Spark interpret the queries of reports, some thirty for each, and not compile what runs once."""
     if request.module.__name__.rpartition(".")[2] not in (*REPORTS, "test_engine_jobs"):
         yield
         return

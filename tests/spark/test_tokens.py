@@ -1,5 +1,7 @@
 """`token`, `depth` and `prefix`."""
 
+import itertools
+
 import pytest
 
 import oz
@@ -13,9 +15,11 @@ import oz.spark
 SUBJECTS = ["flight.JFK.LAX.AA", "a", "", ".", "a..b", "é.😀.x", "a/b|c", None]
 
 
-def column_of(spark, column):
+def columns_of(spark, columns):
+    """What each of some columns says of the subjects, by their keys."""
     rows = spark.createDataFrame([(each,) for each in SUBJECTS], "subject string")
-    return [row.answer for row in rows.select(column.alias("answer")).collect()]
+    found = rows.select(*(column.alias(str(at)) for at, column in enumerate(columns.values()))).toArrow()
+    return dict(zip(columns, (column.to_pylist() for column in found.columns), strict=True))
 
 
 def at(tokens, n):
@@ -23,15 +27,13 @@ def at(tokens, n):
     return tokens[index] if -len(tokens) <= index < len(tokens) else None
 
 
-@pytest.mark.parametrize("separator", [".", "/", "|", "..", "b|"])
-@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, -1, -2, -4, -5])
-def test_token_counts_from_one_as_split_part_does(spark, n, separator):
-    wanted = [None if each is None else at(each.split(separator), n) for each in SUBJECTS]
-    assert column_of(spark, oz.spark.token("subject", n, separator=separator)) == wanted
-
-
-def test_the_origin_of_a_flight(spark):
-    assert column_of(spark, oz.spark.token("subject", 2))[0] == "JFK"
+def test_token_counts_from_one_as_split_part_does(spark):
+    cases = list(itertools.product([1, 2, 3, 4, 5, -1, -2, -4, -5], [".", "/", "|", "..", "b|"]))
+    found = columns_of(spark, {case: oz.spark.token("subject", case[0], separator=case[1]) for case in cases})
+    for n, separator in cases:
+        wanted = [None if each is None else at(each.split(separator), n) for each in SUBJECTS]
+        assert found[n, separator] == wanted, (n, separator)
+    assert found[2, "."][0] == "JFK"
 
 
 def test_there_is_no_token_0(spark):
@@ -39,16 +41,18 @@ def test_there_is_no_token_0(spark):
         oz.spark.token("subject", 0)
 
 
-@pytest.mark.parametrize("separator", [".", "/"])
 @pytest.mark.parametrize("ansi", [True, False])
-def test_depth_counts_tokens(spark, separator, ansi):
+def test_depth_counts_tokens(spark, ansi):
+    depths = {one: oz.spark.depth(F.col("subject"), separator=one) for one in (".", "/")}
     spark.conf.set("spark.sql.ansi.enabled", ansi)
     try:
-        wanted = [None if each is None else len(each.split(separator)) for each in SUBJECTS]
-        assert column_of(spark, oz.spark.depth(F.col("subject"), separator=separator)) == wanted
-        assert column_of(spark, oz.spark.token("subject", 9)) == [None] * len(SUBJECTS)
+        found = columns_of(spark, {**depths, "none": oz.spark.token("subject", 9)})
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
+    for separator in depths:
+        wanted = [None if each is None else len(each.split(separator)) for each in SUBJECTS]
+        assert found[separator] == wanted, separator
+    assert found["none"] == [None] * len(SUBJECTS)
 
 
 def test_an_empty_separator_is_refused(spark):
@@ -56,8 +60,10 @@ def test_an_empty_separator_is_refused(spark):
         oz.spark.depth("subject", separator="")
 
 
-@pytest.mark.parametrize("spec", ["a", "flight.*.LAX.>", "*", r"regex:^(a|flight|é).*", "redis:[a.]*b"])
-def test_prefix_is_what_zeromq_lets_through(spark, spec):
-    prefixes = oz.parse(spec).prefixes
-    wanted = [None if each is None else each.encode().startswith(prefixes) for each in SUBJECTS]
-    assert column_of(spark, oz.spark.prefix("subject", spec)) == wanted
+def test_prefix_is_what_zeromq_lets_through(spark):
+    specs = ["a", "flight.*.LAX.>", "*", r"regex:^(a|flight|é).*", "redis:[a.]*b"]
+    found = columns_of(spark, {spec: oz.spark.prefix("subject", spec) for spec in specs})
+    for spec in specs:
+        prefixes = oz.parse(spec).prefixes
+        wanted = [None if each is None else each.encode().startswith(prefixes) for each in SUBJECTS]
+        assert found[spec] == wanted, spec

@@ -11,9 +11,17 @@ def import_oz_once():
 
     A worker that a test has fail ends with its error, so that the next one is a new process.
     """
+    import pyspark.logger.worker_io
+    import pyspark.messages.socket.spark_socket_message_receiver
+    import pyspark.sql.conversion
+
     import oz.spark.registration
     import oz.spark.sink.writers
     import oz.spark.source.stream  # noqa: F401
+
+    if sys.orig_argv[-1] == "pyspark.worker":  # that of functions, which take pandas' arrays
+        import pandas  # noqa: F401
+        import pyspark.sql.streaming.stateful_processor_util  # noqa: F401
 
 
 def connect_at_once():
