@@ -1,8 +1,10 @@
 """The examples of the pages of Spark run in an empty directory, with what the page says and no more."""
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,11 +27,21 @@ PAGES = [
 def test_each_example_of_a_page_runs_after_those_before_it(page, tmp_path):
     scripts = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     modules = os.pathsep.join([str(HERE.parent), os.environ.get("PYTHONPATH", "")])
-    ended = subprocess.run(
-        [sys.executable, str(HERE / "page_examples.py"), str(page)],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": scripts, "PYTHONPATH": modules},
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    work, output = tmp_path / "work", tmp_path / "output"
+    work.mkdir()
+    # Into a file: what an example leaves in the background would keep a pipe open.
+    with output.open("w") as written:
+        started = subprocess.Popen(
+            [sys.executable, str(HERE / "page_examples.py"), str(page)],
+            cwd=work,
+            env={**os.environ, "PATH": scripts, "PYTHONPATH": modules},
+            stdout=written,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            status = started.wait()
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGTERM)
+    assert status == 0, output.read_text()[-6000:]
