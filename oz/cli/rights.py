@@ -16,7 +16,7 @@ _DOES = {"publish": "publish on", "request": "ask on", "reply": "answer what is 
 
 
 class Rights:
-    """What one key may do; what was allowed once is not looked up again."""
+    """The rights of one key; an allowed subject is not looked up again."""
 
     def __init__(self, security: oz.Security | None, action: Action) -> None:
         """Take in whose rights are asked for.

@@ -80,7 +80,7 @@ class Attachments:
 
     @property
     def bound(self) -> list[str]:
-        """What the socket is bound to."""
+        """The endpoints that the socket is bound to."""
         return self.endpoints[self.connections :]
 
     @property
@@ -161,7 +161,7 @@ class Attachments:
             backend.connect(socket, endpoint)
 
     def give_up(self, socket: zmq.Socket[Any], endpoint: str) -> None:
-        """Take note that ZeroMQ has given up a connection, before another is made; see `call_again`.
+        """Record that ZeroMQ has given up a connection, before another is made; see `call_again`.
 
         libzmq 4.3.5 frees it, and keeps its address under the endpoint. To disconnect that later ends what
         stands at this address by then, such as the connection to somebody else: socket_base_t::term_endpoint.

@@ -112,7 +112,7 @@ class Credentials:
         return False
 
     def turn_away(self, endpoint: str, why: str) -> None:
-        """Take note that a listener has refused whoever came to it without proving to have a key.
+        """Record that a listener has refused a connection that did not prove to have a key.
 
         Args:
             endpoint: where.

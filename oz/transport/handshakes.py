@@ -11,7 +11,6 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from oz.transport.backend import new_socket
 from oz.transport.endpoints import addresses_of
@@ -101,6 +100,9 @@ class Handshakes:
         """Yield what has come of handshakes since the last call."""
         if self.pair is None:
             return
+        # It imports asyncio, which most programs do without.
+        from zmq.utils.monitor import parse_monitor_message
+
         with suppress(zmq.ZMQError):
             for _ in range(_MOST_EVENTS):
                 event = parse_monitor_message(self.pair.recv_multipart(zmq.NOBLOCK))

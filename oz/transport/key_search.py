@@ -1,4 +1,4 @@
-"""The search for the keys of listeners: in threads, while whoever has called them goes on."""
+"""The search for the keys of listeners, in threads of its own: the caller goes on meanwhile."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from math import ceil
 from typing import Any
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from oz.transport.certificates import KeyPair
 
@@ -102,6 +101,9 @@ class _Try:
 
     def read(self) -> None:
         """Take in what has happened to it."""
+        # It imports asyncio, which most programs do without.
+        from zmq.utils.monitor import parse_monitor_message
+
         while self.outcome is None and self.monitor.get(zmq.EVENTS) & zmq.POLLIN:
             event = parse_monitor_message(self.monitor.recv_multipart())["event"]
             if event == zmq.EVENT_CONNECTED:

@@ -1,4 +1,4 @@
-"""What connections ask for and are told: the steps that a node takes, and the ports that it answers by."""
+"""The steps that connections ask a node to take, and the ports by which they ask it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a node waits for who does not answer before it connects anew."""
+"""The patience of a node with peers that do not answer, before it connects to them anew."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PROGRESS = 4
 
 
 class Redials:
-    """Who was dialled in vain, and what else a node knows of how busy its host is.
+    """The endpoints that were dialled in vain, and what else tells a node how busy its host is.
 
     Attributes:
         in_vain: how often each endpoint was dialled since somebody was heard there, where that was in vain.
