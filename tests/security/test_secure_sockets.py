@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import socket as system
 import threading
 
 import pytest
@@ -173,23 +172,6 @@ def test_who_calls_a_subscriber_without_a_key_is_counted_as_well(ring):
         called_without_key(ring, "no CURVE", zmq.PUB, sub.endpoint),
     ):
         receive_until(sub, lambda: desk.refused)
-
-
-def test_those_who_prove_their_keys_and_those_who_only_look_are_not_counted(ring):
-    feed = ring.security("feed")
-    for name in ("more", "and-more"):
-        ring.make(name)
-        ring.trust(name)
-    with oz.Publisher("tcp://127.0.0.1:*", security=feed) as pub:
-        host, _, port = pub.endpoint.removeprefix("tcp://").rpartition(":")
-        for _ in range(3):
-            system.create_connection((host, int(port))).close()
-        with oz.Subscriber(pub.endpoint, security=ring.security("desk")) as sub:
-            sub.subscribe("md")
-            pub.wait_for_subscribers(timeout=DEADLINE)
-        with called_without_key(ring, "no CURVE", zmq.SUB, pub.endpoint):
-            until(lambda: feed.refused)
-        assert feed.refused == 1
 
 
 def test_the_server_s_key_is_found_among_many(ring, pub):
