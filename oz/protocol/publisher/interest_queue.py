@@ -283,7 +283,7 @@ class InterestQueue:
         if self._holders is None or now - self._swept_at < SWEEP_EVERY:
             return
         self._swept_at = now
-        for key, less, gone in self._holders.sweep(now, _MOST_SWEPT):
+        for key, less, gone in self._holders.sweep(_MOST_SWEPT):
             self._count_out(key, gone)
             for _ in range(less):
                 if key.startswith(OWN):

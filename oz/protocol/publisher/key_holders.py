@@ -16,8 +16,9 @@ from oz.protocol.publisher.accounts import Account, IsAlive, Peer
 _SCANNED = 64
 """One in so many holders of a key may have ended before all of them are looked at."""
 
-SETTLED = 2.0
-"""Seconds after which nothing comes any more of a connection that has ended, where all that came was read."""
+SETTLED = 2
+"""Looks, a second apart and each when all was read that had come, after which nothing comes any more of a
+connection that had ended before them. Not seconds: a process that stands still does not hear of an end."""
 
 
 class Left(NamedTuple):
@@ -35,9 +36,9 @@ class Left(NamedTuple):
 
 
 class _Doubt(NamedTuple):
-    """Those who had ended at some time, and may have asked for a key more often than ZeroMQ takes it back."""
+    """Those who had ended at some look, and may have asked for a key more often than ZeroMQ takes it back."""
 
-    since: float
+    looks: int
     known: tuple[Account, ...]
     unknown: Counter[int]
     refused: Counter[int]
@@ -282,11 +283,10 @@ class KeyHolders:
         """Whether anything may have been left behind, now or later."""
         return bool(self._doubts)
 
-    def sweep(self, now: float, most: int) -> list[Left]:
+    def sweep(self, most: int) -> list[Left]:
         """Find what connections have left behind that asked for a key several times and ended long ago.
 
         Args:
-            now: monotonic seconds, at a time when all was read that has come.
             most: keys and their holders that are looked at; of the last key all.
         """
         found = []
@@ -296,21 +296,23 @@ class KeyHolders:
             key, doubt = self._doubts.popitem(last=False)
             holders = self._holders.get(key)
             most -= len(holders.known) + 1 if isinstance(holders, _Several) else 1
-            if doubt is not None and now - doubt.since >= SETTLED:
-                left = self._end_doubt(key, doubt)
-                found += [left] * bool(left.less or left.gone)
-                doubt = None
-            doubt = doubt or self._doubt(key, now)
+            if doubt is not None:
+                doubt = doubt._replace(looks=doubt.looks + 1)
+                if doubt.looks >= SETTLED:
+                    left = self._end_doubt(key, doubt)
+                    found += [left] * bool(left.less or left.gone)
+                    doubt = None
+            doubt = doubt or self._doubt(key)
             if doubt is not None:
                 self._doubts[key] = doubt
         return found
 
-    def _doubt(self, key: bytes, now: float) -> _Doubt | None:
+    def _doubt(self, key: bytes) -> _Doubt | None:
         """Note who has ended by now; None where nothing may be left behind."""
         holders, refused = self._holders.get(key), self._refused_unknown.get(key, Counter())
         several = holders if isinstance(holders, _Several) else _Several(holders)
         ended = (one for one in several.known if one.peer is not None and not self._is_alive(one.peer))
-        doubt = _Doubt(now, tuple(ended), several.unknown.copy(), refused.copy())
+        doubt = _Doubt(0, tuple(ended), several.unknown.copy(), refused.copy())
         return doubt if several is holders or doubt.known or doubt.refused else None
 
     def _end_doubt(self, key: bytes, doubt: _Doubt) -> Left:

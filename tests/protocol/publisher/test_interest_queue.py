@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import oz
 from oz.protocol.declared import declare
 from oz.protocol.publisher.accounts import Peer
-from oz.protocol.publisher.interest_queue import InterestQueue
+from oz.protocol.publisher.interest_queue import SWEEP_EVERY, InterestQueue
 from oz.protocol.publisher.key_holders import SETTLED
 from oz.protocol.publisher.router import MOST_IN_CHUNK, Router
 from oz.protocol.stats import PublisherStats
@@ -526,10 +526,10 @@ def test_nothing_is_left_of_connections_that_are_read_at_once(steps):
     assert not them.pub.wants(b"b")
 
 
-def sweep(pub, seconds=SETTLED):
-    """Have a publisher look twice for what was left behind, so many seconds apart."""
-    for _ in range(2):
-        pub.now += seconds
+def sweep(pub, looks=2 * (SETTLED + 1)):
+    """Have a publisher look for what was left behind."""
+    for _ in range(looks):
+        pub.now += SWEEP_EVERY
         pub.queue.sweep(pub.now)
         pub.work()
 
@@ -545,7 +545,7 @@ def test_a_key_that_was_asked_for_twice_ends_with_its_connection(peer, is_shared
     pub.come(peer, *all_keys, *all_keys)
     pub.alive.discard(HOSTILE)
     pub.go(None, *all_keys)
-    sweep(pub, SETTLED / 2.5)
+    sweep(pub, SETTLED)
     assert pub.wants(b"a.b")
     sweep(pub)
     assert pub.wants(b"a.b") == is_shared
