@@ -141,7 +141,7 @@ AS_INSTALLED = "import sys\nfrom oz.cli import main\nsys.exit(main())\n"
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a signal ends a process")
-@pytest.mark.parametrize("module", ["oz.asyncio", "oz.cli"])
+@pytest.mark.parametrize("module", ["oz.configuration", "oz.cli"])
 @pytest.mark.parametrize("way", [["-m", "oz"], ["oz"]])
 def test_ctrl_c_ends_the_command_in_silence_while_it_is_loaded(tmp_path, module, way):
     (tmp_path / "sitecustomize.py").write_text(INTERRUPTED_WHILE_IMPORTED.format(module=module))
