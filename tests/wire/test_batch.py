@@ -53,7 +53,7 @@ def subscriber():
         (oz.compile("a.>"), DeliveryOptions(is_shared=True)),
     ):
         subscription = Subscribed([pattern], None, lambda one: None)
-        streams.add(subscription, delivery, last_value=False)
+        streams.add(subscription, delivery, last_value=True)
     return BatchDecoder(streams)
 
 
