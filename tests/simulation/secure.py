@@ -130,8 +130,9 @@ class MemberPublisher(SimPublisher):
         other, subscriber = choice(others), choice(there)
         for key, stream in list(subscriber.streams.by_key.items()):
             source = stream.sources.get(other.origin)
-            # Of a name that nobody has used it would be the first.
-            if source is None or source.epoch is None:
+            # Of a name that nobody has used it would be the first; on a shared key it comes to all, and to a
+            # subscriber that has just begun anew.
+            if source is None or source.epoch is None or stream.is_shared:
                 continue
             epoch = choice((source.epoch, source.epoch + 1, LAST_EPOCH))
             sequence = choice((source.expected, source.expected + 3, 10**15, 0))
