@@ -356,11 +356,15 @@ class SimSubscriber(Process):
         super().close()
 
     def is_ready(self, origin):
-        """Tell whether a publisher has answered all, and is heard; once all faults are over, since then."""
-        heard_at = self.streams.publishers.heard_at(origin)
-        if heard_at is None:
-            return False
-        heard = heard_at / NS - 1_000
-        if heard < self.world.healed_at or self.network.clock.now - heard > SILENCE:
-            return False
+        """Tell whether a publisher has answered all, and is heard; once all faults are over, since then.
+
+        It is heard on each stream: a proxy may have dropped one of them.
+        """
+        for interest in self.streams._interests.values():
+            source = interest.stream.sources.get(origin)
+            if source is None:
+                return False
+            heard = source.heard_at / NS - 1_000
+            if heard < self.world.healed_at or self.network.clock.now - heard > SILENCE:
+                return False
         return self.streams.has_answered(origin)
