@@ -222,6 +222,8 @@ class SimPublisher(Process):
         self._listen()
         self.queue.sweep(now)
         self.queue.work(self.clock)
+        self.asking.clear()
+        self._forget()
         self.world.rest.check_room(self)
         due = now + FIRST_PAUSE if is_halfway else records.next_deadline(now)
         if self.queue.has_doubts:
