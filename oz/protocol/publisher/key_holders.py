@@ -21,7 +21,7 @@ SETTLED = 2
 connection that had ended before them. Not seconds: a process that stands still does not hear of an end."""
 
 
-class Left(NamedTuple):
+class LeftBehind(NamedTuple):
     """A key of which something was left behind by connections that ended.
 
     Attributes:
@@ -283,7 +283,7 @@ class KeyHolders:
         """Whether anything may have been left behind, now or later."""
         return bool(self._doubts)
 
-    def sweep(self, most: int) -> list[Left]:
+    def sweep(self, most: int) -> list[LeftBehind]:
         """Find what connections have left behind that asked for a key several times and ended long ago.
 
         Args:
@@ -315,7 +315,7 @@ class KeyHolders:
         doubt = _Doubt(0, tuple(ended), several.unknown.copy(), refused.copy())
         return doubt if several is holders or doubt.known or doubt.refused else None
 
-    def _end_doubt(self, key: bytes, doubt: _Doubt) -> Left:
+    def _end_doubt(self, key: bytes, doubt: _Doubt) -> LeftBehind:
         """Take a key from all those who had ended."""
         refused = self._refused_unknown.get(key, Counter())
         for descriptor in (doubt.refused & refused).elements():
@@ -324,9 +324,9 @@ class KeyHolders:
         found = self._holders.get(key)
         if isinstance(found, Account) and found in doubt.known:
             del self._holders[key]
-            return Left(key, 1, [found])
+            return LeftBehind(key, 1, [found])
         if not isinstance(found, _Several):
-            return Left(key, 0, [])
+            return LeftBehind(key, 0, [])
         gone = found.find_ended(self._is_alive) if found.ended else []
         ended = [one for one in doubt.known if one in found.known]
         less = sum(found.known.pop(one) for one in ended)
@@ -334,7 +334,7 @@ class KeyHolders:
         found.unknown -= closed
         counted = min(found.ended, closed.total())
         found.ended -= counted
-        return Left(key, less + closed.total() - counted, [*gone, *ended, *self._settle(key, found)])
+        return LeftBehind(key, less + closed.total() - counted, [*gone, *ended, *self._settle(key, found)])
 
     def _settle(self, key: bytes, found: _Several) -> list[Account]:
         """Forget a key that nobody holds any more; return those who were not known to have ended."""

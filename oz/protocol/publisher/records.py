@@ -40,13 +40,13 @@ MOST_TOLD = 512
 """Streams that are told at a time where they stand: a round to all takes a second with 100,000."""
 
 CROWD_EVERY = 0.1
-"""Seconds between two looks at the streams of connections that have more than a few: at"""
+"""Seconds between two looks at the streams of connections that have more than a few."""
 
 MOST_LOOKED_AT = 256
-"""so many each time. Those on which something was sent are told at once, and the others in turn"""
+"""Of them as many are looked at each time, and told at once where something was sent."""
 
 CROWD_TIME = 0.0004
-"""for so many seconds, each of them once a second at most."""
+"""Seconds of each look for the others, which are told in turn, each once a second at most."""
 
 LONGEST_SERVED = 1.0
 """Seconds for which a publisher that closes gives last values, before it says goodbye."""

@@ -125,10 +125,8 @@ class BatchDecoder:
             size = key_size(frame)
             head = parse_head(frame, size)
             stream = self.streams.by_key.get(frame[:size])
-            if self.access is not None and not self.access.owns(head.origin):
+            if self.access is not None and not self.access.owns(head.origin, head.count or 1):
                 self.stats.received += head.count
-                # One of them is counted by now, as is a record.
-                self.stats.denied += max(0, head.count - 1)
                 return None
             if stream is None:
                 # What was on its way when the subscription ended.

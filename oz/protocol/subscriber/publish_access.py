@@ -141,17 +141,22 @@ class PublishAccess:
             return False
         return True
 
-    def owns(self, origin: bytes) -> bool:
-        """Tell whether a publisher's name belongs to the key: to the first that uses it."""
+    def owns(self, origin: bytes, count: int = 1) -> bool:
+        """Tell whether a publisher's name belongs to the key: to the first that uses it.
+
+        Args:
+            origin: the name.
+            count: the messages that come in it, which are denied if not; 1 for a record.
+        """
         key, self.has_denied = self.key, False
         if key is None:
             return origin not in self._owners
         if key not in self._read().trusted:
-            self._deny("is not trusted any more" if key else "is unknown, as its connection has ended")
+            self._deny("is not trusted any more" if key else "is unknown, as its connection has ended", count)
             return False
         if self.rules is not None:
             if not self.rules.owns(key, origin):
-                self._deny(f"speaks in the name of publisher {origin.hex()}, which has another key")
+                self._deny(f"speaks in the name of publisher {origin.hex()}, which has another key", count)
                 return False
             return True
         owner = self._owners.get(origin)
@@ -163,7 +168,7 @@ class PublishAccess:
                 # Its own, whatever it does: nobody has others forgotten.
                 del self._owners[own.popleft()]
         if owner != key:
-            self._deny(f"speaks in the name of publisher {origin.hex()}, which has the key {owner}")
+            self._deny(f"speaks in the name of publisher {origin.hex()}, which has the key {owner}", count)
         return owner == key
 
     def _decide(self, key: str, action: Action, subject: bytes) -> bool:
@@ -173,9 +178,9 @@ class PublishAccess:
         permissions = rights.permissions
         return permissions is None or permissions.allows(permissions.user_of(key), action, subject)
 
-    def _deny(self, what: str) -> None:
+    def _deny(self, what: str, count: int = 1) -> None:
         self.has_denied = True
-        self._stats.denied += 1
+        self._stats.denied += count
         self.last_denied = f"key {self.key or '(none)'} {what}"
         if self._reports:
             self._reports = False
