@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import socket
 import threading
 from collections import deque
@@ -13,6 +12,7 @@ from typing import Any, TypeVar
 
 from oz.errors import ClosedError
 from oz.logs import peer_logger
+from oz.system import POLLIN, make_poll
 
 _log = peer_logger("oz.node")
 
@@ -145,7 +145,10 @@ class IOThread:
                     # turn waits for may be readable all the time. A command ends the pause at once.
                     pause = min(_FIRST_PAUSE * 2**self.failures, _LONGEST_PAUSE)
                     self.failures = min(self.failures + 1, _MOST_DOUBLED)
-                    select.select([self._bell], [], [], pause)
+                    # Not `select`, which takes no descriptor from 1,024 on.
+                    poll = make_poll()
+                    poll.register(self._bell, POLLIN)
+                    poll.poll(pause * 1000)
 
     def work_off(self) -> None:
         """Do what others have given it to do."""

@@ -190,8 +190,9 @@ class Attachments:
         addr = endpoints.as_text(addr)
         with self._guard:
             addr = addr if self.group is None else self.group.forget(addr)
-            # As in `call_again`. What a publisher has still to send is another matter: that is to arrive.
-            is_idle = addr in self.called and socket.get(zmq.TYPE) in _RECEIVERS
+            # As in `call_again`, and a peer that is slow to answer would keep its descriptor all that time.
+            # What a publisher has still to send is another matter: that is to arrive.
+            is_idle = socket.get(zmq.TYPE) in _RECEIVERS
             with _no_linger(socket) if is_idle else nullcontext():
                 if addr not in self._given_up:
                     backend_of(socket).disconnect(socket, addr)

@@ -22,7 +22,7 @@ class Dial(NamedTuple):
 
 
 class HangUp(NamedTuple):
-    """Disconnect from an endpoint; what had come and was not taken yet is lost."""
+    """Disconnect from an endpoint. What had come may be lost, or be read beside what comes anew."""
 
     endpoint: str
 

@@ -297,6 +297,8 @@ class Connections:
             peers: those who should speak.
             now: monotonic seconds.
         """
+        if self._check_at:
+            self._redials.note_look(now - self._check_at)
         self._check_at = now + CHECK_EVERY
         heard, looks, seeds = self._hearing.last_heard(), self._looks, self._seeds
         before, self._ways = self._ways, {}
@@ -381,6 +383,7 @@ class Connections:
             return []
         self._scan_at = now + SCAN_EVERY
         there = self._directory.others()
+        self._redials.sockets = len(there)
         strange = there - {peer.local_endpoint for peer in linked}
         self._seen_at = {one: self._seen_at.get(one, now) for one in strange}
         self._mute = {one for one, at in self._seen_at.items() if now - at >= MUTE_AFTER}
@@ -406,6 +409,9 @@ class Connections:
         is_dead = directory.clear(endpoint)
         if endpoint in self._dialled:
             # It is a peer's, and what it sent last may be on its way.
+            return []
+        if not is_dead and not self._redials.is_due(endpoint, probed_at, now):
+            # It listens, and has much to do.
             return []
         steps = self._hang_up(endpoint)
         if not is_dead:

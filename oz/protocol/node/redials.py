@@ -19,6 +19,9 @@ most that is waited for that reason."""
 PROGRESS = 4
 """So many times as long is waited while others are heard for the first time: the host is busy with them."""
 
+MOST_LATE = 8.0
+"""Seconds that count at most of those by which a look comes late: a process that stood still is not slow."""
+
 
 class Redials:
     """The endpoints that were dialled in vain, and what else tells a node how busy its host is.
@@ -26,16 +29,25 @@ class Redials:
     Attributes:
         in_vain: how often each endpoint was dialled since somebody was heard there, where that was in vain.
         crowd: how many peers the node knew when it looked last.
+        sockets: how many sockets of others were in the directory.
         progress_at: when somebody was heard for the first time, in monotonic seconds.
     """
 
-    __slots__ = ("crowd", "in_vain", "progress_at")
+    __slots__ = ("_late", "crowd", "in_vain", "progress_at", "sockets")
 
     def __init__(self) -> None:
         """Begin with nobody."""
         self.in_vain: dict[str, int] = {}
-        self.crowd = 0
+        self.crowd = self.sockets = 0
         self.progress_at = 0.0
+        self._late = 0.0
+
+    def note_look(self, late: float) -> None:
+        """Take in by how many seconds a look came late, of those that come every second.
+
+        A node that is slow itself does not blame others. Often they are as slow, as they share its processor.
+        """
+        self._late = max(min(late, MOST_LATE), self._late / 2)
 
     def is_due(self, endpoint: str, dialled_at: float, now: float) -> bool:
         """Tell whether to connect anew to an endpoint at which nobody is heard.
@@ -45,7 +57,7 @@ class Redials:
             dialled_at: when it was dialled, in monotonic seconds.
             now: monotonic seconds.
         """
-        crowd = min(self.crowd**2 * PAIR_SECONDS, LONGEST_CROWD)
+        crowd = min(max(self.crowd, self.sockets) ** 2 * PAIR_SECONDS, LONGEST_CROWD)
         patience = max(LONGEST_REDIAL if endpoint in self.in_vain else REDIAL_AFTER, crowd)
         is_progressing = now - self.progress_at < REDIAL_AFTER
-        return now - dialled_at >= patience * (PROGRESS if is_progressing else 1)
+        return now - dialled_at >= patience * (PROGRESS if is_progressing else 1) * (1.0 + self._late)

@@ -120,9 +120,10 @@ def test_peer_that_never_answers_is_dialled_anew(connections):
     assert connections.check([PEER], REDIAL_AFTER) == anew
     # From then on it is given longer, and once it is said that it cannot be reached.
     for times, told in ((1, [Unreachable(ENDPOINT, PEER.name)]), (2, [])):
-        now = REDIAL_AFTER + times * LONGEST_REDIAL
-        assert connections.check([PEER], now - 0.1) == []
-        assert connections.check([PEER], now) == anew + told
+        begun = REDIAL_AFTER + (times - 1) * LONGEST_REDIAL
+        steps, now = check(connections, PEER, looks=round(LONGEST_REDIAL / CHECK_EVERY) - 1, now=begun)
+        assert steps == []
+        assert connections.check([PEER], now + CHECK_EVERY) == anew + told
 
 
 def test_peer_that_spoke_is_given_the_first_patience_again(connections, sub):
@@ -166,6 +167,28 @@ def test_nobody_is_dialled_anew_while_others_are_heard_for_the_first_time(sub):
     # Not for ever.
     steps, _ = check(connections, first, now=now)
     assert steps == [HangUp("tcp://127.0.0.1:1"), Dial("tcp://127.0.0.1:1", first.name)]
+
+
+def test_node_that_is_slow_itself_is_as_patient_with_others(connections):
+    connections.connect(PEER, 0.0)
+    # Each look comes when four should have been.
+    late, now = 3 * CHECK_EVERY, CHECK_EVERY
+    steps = list(connections.check([PEER], now))
+    while now + CHECK_EVERY + late < REDIAL_AFTER * (1 + late):
+        now += CHECK_EVERY + late
+        steps += connections.check([PEER], now)
+    assert now > 3.0
+    assert steps == []
+    assert connections.check([PEER], now + CHECK_EVERY + late) == [
+        HangUp(ENDPOINT),
+        Dial(ENDPOINT, PEER.name),
+    ]
+
+
+def test_process_that_stood_still_does_not_take_itself_for_slow_for_long(connections):
+    connections.connect(PEER, 0.0)
+    assert connections.check([PEER], 1.0) == []
+    assert connections.check([PEER], 3_600.0) != []
 
 
 def test_peer_that_speaks_is_left_alone_and_one_that_falls_silent_is_dialled_anew(connections, sub):
@@ -353,6 +376,15 @@ def test_socket_in_the_directory_is_dialled_once_until_it_is_looked_at_anew(find
     assert finding.scan([], 10.0 + SCAN_EVERY - 0.1) == []
     assert finding.scan([], 10.0 + SCAN_EVERY) == []
     assert finding.scan([], 10.0 + PROBE_AGAIN) == [HangUp(SOCKET), PROBE]
+
+
+def test_sockets_of_a_crowd_are_given_the_time_that_its_host_needs(sub):
+    directory = Sockets(*(f"ipc://{number}" for number in range(60)))
+    finding = Connections(OWN, sub, directory)
+    assert len(finding.scan([], 10.0)) == 60
+    assert [step for at in range(11, 18) for step in finding.scan([], float(at))] == []
+    assert len(directory.tried) > 60
+    assert len(finding.scan([], 18.0)) == 120
 
 
 def test_dead_socket_is_removed_and_not_dialled_again(finding, directory):
