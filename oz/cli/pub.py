@@ -29,7 +29,7 @@ from oz.cli.options import (
 )
 from oz.cli.output import say
 from oz.cli.payloads import BadPayload, PayloadForm, headers_option, payload_option
-from oz.cli.rights import Rights
+from oz.cli.rights import OwnRights
 from oz.escaping import printable
 from oz.transport.multicast.endpoint import is_multicast
 
@@ -129,7 +129,7 @@ def pub(
     messages = _messages(subject, payload, count)
     if interval:
         messages = _paced(messages, interval)
-    rights = Rights(security, "publish")
+    rights = OwnRights(security, "publish")
     if subject != _FROM_STDIN:
         # A bad subject, or one that is denied, is told before anything is bound or waited for.
         oz.validate_subject(_as_bytes(subject), dialect)

@@ -22,7 +22,7 @@ from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, checked_group, dialect_option, parse_all
 from oz.cli.output import say
 from oz.cli.payloads import BadPayload, Encoded, PayloadForm, payload_option
-from oz.cli.rights import Rights
+from oz.cli.rights import OwnRights
 from oz.cli.waiting import await_signal
 from oz.escaping import printable
 from oz.system import POLLIN, make_poll
@@ -236,7 +236,7 @@ def reply(
         raise click.UsageError("give one of --command, --echo and --text")
     dialect = dialect_on_bus(ctx, dialect)
     patterns = parse_all([pattern], dialect)
-    rights = Rights(joining["security"], "reply")
+    rights = OwnRights(joining["security"], "reply")
     for one in patterns:
         if one.is_literal:
             rights.check(str(one.text).encode())

@@ -17,7 +17,7 @@ from oz.cli.joining import dialect_on_bus, joined, joining_options, say_ready
 from oz.cli.options import Number, Whole, dialect_option, text_or_bytes
 from oz.cli.output import say, write_line
 from oz.cli.payloads import PayloadForm, field, headers_as_json, headers_option, payload_option
-from oz.cli.rights import Rights
+from oz.cli.rights import OwnRights
 from oz.escaping import json_text, printable
 
 _FROM_STDIN = "-"
@@ -82,7 +82,7 @@ def request(
     named = text_or_bytes(subject)
     # A bad subject or payload is told before anything is joined.
     oz.validate_subject(named, dialect)
-    rights = Rights(joining["security"], "request")
+    rights = OwnRights(joining["security"], "request")
     rights.check(subject.encode(errors="surrogateescape"))
     payloads = PayloadForm(form)
     asked = payloads.read(_written(payload))

@@ -15,7 +15,7 @@ from oz.transport.security import credentials_of
 _DOES = {"publish": "publish on", "request": "ask on", "reply": "answer what is asked on"}
 
 
-class Rights:
+class OwnRights:
     """The rights of one key; an allowed subject is not looked up again."""
 
     def __init__(self, security: oz.Security | None, action: Action) -> None:

@@ -32,7 +32,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 1.0
 Item = LaidOut | Loss
 
 
-class Backlog:
+class RecordBacklog:
     """Passes what one thread receives to another that writes it."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -191,7 +191,7 @@ class BacklogWriter:
 
     def __init__(
         self,
-        backlog: Backlog,
+        backlog: RecordBacklog,
         writer: Writer,
         stats: RecorderStats,
         pattern: str,

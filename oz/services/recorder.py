@@ -19,7 +19,7 @@ from oz.logs import peer_logger
 from oz.message import Gap, MessageId
 from oz.protocol.subscriber.columns import Arrived
 from oz.protocol.subscriber.dedupe import SINGLES
-from oz.services.backlog import Backlog, BacklogWriter, RecorderStats
+from oz.services.backlog import BacklogWriter, RecordBacklog, RecorderStats
 from oz.services.columns import Collector, Loss, place_of, spanning, unpack_headers
 from oz.services.sockets import ServiceSubscriber
 from oz.services.waiting import Bell, look_again, wait
@@ -92,7 +92,7 @@ class Recorder:
         self._is_routed = filtering == "publisher"
         self._commit_seconds = commit_seconds
         self._poller = zmq.Poller()
-        self._backlog = Backlog(most_waiting)
+        self._backlog = RecordBacklog(most_waiting)
         self._collected = Collector()
         self._not_before = 0.0
         self._losses: list[Loss] = []

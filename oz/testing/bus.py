@@ -14,7 +14,7 @@ from oz.testing.fronts import Publisher, Subscriber
 from oz.testing.loop import LONGEST_RUN, VirtualLoop
 from oz.testing.network import Network
 from oz.testing.nodes import Node
-from oz.testing.places import Place
+from oz.testing.places import VirtualProcess
 
 T = TypeVar("T")
 
@@ -187,7 +187,7 @@ class Bus:
         """
         return Blocking(self.run, member)
 
-    def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> Place:
+    def _place(self, kind: str, options: dict[str, Any], name: str | None = None) -> VirtualProcess:
         self._join_loop()
         for one in _OTHERS:
             if options.get(one) is not None:
@@ -195,7 +195,7 @@ class Bus:
         taken = {one.place.host for one in self._members if not one.closed}
         numbered = (f"{kind}-{number}" for number in range(1, len(self._members) + 3))
         host = name if name and name not in taken else next(one for one in numbered if one not in taken)
-        return Place(self.network, host)
+        return VirtualProcess(self.network, host)
 
     # faults ----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import oz.asyncio
 from oz.asyncio.publisher import LoopPublishing
 from oz.asyncio.subscriber import LoopSubscriber
 from oz.testing.awaiting import AwaitedContext, AwaitedSocket
-from oz.testing.places import Place
+from oz.testing.places import VirtualProcess
 from oz.transport.publisher.options import PublisherOptions
 from oz.transport.publisher.sender import by_fields
 
@@ -19,7 +19,7 @@ from oz.transport.publisher.sender import by_fields
 class Publisher(LoopPublishing):
     """A publisher of `oz.testing.Bus`: `oz.asyncio.Publisher`, on a virtual network."""
 
-    def __init__(self, place: Place, **options: Any) -> None:
+    def __init__(self, place: VirtualProcess, **options: Any) -> None:
         """Make a publisher; `oz.testing.Bus.publisher` does.
 
         Args:
@@ -61,7 +61,7 @@ class Publisher(LoopPublishing):
 class Subscriber(LoopSubscriber, AwaitedSocket):  # type: ignore[misc]
     """A subscriber of `oz.testing.Bus`: `oz.asyncio.Subscriber`, on a virtual network."""
 
-    def __init__(self, place: Place, **options: Any) -> None:
+    def __init__(self, place: VirtualProcess, **options: Any) -> None:
         """Make a subscriber; `oz.testing.Bus.subscriber` does.
 
         Args:

@@ -8,7 +8,7 @@ from typing import Any
 import oz.asyncio.node
 from oz.asyncio.node_engine import LoopNode
 from oz.configuration.settings import DEFINITIONS
-from oz.testing.places import Place
+from oz.testing.places import VirtualProcess
 from oz.transport.node.opening import NodeSettings
 from oz.transport.node.publisher import make_uuid
 from oz.transport.security import Security
@@ -40,7 +40,7 @@ class Node(oz.asyncio.node.Node):
 
     _shell: VirtualNode
 
-    def __init__(self, place: Place, name: str, **options: Any) -> None:
+    def __init__(self, place: VirtualProcess, name: str, **options: Any) -> None:
         """Prepare to join; `oz.testing.Bus.node` makes nodes.
 
         Args:

@@ -15,7 +15,7 @@ Message = tuple[bytes, ...]
 """The frames of one message: they pass all together or not at all."""
 
 
-class Owner(Protocol):
+class PipeOwner(Protocol):
     """The owner of an end of a pipe: a socket or a session, which hears of events by commands."""
 
     def post(self, command: Callable[[], None]) -> None:
@@ -68,7 +68,7 @@ class End:
 
     peer: End
 
-    def __init__(self, owner: Owner, *, mark: int, peers_mark: int) -> None:
+    def __init__(self, owner: PipeOwner, *, mark: int, peers_mark: int) -> None:
         """Make an end that is not joined to another yet; see `join`."""
         self.owner = owner
         self.incoming: deque[Message] = deque()

@@ -55,7 +55,7 @@ class VirtualDirectory:
         """Do nothing: an endpoint ends with its socket."""
 
 
-class Place:
+class VirtualProcess:
     """A process on a virtual network, with one publisher, subscriber or node.
 
     Attributes:

@@ -10,7 +10,7 @@ from oz.testing.network import Network
 from oz.testing.pipes import End, Message
 
 
-class Owner(Protocol):
+class SessionSocket(Protocol):
     """The socket of a session, as a connection sees it."""
 
     @property
@@ -22,13 +22,13 @@ class Owner(Protocol):
         """Return the name of the socket for a ROUTER, or nothing."""
 
 
-class Session(Protocol):
+class WireSession(Protocol):
     """A session, as a connection sees it."""
 
     has_ended: bool
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> SessionSocket:
         """Return the socket of the session."""
 
     def use(self, connection: Connection, identity: bytes) -> None:
@@ -69,7 +69,9 @@ class IoThread:
 class Wire:
     """One direction of a connection: messages arrive in the order in which they were put."""
 
-    def __init__(self, connection: Connection, source: Session, target: Session, network: Network) -> None:
+    def __init__(
+        self, connection: Connection, source: WireSession, target: WireSession, network: Network
+    ) -> None:
         """Begin with nothing on the way."""
         self._connection = connection
         self._source, self._target = source, target
@@ -131,7 +133,7 @@ class Connection:
         number: what it is known by.
     """
 
-    def __init__(self, network: Network, one: Session, other: Session) -> None:
+    def __init__(self, network: Network, one: WireSession, other: WireSession) -> None:
         """Begin, before either side knows that there is a connection."""
         self.hosts = frozenset((one.owner.host, other.owner.host))
         self._network = network
@@ -143,11 +145,11 @@ class Connection:
         self._is_open = True
         self.number = network.add_link(self)
 
-    def wire_from(self, session: Session) -> Wire:
+    def wire_from(self, session: WireSession) -> Wire:
         """Return the wire that a side sends by."""
         return self._wires[session]
 
-    def wire_to(self, session: Session) -> Wire:
+    def wire_to(self, session: WireSession) -> Wire:
         """Return the wire that a side receives by."""
         one, other = self._wires
         return self._wires[other if session is one else one]
@@ -164,7 +166,7 @@ class Connection:
         for session, peer in ((other, one), (one, other)):
             session.use(self, peer.owner.identity)
 
-    def finish(self, session: Session) -> None:
+    def finish(self, session: WireSession) -> None:
         """Close one side: the other sees it when all has arrived that is on its way."""
         if session in self._sessions:
             self._sessions.remove(session)
@@ -174,7 +176,7 @@ class Connection:
             else:
                 self._forget()
 
-    def reset(self, but: Session | None = None) -> None:
+    def reset(self, but: WireSession | None = None) -> None:
         """Break: both ends see that, but for one that is gone, and what is on its way is lost."""
         if not self._is_open:
             return

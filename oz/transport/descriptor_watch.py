@@ -48,7 +48,7 @@ def headroom(limit: int) -> int:
 
 
 @dataclass(slots=True)
-class Connection:
+class AcceptedConnection:
     """A connection that libzmq has accepted.
 
     Attributes:
@@ -68,7 +68,7 @@ class Connection:
     is_cut: bool = False
 
 
-def newest_of_largest(connections: list[Connection], count: int) -> list[Connection]:
+def newest_of_largest(connections: list[AcceptedConnection], count: int) -> list[AcceptedConnection]:
     """Choose some to end: each time the newest of the source that has most.
 
     Args:
@@ -76,7 +76,7 @@ def newest_of_largest(connections: list[Connection], count: int) -> list[Connect
         count: how many to choose, at most.
     """
     sizes = Counter(one.source for one in connections)
-    by_source: dict[object, list[Connection]] = {}
+    by_source: dict[object, list[AcceptedConnection]] = {}
     for one in sorted(connections, key=lambda one: (one.order, one.inode)):
         by_source.setdefault(one.source, []).append(one)
     chosen = []
@@ -100,7 +100,7 @@ class DescriptorWatch:
         self.cut = self.refused = 0
         self._lock = threading.Lock()
         self._bound: dict[object, weakref.ref[Any]] = {}
-        self._known: dict[int, Connection | int] = {}
+        self._known: dict[int, AcceptedConnection | int] = {}
         self._order = 0
         self._thread: threading.Thread | None = None
 
@@ -159,7 +159,7 @@ class DescriptorWatch:
             return max(NEAR_SECONDS, took * _SHARE / 10)
         return max(LOOK_SECONDS, took * _SHARE)
 
-    def _connections(self, limit: int) -> list[Connection]:
+    def _connections(self, limit: int) -> list[AcceptedConnection]:
         """Find the connections to what is bound; those that were not there at the last look are newer."""
         self._order += 1
         before, self._known = self._known, {}
@@ -172,19 +172,19 @@ class DescriptorWatch:
                 if known is None or found.st_ino != (known if isinstance(known, int) else known.inode):
                     known = self._met(descriptor, found.st_ino)
                 self._known[descriptor] = known
-        return [one for one in self._known.values() if isinstance(one, Connection)]
+        return [one for one in self._known.values() if isinstance(one, AcceptedConnection)]
 
-    def _met(self, descriptor: int, inode: int) -> Connection | int:
+    def _met(self, descriptor: int, inode: int) -> AcceptedConnection | int:
         """Find out what a socket is; its inode stands for one that is nothing of oz's."""
         with suppress(OSError), _as_socket(descriptor) as found:
             place = _local(found)
             if place in self._bound:
                 # A socket that listens has no peer.
                 peer = found.getpeername()
-                return Connection(descriptor, inode, self._order, _source(found, peer), place)
+                return AcceptedConnection(descriptor, inode, self._order, _source(found, peer), place)
         return inode
 
-    def _end(self, chosen: list[Connection], used: int, limit: int) -> None:
+    def _end(self, chosen: list[AcceptedConnection], used: int, limit: int) -> None:
         for one in chosen:
             with suppress(OSError), _as_socket(one.descriptor) as found:
                 # libzmq may have closed it meanwhile, and something else have its number.

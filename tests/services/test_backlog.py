@@ -3,7 +3,7 @@
 import time
 
 from oz.errors import JournalFull
-from oz.services.backlog import Backlog, BacklogWriter, RecorderStats
+from oz.services.backlog import BacklogWriter, RecordBacklog, RecorderStats
 from oz.services.columns import Loss
 
 
@@ -46,7 +46,7 @@ def write(writing, writer, backlog, tries):
 
 
 def test_full_disk_is_tried_less_and_less_often_and_soon_again_when_there_was_room():
-    backlog, writer = Backlog(1 << 20), Full(0)
+    backlog, writer = RecordBacklog(1 << 20), Full(0)
     writing = BacklogWriter(backlog, writer, RecorderStats(), ">", lambda: None)
     for _ in range(2):
         seconds = write(writing, writer, backlog, 70)

@@ -11,7 +11,7 @@ import pytest
 import oz
 from oz.journal import Journal, Kind
 from oz.message import Gap
-from oz.services.backlog import Backlog
+from oz.services.backlog import RecordBacklog
 from oz.services.columns import Loss, place_of, spanning
 from support import scripts, waiting
 from support.ports import lasting_endpoint
@@ -241,7 +241,7 @@ def test_a_gap_is_recorded_before_the_first_message_behind_it(gap, sequences, pl
 
 
 def test_what_was_dropped_is_recorded_before_what_is_taken_in_after_it():
-    backlog = Backlog(1000)
+    backlog = RecordBacklog(1000)
     backlog.discard([Received(b"a", 5), Received(b"b", 1), Received(b"a", 6)])
     backlog.put(Loss(None, 1))
     found = [(one.origin, one.sequence, one.count) for one in backlog.take()]

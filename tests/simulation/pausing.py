@@ -8,7 +8,7 @@ from hashlib import blake2b
 
 from oz.configuration.settings import DEFINITIONS
 from oz.testing.nodes import VirtualNode
-from oz.testing.places import Place, VirtualDirectory
+from oz.testing.places import VirtualDirectory, VirtualProcess
 from oz.transport.node.opening import node_settings
 from oz.transport.node.publisher import make_uuid
 
@@ -55,7 +55,7 @@ class Pausable:
                     step, value = self._coroutine.throw, error
 
 
-class Machine(Place):
+class Machine(VirtualProcess):
     """A host of its own, which reaches others over TCP only: a network can cut that."""
 
     def _meet(self, _, bus, uuid, key):

@@ -11,7 +11,7 @@ pytest.importorskip("matplotlib", reason="needs: pip install '.[spark]'")
 import browser as chromium
 
 from oz.spark.jobs.report import Report
-from oz.spark.jobs.reporting.charts import Mark, Span, by_size, over_time, tracks
+from oz.spark.jobs.reporting.charts import LossMark, TimeSteps, by_size, over_time, tracks
 from oz.spark.jobs.reporting.page import STYLE
 
 pytestmark = pytest.mark.skipif(
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.skipif(
 
 START = 1_772_366_400_000_000_000
 SPANS = [
-    Span(START, 1_000, 100),
-    Span(START + 123_456_789, 500_000_000, 90),
-    Span(START, 10**9, 119),
-    Span(START, 60 * 10**9, 1),
-    Span(START, 300 * 10**9, 60),
-    Span(START, 3600 * 10**9, 100),
-    Span(START, 86_400 * 10**9, 110),
-    Span(START, 14 * 86_400 * 10**9, 100),
+    TimeSteps(START, 1_000, 100),
+    TimeSteps(START + 123_456_789, 500_000_000, 90),
+    TimeSteps(START, 10**9, 119),
+    TimeSteps(START, 60 * 10**9, 1),
+    TimeSteps(START, 300 * 10**9, 60),
+    TimeSteps(START, 3600 * 10**9, 100),
+    TimeSteps(START, 86_400 * 10**9, 110),
+    TimeSteps(START, 14 * 86_400 * 10**9, 100),
 ]
 
 # Of each text of a chart: how large its letters are, where it stands, and its contrast to its card.
@@ -76,10 +76,10 @@ def charts(tmp_path_factory):
     for number, span in enumerate(SPANS):
         values = [step * 12_345 % 7_777_777 for step in range(span.count)]
         drawn.append(over_time(f"time{number}", values, span, title="Payload", unit="B"))
-    marks = [Mark(step % 12, step * 60, step % 5 / 4) for step in range(12)]
+    marks = [LossMark(step % 12, step * 60, step % 5 / 4) for step in range(12)]
     rows = [f"{row:06x}" for row in range(12)]
     drawn.append(
-        tracks("losses", rows, marks, Span(START, 3600 * 10**9, 744), title="The stronger, the more")
+        tracks("losses", rows, marks, TimeSteps(START, 3600 * 10**9, 744), title="The stronger, the more")
     )
     cards = "".join(f"<section><figure>{one}</figure></section>" for one in drawn)
     path = tmp_path_factory.mktemp("charts") / "charts.html"

@@ -14,7 +14,7 @@ from recorded import random_records, record_journal
 
 import oz.spark
 from oz.spark.jobs.reporting import writing
-from oz.spark.jobs.reporting.charts import Mark, Span, by_size, over_time, tracks
+from oz.spark.jobs.reporting.charts import LossMark, TimeSteps, by_size, over_time, tracks
 
 VOID = {"meta", "link", "br"}
 EVIL = "<script>alert(1)</script>.&\"'"
@@ -183,7 +183,7 @@ def words(drawn):
 
 
 def test_steps_are_as_high_as_their_values():
-    drawn = over_time("t", [0, 3, 1, 4], Span(START, HOUR, 4), title="Payload", unit="kB")
+    drawn = over_time("t", [0, 3, 1, 4], TimeSteps(START, HOUR, 4), title="Payload", unit="kB")
     (outline,) = corners(drawn, "--bar")
     heights = sorted({y for _, y in outline}, reverse=True)
     unit = (heights[0] - heights[-1]) / 4
@@ -202,17 +202,17 @@ def test_sizes_stand_where_their_bins_are():
 
 
 def test_a_chart_of_nothing_but_zeros_is_still_one():
-    assert "0 B" in words(over_time("t", [0], Span(START, HOUR, 1), title="Payload", unit="B"))
+    assert "0 B" in words(over_time("t", [0], TimeSteps(START, HOUR, 1), title="Payload", unit="B"))
 
 
 def test_steps_of_less_than_a_second_are_told_exactly():
-    drawn = over_time("t", [1, 2, 3], Span(START, 1_000, 3), title="Messages")
+    drawn = over_time("t", [1, 2, 3], TimeSteps(START, 1_000, 3), title="Messages")
     assert {"0 s", "600 ns", "3 µs", "Time since 2026-03-01 12:00:00.000000 UTC"} <= set(words(drawn))
 
 
 def test_marks_stand_at_their_places_and_are_the_stronger_the_more():
-    marks = [Mark(0, 0, 0.5), Mark(0, 3, 1), Mark(1, 1, 0)]
-    drawn = tracks("l", ["$a$", "b"], marks, Span(START, HOUR, 4), title="The stronger, the more")
+    marks = [LossMark(0, 0, 0.5), LossMark(0, 3, 1), LossMark(1, 1, 0)]
+    drawn = tracks("l", ["$a$", "b"], marks, TimeSteps(START, HOUR, 4), title="The stronger, the more")
     left = [min(x for x, _ in shape) for shape in corners(drawn, "--loss")]
     hours = (left[1] - left[0]) / 3
     assert [round((x - left[0]) / hours) for x in left] == [0, 3, 1]

@@ -21,7 +21,7 @@ from oz.spark.source.filters import Bounds
 from oz.spark.source.headers import HeaderColumns
 from oz.spark.source.planning import Range, Share
 from oz.spark.source.rows import DecodedRows, Malformed
-from oz.spark.source.wanted import Wanted
+from oz.spark.source.wanted import WantedRecords
 from support.scripts import ENVIRONMENT
 from support.waiting import DEADLINE
 
@@ -34,7 +34,7 @@ def schema(*names):
 
 
 def wanted(*patterns, start_ns=None, bounds=None):
-    return Wanted([oz.parse(each) for each in patterns], start_ns, None, False, bounds or Bounds())
+    return WantedRecords([oz.parse(each) for each in patterns], start_ns, None, False, bounds or Bounds())
 
 
 @pytest.fixture

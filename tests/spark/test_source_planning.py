@@ -28,7 +28,7 @@ from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import read_options
 from oz.spark.source.planning import share_out
 from oz.spark.source.rows import DDL
-from oz.spark.source.wanted import Wanted
+from oz.spark.source.wanted import WantedRecords
 
 TYPES = {
     "BIGINT": "long",
@@ -185,7 +185,7 @@ def test_large_files_make_more_partitions_than_small_ones():
 def test_a_limit_counts_only_what_may_be_wanted(by_letter):
     def limited(most, **options):
         read = read_options({"journal": str(by_letter), **options})
-        wanted = Wanted(read.patterns(), None, None, False, Bounds())
+        wanted = WantedRecords(read.patterns(), None, None, False, Bounds())
         return PlannedJournal(read, wanted).limited(0, 7000, most)
 
     assert limited(10) == 10

@@ -7,12 +7,12 @@ import pytest
 import zmq
 
 import oz
-from oz.transport.descriptor_watch import Connection, DescriptorWatch, headroom, newest_of_largest
+from oz.transport.descriptor_watch import AcceptedConnection, DescriptorWatch, headroom, newest_of_largest
 from support.waiting import DEADLINE, until
 
 
 def connections(*sources):
-    return [Connection(at, at, at, source, 1) for at, source in enumerate(sources)]
+    return [AcceptedConnection(at, at, at, source, 1) for at, source in enumerate(sources)]
 
 
 def numbers(chosen):

@@ -22,7 +22,7 @@ _LONGEST = 3_600.0
 """Seconds between two tries."""
 
 
-class _Search(NamedTuple):
+class _PeerSearch(NamedTuple):
     """The search for one peer.
 
     Attributes:
@@ -50,7 +50,7 @@ class Missing:
             first: seconds until the first try.
         """
         self._first = first
-        self._searches: dict[bytes, _Search] = {}
+        self._searches: dict[bytes, _PeerSearch] = {}
 
     def __contains__(self, uuid: object) -> bool:
         """Tell whether a node is looked for."""
@@ -63,11 +63,11 @@ class Missing:
             return
         one = self._searches.pop(peer.uuid, None)
         if one is None:
-            one = _Search(peer, growing(self._first, _LONGEST), TRIES, None)
+            one = _PeerSearch(peer, growing(self._first, _LONGEST), TRIES, None)
         if one.tries:
             if len(self._searches) >= MOST:
                 del self._searches[next(iter(self._searches))]
-            self._searches[peer.uuid] = _Search(peer, one.pauses, one.tries - 1, now + next(one.pauses))
+            self._searches[peer.uuid] = _PeerSearch(peer, one.pauses, one.tries - 1, now + next(one.pauses))
 
     def find(self, uuid: bytes) -> None:
         """Record that a node is there, or has said goodbye."""

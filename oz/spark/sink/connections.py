@@ -15,7 +15,7 @@ from oz.sync.publisher import Publisher
 _BEGIN = zmq.EVENT_CONNECTED | zmq.EVENT_ACCEPTED
 
 
-class Connections:
+class ConnectionsByDescriptor:
     """Follows the connections of a publisher, by their file descriptors."""
 
     def __init__(self, publisher: Publisher) -> None:
@@ -48,7 +48,7 @@ class Connections:
             self._open.discard(descriptor)
             self._staying.discard(descriptor)
 
-    def __enter__(self) -> Connections:
+    def __enter__(self) -> ConnectionsByDescriptor:
         return self
 
     def __exit__(

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from oz.errors import OptionError, SinkError, Timeout, WouldBlock
 from oz.logs import logger
 from oz.spark.session import is_remote
-from oz.spark.sink.connections import Connections
+from oz.spark.sink.connections import ConnectionsByDescriptor
 from oz.spark.sink.encoding import unpack_headers
 from oz.spark.sink.settings import SinkSettings, read_settings
 from oz.spark.sink.staging import Staged
@@ -104,7 +104,7 @@ class BatchDelivery:
     def _publish_once(self, staged: Sequence[Staged], on_progress: Callable[[int], object]) -> None:
         settings = self._settings
         publisher = self._opened()
-        with _closed(publisher, settings.timeout), Connections(publisher) as connections:
+        with _closed(publisher, settings.timeout), ConnectionsByDescriptor(publisher) as connections:
             _await_subscribers(publisher, settings)
             connections.begin()
             for one in staged:
@@ -196,7 +196,9 @@ def _await_subscribers(publisher: Publisher, settings: SinkSettings) -> None:
         pass
 
 
-def _check_still_there(publisher: Publisher, connections: Connections, settings: SinkSettings) -> None:
+def _check_still_there(
+    publisher: Publisher, connections: ConnectionsByDescriptor, settings: SinkSettings
+) -> None:
     if not _has(publisher, settings.subscribers, 0) or not connections.may_still_be(settings.subscribers):
         raise _SubscriberMissing(
             f"a subscriber left while a batch was published to {', '.join(settings.endpoints)}: start the "

@@ -16,7 +16,7 @@ from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share
 from oz.spark.source.rows import DecodedRows, Malformed
-from oz.spark.source.wanted import Wanted
+from oz.spark.source.wanted import WantedRecords
 
 _FOR_STREAMS = ("maxRowsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 
@@ -99,12 +99,16 @@ def rows_for(schema: StructType, options: Options) -> DecodedRows:
     )
 
 
-def wanted_of(options: Options, bounds: Bounds | None = None) -> Wanted:
+def wanted_of(options: Options, bounds: Bounds | None = None) -> WantedRecords:
     """Say what a query wants."""
-    return Wanted(options.patterns(), options.start_ns, options.end_ns, options.gaps, bounds or Bounds())
+    return WantedRecords(
+        options.patterns(), options.start_ns, options.end_ns, options.gaps, bounds or Bounds()
+    )
 
 
-def read_share(share: Share, fetcher: Fetcher, wanted: Wanted, rows: DecodedRows) -> Iterator[pa.RecordBatch]:
+def read_share(
+    share: Share, fetcher: Fetcher, wanted: WantedRecords, rows: DecodedRows
+) -> Iterator[pa.RecordBatch]:
     """Read what one partition has, in the order of the offsets."""
     if share.ranges:
         fetcher.compare(share.epoch, share.ranges[-1].end)

@@ -14,7 +14,7 @@ from oz.journal.reading import why_renumbered
 from oz.journal.schema import COLUMNS
 from oz.logs import logger
 from oz.spark.source.planning import Range
-from oz.spark.source.wanted import Wanted
+from oz.spark.source.wanted import WantedRecords
 
 _log = logger("oz.spark.source")
 
@@ -50,7 +50,9 @@ class Fetcher:
                 f"{self._directory}: {why_renumbered(history, epoch, end)}; run the query again"
             )
 
-    def fetch(self, wanted: Range, records: Wanted, columns: Sequence[str] = COLUMNS) -> Iterator[pa.Table]:
+    def fetch(
+        self, wanted: Range, records: WantedRecords, columns: Sequence[str] = COLUMNS
+    ) -> Iterator[pa.Table]:
         """Fetch the records of a range, as they are; batches without any wanted may be left out.
 
         Args:

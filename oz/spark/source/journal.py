@@ -18,7 +18,7 @@ from oz.logs import logger
 from oz.spark.source.options import LATEST, Options
 from oz.spark.source.planning import Share, share_out
 from oz.spark.source.position import Position
-from oz.spark.source.wanted import Wanted
+from oz.spark.source.wanted import WantedRecords
 
 _log = logger("oz.spark.source")
 
@@ -30,7 +30,7 @@ class PlannedJournal:
         id: the journal's id.
     """
 
-    def __init__(self, options: Options, wanted: Wanted) -> None:
+    def __init__(self, options: Options, wanted: WantedRecords) -> None:
         """Look at it.
 
         Raises:

@@ -20,7 +20,7 @@ _MESSAGE = whole_number(int(Kind.MESSAGE), pa.int8())
 _MOST = (1 << 63) - 1
 
 
-class Wanted:
+class WantedRecords:
     """The demand of a query on a journal, its offsets apart."""
 
     def __init__(

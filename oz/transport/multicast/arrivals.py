@@ -27,7 +27,7 @@ asked for (NCF). Source: RFC 3208, section 8.
 """
 
 
-class Arrivals:
+class PacketArrivals:
     """Sees what packets arrive at an endpoint, beside libpgm and without it."""
 
     __slots__ = ("_began_at", "_looked_at", "_repaired_at", "_seen", "_socket")

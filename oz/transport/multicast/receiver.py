@@ -13,7 +13,7 @@ from oz.logs import peer_logger
 from oz.protocol.multicast.receiver import MulticastReceiver
 from oz.protocol.multicast.watchdog import Arriving, Watchdog
 from oz.protocol.node.advisories import Advisory
-from oz.transport.multicast.arrivals import Arrivals
+from oz.transport.multicast.arrivals import PacketArrivals
 from oz.transport.multicast.group import MulticastGroup
 
 _log = peer_logger("oz.subscriber")
@@ -44,7 +44,7 @@ class Listening:
         self._on_advisory = on_advisory
         self._watchdog = Watchdog(group.options.stale_after, group.options.rate_kbps)
         self._has_begun = False
-        self._arrivals: dict[str, Arrivals | None] = {}
+        self._arrivals: dict[str, PacketArrivals | None] = {}
 
     def begin(self, socket: Any) -> None:
         """Take in everything from now on: what is missing cannot be told otherwise."""
@@ -102,12 +102,12 @@ class Listening:
             if seen is not None:
                 seen.close()
 
-    def _begin_to_see(self, text: str) -> Arrivals | None:
+    def _begin_to_see(self, text: str) -> PacketArrivals | None:
         endpoint = self._group.endpoints[text]
         if endpoint.scheme == "pgm":
             return None
         try:
-            return Arrivals(endpoint)
+            return PacketArrivals(endpoint)
         except OSError as error:
             _log.warning("multicast: cannot see whether packets arrive at %s: %s", text, error.strerror)
             return None

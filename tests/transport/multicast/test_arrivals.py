@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from oz.transport.multicast.arrivals import FRESH, Arrivals
+from oz.transport.multicast.arrivals import FRESH, PacketArrivals
 from oz.transport.multicast.endpoint import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="multicast needs Linux")
@@ -23,7 +23,7 @@ def port():
 
 @pytest.fixture
 def arrivals(port):
-    made = Arrivals(parse(f"epgm://127.0.0.1;239.192.7.8:{port}"))
+    made = PacketArrivals(parse(f"epgm://127.0.0.1;239.192.7.8:{port}"))
     yield made
     made.close()
 

@@ -62,7 +62,7 @@ _TIMES: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Span:
+class TimeSteps:
     """Equal steps of time.
 
     Attributes:
@@ -77,7 +77,7 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Mark:
+class LossMark:
     """Something that was lost.
 
     Attributes:
@@ -91,7 +91,7 @@ class Mark:
     share: float
 
 
-def over_time(name: str, values: Sequence[float], span: Span, *, title: str, unit: str = "") -> str:
+def over_time(name: str, values: Sequence[float], span: TimeSteps, *, title: str, unit: str = "") -> str:
     """Draw how much there was in each step.
 
     Args:
@@ -134,7 +134,7 @@ def by_size(name: str, values: Sequence[int], starts: Sequence[int]) -> str:
     return written[0]
 
 
-def tracks(name: str, rows: Sequence[str], marks: Sequence[Mark], span: Span, *, title: str) -> str:
+def tracks(name: str, rows: Sequence[str], marks: Sequence[LossMark], span: TimeSteps, *, title: str) -> str:
     """Draw a track for each name, and marks on it, the stronger the greater their share is.
 
     Args:
@@ -193,7 +193,7 @@ def _for_page(svg: str, name: str) -> str:
     return re.sub("|".join(_VARIABLES), lambda found: f"var({_VARIABLES[found[0]]})", svg)
 
 
-def _time_axis(axes: Axes, span: Span) -> list[float]:
+def _time_axis(axes: Axes, span: TimeSteps) -> list[float]:
     """Prepare the axis, and say where each step begins and the last one ends."""
     ends = [span.step_ns * number for number in range(span.count + 1)]
     if span.step_ns < SECOND:  # more finely than dates of Matplotlib

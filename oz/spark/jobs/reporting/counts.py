@@ -242,7 +242,7 @@ def _holes() -> list[Column]:
     ]
 
 
-class Publishers:
+class PublisherCounts:
     """Answers what is asked of the publishers; its tables are kept until `forget`."""
 
     def __init__(self, table: DataFrame, hours: Steps) -> None:

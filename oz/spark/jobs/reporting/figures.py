@@ -12,7 +12,7 @@ from pyspark.sql.window import Window
 
 from oz.journal import Kind
 from oz.spark.columns import depth
-from oz.spark.jobs.reporting.counts import Publishers, Subjects, by_hour, sums_of
+from oz.spark.jobs.reporting.counts import PublisherCounts, Subjects, by_hour, sums_of
 from oz.spark.jobs.reporting.rows import is_kind
 from oz.spark.jobs.reporting.steps import HOUR, SECOND, Steps
 
@@ -252,7 +252,7 @@ def _by_subject(
 def _by_publisher(
     rows: DataFrame, hours: Steps, most: int, is_whole: bool
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    publishers = Publishers(by_hour(rows, hours, is_whole=is_whole), hours)
+    publishers = PublisherCounts(by_hour(rows, hours, is_whole=is_whole), hours)
     try:
         return publishers.most(most), publishers.losses(most) | {"are_numbers_known": is_whole}
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from oz.spark.jobs.reporting.charts import Span, by_size, over_time
+from oz.spark.jobs.reporting.charts import TimeSteps, by_size, over_time
 from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, figure, section, table
 from oz.spark.jobs.reporting.sections import levels, losses, silent, subjects
 from oz.spark.jobs.reporting.steps import SECOND
@@ -115,7 +115,7 @@ def _timeline(figures: Figures) -> str:
     steps, seconds = line["steps"], line["step_seconds"]
     step_ns = round(seconds * SECOND)
     times = [moment(step["time_ns"], step_ns=step_ns) for step in steps]
-    span = Span(steps[0]["time_ns"], step_ns, len(steps))
+    span = TimeSteps(steps[0]["time_ns"], step_ns, len(steps))
     charts = ""
     for name, title, unit in (("messages", "Messages", ""), ("payload_bytes", "Payload", "B")):
         values = [step[name] for step in steps]

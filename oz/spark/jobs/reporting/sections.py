@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oz.spark.jobs.reporting.charts import Mark, Span, tracks
+from oz.spark.jobs.reporting.charts import LossMark, TimeSteps, tracks
 from oz.spark.jobs.reporting.parts import bar, bars, definitions, details, figure, section, table
 from oz.spark.jobs.reporting.steps import HOUR
 from oz.spark.jobs.reporting.writing import duration, exact, moment, number, others, publisher, subject
@@ -149,8 +149,8 @@ def _chart(found: Figures) -> str:
     if not cells:
         return ""
     most = max(max(_weight(cell), 1) for cell in cells)
-    marks = [Mark(places[cell["origin"]], cell["period"], max(_weight(cell), 1) / most) for cell in cells]
-    span = Span(found["first_period_ns"], found["hours_per_period"] * HOUR, found["periods"])
+    marks = [LossMark(places[cell["origin"]], cell["period"], max(_weight(cell), 1) / most) for cell in cells]
+    span = TimeSteps(found["first_period_ns"], found["hours_per_period"] * HOUR, found["periods"])
     worst = max(found["by_period"], key=_weight)
     facts = (
         f"Losses by publisher and hour. For each of {len(rows)} publishers, whether it lost messages in each "
