@@ -13,6 +13,7 @@ import zmq.asyncio
 from oz.asyncio.closing import end_in_loop, in_thread
 from oz.asyncio.handlers import TaskPool
 from oz.asyncio.publisher_engine import LoopPublisher
+from oz.asyncio.reading import LoopReader
 from oz.asyncio.subscriptions import NodeSubscription, ReceivedSubscription
 from oz.asyncio.waiting import TURN_SECONDS, TaskNews
 from oz.errors import NameserverUnavailable, OwnershipError, Timeout
@@ -86,7 +87,10 @@ class LoopNode:
         self._woken = asyncio.Event()
         self._news = asyncio.Condition()
         engine.open()
-        working = [self._receive(), self._attend(), *map(self._read, engine.sockets.servers)]
+        self._reader = LoopReader(engine.sockets.sub.socket, self._take_in)
+        working = [self._attend(), *map(self._read, engine.sockets.servers)]
+        if not self._reader.start():
+            working.append(self._reader.run())
         name = f"oz-node-{engine.settings.name}"
         self.tasks = [asyncio.create_task(one, name=name) for one in working]
         try:
@@ -123,15 +127,14 @@ class LoopNode:
             self._number_of_news += 1
             self._news.notify_all()
 
-    async def _receive(self) -> None:
-        """Receive, and hand messages to handlers; nothing here is for anybody else."""
+    def _take_in(self) -> bool:
+        """Hand what has come to handlers; nothing here is for anybody else. Tell whether some of it waits."""
         sub = self.engine.sockets.sub
-        while not sub.socket.closed:
-            await sub.socket.poll(0 if sub.has_some else None)
-            sub.take_in(TURN_SECONDS)
-            if self.engine.number_of_waits:
-                self.engine.note_news(self.engine.monotonic())
-                self._woken.set()
+        sub.take_in(TURN_SECONDS)
+        if self.engine.number_of_waits:
+            self.engine.note_news(self.engine.monotonic())
+            self._woken.set()
+        return sub.has_some
 
     async def _attend(self) -> None:
         """Do what is due, and what has been asked for."""
@@ -145,8 +148,8 @@ class LoopNode:
             if engine.has_due(now := self.engine.monotonic()):
                 engine.tick(now)
                 await self._tell_news()
-            # What was done to the socket may have taken the news of its descriptor: this tells `_receive`.
-            sub.socket.get(zmq.EVENTS)
+            # What was done to the socket may have taken the news of its descriptor.
+            self._reader.look()
 
     async def _read(self, endpoint: str) -> None:
         dealer: Any = self.engine.sockets.servers[endpoint]
@@ -250,6 +253,7 @@ class LoopNode:
             await finish(engine.lifecycle.drain(ends))
         engine.is_closed = True
         engine.lifecycle.take_leave()
+        self._reader.stop()
         for task in self.tasks:
             if task is not asyncio.current_task() and not self._loop.is_closed():
                 task.cancel()
@@ -368,11 +372,9 @@ class TaskRequester:
 
 
 async def _await(request: Request, news: TaskNews, now: float) -> None:
-    """Wait until an answer may have come."""
+    """Wait until an answer may have come, or the time for one is over."""
     ends = request.next_deadline()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(None if ends is None else ends - now):
-            await news.wait()
+    await news.wait(None if ends is None else ends - now)
 
 
 async def finish(steps: Steps[T]) -> T:

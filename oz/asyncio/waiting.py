@@ -56,14 +56,19 @@ class TaskNews:
                 # A thread, or what was closed in another loop than that which waits.
                 loop.call_soon_threadsafe(_wake, waiter)
 
-    async def wait(self) -> None:
-        """Wait until the next `tell`."""
-        waiter = asyncio.get_running_loop().create_future()
+    async def wait(self, seconds: float | None = None) -> None:
+        """Wait until the next `tell`, or for so many seconds if that is less."""
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+        # `asyncio.timeout` costs ten times as much, which a request is to have.
+        timer = None if seconds is None else loop.call_later(max(_SHORTEST, seconds), _wake, waiter)
         self._waiters.add(waiter)
         try:
             await waiter
         finally:
             self._waiters.discard(waiter)
+            if timer is not None:
+                timer.cancel()
 
     async def wait_for(self, is_so: Callable[[], bool], timeout: float | None) -> bool:
         """Wait until something is so, for so many seconds; give whether it is."""
