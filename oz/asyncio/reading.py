@@ -18,7 +18,7 @@ _POLLIN, _EVENTS = int(zmq.POLLIN), int(zmq.EVENTS)
 
 
 class LoopReader:
-    """Has a socket read whenever something may have come, for a turn at a time.
+    """Reads a socket whenever something may have come, for a turn at a time.
 
     libzmq signs a descriptor once for all that comes until it is asked. Whoever does anything else with the
     socket may take that sign, and calls `look` after it.
@@ -61,7 +61,7 @@ class LoopReader:
             self._has_more = self._read()
 
     def look(self) -> None:
-        """Have what is there read soon, though nothing may tell of it."""
+        """Read soon what is there, though nothing may tell of it."""
         if self._loop is None:
             # What awaits the socket is told by this.
             self._socket.get(_EVENTS)
