@@ -1,6 +1,6 @@
 """Kill whoever publishes to a lake again and again, and look at what readers see all the while.
 
-    python archive_crashing.py DIRECTORY ROUNDS SEED
+    PYTHONPATH=tests python -m spark.archive_crashing DIRECTORY ROUNDS SEED
 
 In each round a child process opens the lake, publishes steps and compacts folders (with files that pyarrow
 makes in Spark's place), and is killed with SIGKILL by itself before or after some call that changes files.
@@ -15,7 +15,6 @@ import sys
 import time
 from pathlib import Path
 
-import archive_lakes
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -24,6 +23,7 @@ from oz.spark.jobs.archiving.lake import opened
 from oz.spark.jobs.archiving.layout import LakeLayout
 from oz.spark.jobs.archiving.manifest import LakeManifest, load
 from oz.spark.jobs.archiving.staging import staged_files
+from spark import archive_lakes
 
 END = 3_000
 LAYOUT = LakeLayout(file_bytes=20_000)

@@ -6,10 +6,9 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-import archive_lakes
-
 import oz.spark
 from oz.spark import LakeLayout
+from spark import archive_lakes
 from support.waiting import Thread, until
 
 KILL_SECONDS = 1_000.0

@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-import source_kill_driver
-from cluster import JOB_SECONDS
 from pyspark.sql import functions as F
-from source_journals import run_to_the_end
 
 import oz.spark
+from spark import source_kill_driver
+from spark.cluster import JOB_SECONDS
+from spark.source_journals import run_to_the_end
 from support.waiting import until
 
 SUBJECTS = ["flight.JFK.LAX.AA", "flight.EWR.ORD.UA", "flight.LGA.BOS.DL", "flight.JFK.LAX.B6", None]

@@ -127,7 +127,7 @@ def interpreting(request):
 @pytest.fixture(scope="session")
 def standalone(tmp_path_factory):
     """Give a real cluster on this machine: `.url` is its master's."""
-    from cluster import standalone_cluster
+    from spark.cluster import standalone_cluster
 
     with standalone_cluster(tmp_path_factory.mktemp("standalone")) as cluster:
         yield cluster
@@ -136,7 +136,7 @@ def standalone(tmp_path_factory):
 @pytest.fixture(scope="session", params=["standalone", "local-cluster"])
 def engine(request, tmp_path_factory):
     """Give a driver on a real cluster, and one on Spark's pretended one: `engine.run(job, …)`."""
-    from cluster import LOCAL_CLUSTER, Driver
+    from spark.cluster import LOCAL_CLUSTER, Driver
 
     is_real = request.param == "standalone"
     master = request.getfixturevalue("standalone").url if is_real else LOCAL_CLUSTER

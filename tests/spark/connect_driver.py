@@ -8,10 +8,10 @@ import sys
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from sink_listening import Listening
 
 import oz
 import oz.spark
+from spark.sink_listening import Listening
 
 
 def main(journal, scratch):

@@ -4,8 +4,9 @@ import json
 from contextlib import contextmanager
 from importlib import import_module
 
-import archive_lakes
 import pytest
+
+from spark import archive_lakes
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 

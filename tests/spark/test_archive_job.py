@@ -3,9 +3,10 @@
 import os
 import shutil
 
-import archive_lakes
 import pyarrow.compute as pc
 import pytest
+
+from spark import archive_lakes
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 

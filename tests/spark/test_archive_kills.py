@@ -14,18 +14,17 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-import archive_lakes
 import pytest
 
+from spark import archive_lakes
 from support import scripts
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-import archive_jobs as jobs
-
 from oz.journal import Journal
 from oz.spark import lake_files
 from oz.spark.jobs.archiving import manifest
+from spark import archive_jobs as jobs
 from support.sizes import size
 
 ROUNDS = size(1, 20)

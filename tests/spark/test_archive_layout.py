@@ -3,8 +3,9 @@
 import json
 import os
 
-import archive_lakes
 import pytest
+
+from spark import archive_lakes
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 

@@ -1,7 +1,8 @@
 """`matches` on a lake that the job made reads little of it: seen in how many rows the scan puts out."""
 
-import archive_lakes
 import pytest
+
+from spark import archive_lakes
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 

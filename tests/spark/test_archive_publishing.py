@@ -7,15 +7,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-import archive_crashing as crashing
-import archive_lakes
-
 from oz.errors import LakeError
 from oz.spark import lake_files
 from oz.spark.jobs.archiving import compaction, manifest, publishing
 from oz.spark.jobs.archiving.lake import opened
 from oz.spark.jobs.archiving.manifest import LakeManifest
 from oz.spark.jobs.archiving.staging import staged_files
+from spark import archive_crashing as crashing
+from spark import archive_lakes
 from support import scripts
 from support.sizes import size
 

@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-import archive_lakes
 from pyarrow import fs
 
 import oz
@@ -20,6 +19,7 @@ from oz.journal.places import Place, place_of
 from oz.spark import LakeLayout, archive, lake_files
 from oz.spark.jobs.archiving.staging import staged_files
 from oz.spark.jobs.archiving.stored import opened_store, stored_files
+from spark import archive_lakes
 from support import scripts
 
 MISSING = [

@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import pyarrow.dataset
-from source_journals import run_to_the_end, streamed
 
 from oz.journal import Journal, Writer
+from spark.source_journals import run_to_the_end, streamed
 
 KEPT = sorted((Path(__file__).parents[1] / "compat").glob("*/journal*-checkpoint"))
 

@@ -11,9 +11,8 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 pytest.importorskip("grpc", reason="needs: pip install 'pyspark[connect]'")
 
-from source_journals import fill, numbered
-
 import oz
+from spark.source_journals import fill, numbered
 
 HERE = Path(__file__).parent
 
@@ -21,7 +20,7 @@ HERE = Path(__file__).parent
 @pytest.mark.heavy
 def test_a_connect_server_runs_all_but_what_needs_its_files(tmp_path):
     fill(tmp_path / "journal", [numbered(70)])
-    paths = [str(Path(oz.__file__).parents[1]), str(HERE), str(HERE.parent), os.environ["PYTHONPATH"]]
+    paths = [str(Path(oz.__file__).parents[1]), str(HERE.parent), os.environ["PYTHONPATH"]]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYSPARK_PYTHON": sys.executable}
     driver = [sys.executable, HERE / "connect_driver.py", tmp_path / "journal", tmp_path]
     ran = subprocess.run(

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-import cluster_jobs as jobs
-from cluster import JobFailed
+from spark import cluster_jobs as jobs
+from spark.cluster import JobFailed
 
 
 def test_work_is_done_by_two_executors_and_this_python(engine):

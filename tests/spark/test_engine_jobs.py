@@ -8,11 +8,11 @@ import oz
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-import cluster_jobs as jobs
 import pyarrow.parquet as pq
-from sink_listening import Listening
 
 from oz.journal import Journal, Record, Writer
+from spark import cluster_jobs as jobs
+from spark.sink_listening import Listening
 
 COUNT = 3_000
 LOST_AT = 1_500

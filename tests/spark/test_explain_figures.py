@@ -7,10 +7,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from recorded import as_dataframe, random_records, record_journal
-
 import oz
 import oz.spark
+from spark.recorded import as_dataframe, random_records, record_journal
 
 PATTERNS = [
     "a.*",

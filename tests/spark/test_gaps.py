@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql import functions as F
-from recorded import as_dataframe, record_journal
 
 import oz.spark
 from oz.journal import Record
+from spark.recorded import as_dataframe, record_journal
 
 NUMBERED = "offset long, origin binary, sequence long"
 

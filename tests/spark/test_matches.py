@@ -10,12 +10,12 @@ import oz
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from answers import answers, python_answer
 from pyspark.sql import functions as F
 
 import oz.spark
 from oz.spark.java import java_regex
 from oz.spark.parts import Unwritable
+from spark.answers import answers, python_answer
 from support.sizes import size
 
 ATOMS = [

@@ -4,9 +4,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from source_journals import fill, numbered, streamed
-
 import oz.spark
+from spark.source_journals import fill, numbered, streamed
 from support.waiting import until
 
 PROGRESS = {

@@ -11,9 +11,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from page_examples import MARK
-
 from docs.markdown_blocks import blocks
+from spark.page_examples import MARK
 
 HERE = Path(__file__).parent
 DOCS = HERE.parents[1] / "docs"

@@ -13,13 +13,13 @@ import msgpack
 from click.testing import CliRunner
 from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
-from sink_listening import Listening
 
 import oz
 from oz.cli.spark.replay import replay as command
 from oz.errors import OptionError, SinkError
 from oz.journal import Record, Writer
 from oz.spark.jobs.replay import _refuse_another_machine, replay
+from spark.sink_listening import Listening
 
 SECOND = 10**9
 ROWS = 3000

@@ -8,11 +8,10 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 pytest.importorskip("matplotlib", reason="needs: pip install '.[spark]'")
 
-import browser as chromium
-
 from oz.spark.jobs.report import Report
 from oz.spark.jobs.reporting.charts import LossMark, TimeSteps, by_size, over_time, tracks
 from oz.spark.jobs.reporting.page import STYLE
+from spark import browser as chromium
 
 pytestmark = pytest.mark.skipif(
     chromium.PROGRAM is None, reason=f"there is no browser: none of {', '.join(chromium.NAMES)} is in PATH"

@@ -8,10 +8,9 @@ from click.testing import CliRunner
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from recorded import random_records, record_journal
-
 from oz.cli import main
 from oz.cli.spark import explain, report
+from spark.recorded import random_records, record_journal
 
 
 @pytest.fixture

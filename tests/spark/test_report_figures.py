@@ -6,9 +6,6 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from plain_report import HOUR, SECOND, PlainReport
-from recorded import START, as_dataframe, random_records, record_journal
-
 import oz
 import oz.spark
 from oz.journal import Record, Writer
@@ -16,6 +13,8 @@ from oz.spark.jobs.reporting import counts
 from oz.spark.jobs.reporting.counts import by_hour
 from oz.spark.jobs.reporting.rows import narrow_rows
 from oz.spark.jobs.reporting.steps import Steps
+from spark.plain_report import HOUR, SECOND, PlainReport
+from spark.recorded import START, as_dataframe, random_records, record_journal
 
 HOURS = Steps.spanning(START, START + 24 * HOUR, HOUR)
 

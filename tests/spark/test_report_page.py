@@ -10,11 +10,10 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 pytest.importorskip("matplotlib", reason="needs: pip install '.[spark]'")
 
-from recorded import random_records, record_journal
-
 import oz.spark
 from oz.spark.jobs.reporting import writing
 from oz.spark.jobs.reporting.charts import LossMark, TimeSteps, by_size, over_time, tracks
+from spark.recorded import random_records, record_journal
 
 VOID = {"meta", "link", "br"}
 EVIL = "<script>alert(1)</script>.&\"'"

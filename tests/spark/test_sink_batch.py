@@ -10,7 +10,8 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 import msgpack
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
-from sink_listening import Listening
+
+from spark.sink_listening import Listening
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from sink_jobs import publish_though_first_attempts_fail
-from sink_listening import Listening
+from spark.sink_jobs import publish_though_first_attempts_fail
+from spark.sink_listening import Listening
 
 ROWS = 20_000
 

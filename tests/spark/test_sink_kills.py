@@ -14,10 +14,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from sink_driver import publish
-from sink_listening import Listening
-
 from oz.journal import Writer
+from spark.sink_driver import publish
+from spark.sink_listening import Listening
 from support.scripts import ENVIRONMENT
 from support.sizes import SOAK, size
 from support.waiting import until

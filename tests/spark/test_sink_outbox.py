@@ -8,7 +8,6 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 import pyarrow as pa
 from pyspark.sql import types as T
-from sink_listening import Listening
 
 from oz.errors import SinkError
 from oz.spark.sink import publishing
@@ -17,6 +16,7 @@ from oz.spark.sink.publishing import BatchDelivery
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import SMALL, stage
 from oz.spark.sink.writers import Outbox, StreamWriter
+from spark.sink_listening import Listening
 
 SCHEMA = T.StructType([T.StructField("subject", T.StringType()), T.StructField("payload", T.BinaryType())])
 SETTINGS = read_settings({"endpoint": "tcp://hub:1"}, is_streaming=False)

@@ -11,7 +11,6 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 import msgpack
 import pyarrow as pa
 import zmq
-from sink_listening import Listening
 
 import oz
 from oz.errors import SinkError
@@ -20,6 +19,7 @@ from oz.spark.sink.columns import STAGED
 from oz.spark.sink.publishing import BatchDelivery, series_of
 from oz.spark.sink.settings import read_settings
 from oz.spark.sink.staging import Staged
+from spark.sink_listening import Listening
 from support.ports import lasting_endpoint
 from support.waiting import Thread, until
 

@@ -9,12 +9,12 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.errors import PySparkException
-from sink_listening import Listening
-from source_journals import fill, numbered, streamed
 
 import oz
 import oz.spark
 from oz.spark.sink.publishing import series_of
+from spark.sink_listening import Listening
+from spark.source_journals import fill, numbered, streamed
 from support.ports import lasting_endpoint
 from support.waiting import until
 

@@ -10,9 +10,9 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import functions as F
-from source_journals import fill, loaded, numbered
 
 from oz.journal import Journal, Record, Writer
+from spark.source_journals import fill, loaded, numbered
 
 ORIGIN = bytes(range(16))
 NOW = 1_772_366_400_123_456_789

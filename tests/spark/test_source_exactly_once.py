@@ -17,10 +17,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-import cluster_jobs as jobs
-from cluster import LOCAL_CLUSTER
-
 from oz.journal import Writer
+from spark import cluster_jobs as jobs
+from spark.cluster import LOCAL_CLUSTER
 from support.scripts import ENVIRONMENT
 from support.sizes import SOAK
 from support.waiting import Thread, until

@@ -7,10 +7,10 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSourceReader
-from source_journals import fill, loaded, numbered, streamed
 
 import oz.spark
 from oz.spark.registration import OzDataSource
+from spark.source_journals import fill, loaded, numbered, streamed
 
 FLAG = "spark.sql.python.filterPushdown.enabled"
 

@@ -9,7 +9,6 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 import msgpack
 import pyarrow as pa
 from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType, TimestampType
-from source_journals import fill
 
 import oz
 from oz.journal import Record
@@ -17,6 +16,7 @@ from oz.spark.source.batch import JournalReader
 from oz.spark.source.headers import HeaderColumns
 from oz.spark.source.options import read_options
 from oz.spark.source.rows import ddl
+from spark.source_journals import fill
 
 SCHEMA = StructType(
     [

@@ -14,13 +14,13 @@ from support.waiting import until
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from source_journals import begun, rows_of
 from test_source_planning import SCHEMA
 
 import oz
 from oz.journal import Journal, Writer
 from oz.spark.source.options import read_options
 from oz.spark.source.stream import JournalStreamReader
+from spark.source_journals import begun, rows_of
 
 
 def live(endpoint, **options):

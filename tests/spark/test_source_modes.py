@@ -5,7 +5,6 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
-from source_journals import fill, rows_of, run_to_the_end, streamed
 
 import oz
 from oz.errors import OptionError
@@ -13,6 +12,7 @@ from oz.journal import Record
 from oz.spark.source.batch import JournalReader
 from oz.spark.source.options import read_options
 from oz.spark.source.rows import Malformed, ddl
+from spark.source_journals import fill, rows_of, run_to_the_end, streamed
 
 PRICED = StructType([StructField("price", LongType())])
 LATER = [b'{"price": 1}', b'{"price": 2, "size": 3}', b"{", b"[]", b'{"size": 4}']

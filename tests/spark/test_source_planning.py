@@ -17,7 +17,6 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 from pyspark.sql.types import StructType
-from source_journals import fill, numbered
 
 import oz
 from oz.journal import Record, Writer
@@ -29,6 +28,7 @@ from oz.spark.source.options import read_options
 from oz.spark.source.planning import share_out
 from oz.spark.source.rows import DDL
 from oz.spark.source.wanted import WantedRecords
+from spark.source_journals import fill, numbered
 
 TYPES = {
     "BIGINT": "long",

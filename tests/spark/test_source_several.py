@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
-from source_journals import fill, numbered, rows_of, run_to_the_end
 from test_source_planning import SCHEMA
 
 import oz
@@ -16,6 +15,7 @@ from oz.errors import OptionError
 from oz.spark.source.options import read_options
 from oz.spark.source.planning import shared_among
 from oz.spark.source.stream import JournalStreamReader
+from spark.source_journals import fill, numbered, rows_of, run_to_the_end
 
 
 def reader(where, **options):

@@ -6,11 +6,11 @@ pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.errors import PySparkException
 from pyspark.sql.types import LongType, StructField, StructType
-from source_journals import fill, numbered, rows_of, run_to_the_end
 
 from oz.errors import OptionError
 from oz.spark.registration import options_in, options_of_table, with_options
 from oz.spark.source.rows import ddl
+from spark.source_journals import fill, numbered, rows_of, run_to_the_end
 
 ODD = {"journal": '/a b/it\'s "c"\\d=é&1', "subject": "nats:a,b.>\nrv:*.%41", "empty": ""}
 

@@ -8,7 +8,7 @@ from support.vector_rows import rows, text_of
 
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
-from answers import answers, python_answer
+from spark.answers import answers, python_answer
 
 RAIMS = {"sub": "raims.sub", "psub_rv": "raims.rv", "psub_glob": "raims.glob"}
 MATRICES = [
