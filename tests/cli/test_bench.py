@@ -7,7 +7,6 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import oz
 from oz.cli.measuring import running
 from oz.cli.measuring.plan import BenchFailed, BenchPlan, Latency, Result
 from oz.cli.measuring.running import Child
+from support.forking import ForkedProgram
 from support.waiting import until
 
 FIGURES = ["p50_us", "p90_us", "p99_us", "p99.9_us", "max_us"]
@@ -121,8 +121,8 @@ class Screen:
     def __init__(self, *arguments):
         self._ours, theirs = pty.openpty()
         environment = os.environ | {"COLUMNS": "80", "TERM": "xterm"}
-        words = [sys.executable, "-m", "oz", *arguments]
-        self.process = subprocess.Popen(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
+        words = ["-m", "oz", *arguments]
+        self.process = ForkedProgram(words, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
         os.close(theirs)
         self.shown = ""
 
@@ -305,8 +305,8 @@ def test_nonsense_is_answered_and_the_listener_goes_on(listener_endpoint, reques
 
 @pytest.fixture(scope="module")
 def listener_endpoint():
-    words = [sys.executable, "-m", "oz", "bench", "--listen", "tcp://127.0.0.1:*"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    words = ["-m", "oz", "bench", "--listen", "tcp://127.0.0.1:*"]
+    process = ForkedProgram(words, stderr=subprocess.PIPE, text=True)
     try:
         yield process.stderr.readline().split()[-1]
     finally:

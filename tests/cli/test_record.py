@@ -10,6 +10,7 @@ import pytest
 import oz
 from oz.journal import Journal, Writer
 from support import waiting
+from support.forking import ForkedProgram
 from support.ports import lasting_endpoint
 
 
@@ -145,13 +146,14 @@ def test_wrong_usage_exits_2(oz, tmp_path, monkeypatch, arguments, word):
 def test_a_full_disk_is_said_once_and_left_with_an_error(publisher, tmp_path):
     """A limit on the size of files stands for a full disk."""
     directory = tmp_path / "recorded"
-    # -B: what is compiled under the limit would be cut short too, and stay so.
+    # What is compiled under the limit would be cut short too, and stay so.
     script = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
+        "sys.dont_write_bytecode = True\n"
         "sys.argv[0] = 'oz'; from oz.cli import main; main()"
     )
     command = ("record", "a.*", "--journal", directory, "--connect", publisher.endpoint)
-    with subprocess.Popen([sys.executable, "-B", "-c", script, *command], stderr=subprocess.PIPE) as process:
+    with ForkedProgram(["-c", script, *command], stderr=subprocess.PIPE) as process:
         publisher.wait_for_subscribers(timeout=waiting.DEADLINE)
         publisher.publish("a.1", bytes(5000))
         assert b"ready" in process.stderr.readline()
@@ -168,7 +170,7 @@ def test_a_full_disk_is_said_once_and_left_with_an_error(publisher, tmp_path):
 def test_on_a_terminal_it_shows_how_it_goes(publisher, tmp_path):
     controller, terminal = pty.openpty()
     command = ("record", "a.*", "--journal", tmp_path / "recorded", "--connect", publisher.endpoint)
-    with subprocess.Popen([sys.executable, "-m", "oz", *command], stderr=terminal) as process:
+    with ForkedProgram(["-m", "oz", *command], stderr=terminal) as process:
         os.close(terminal)
         seen = b""
 

@@ -2,21 +2,28 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from support.scripts import started
+from support.waiting import DEADLINE
 
 COMMANDS = ("archive", "report", "explain", "replay")
 
 
 def without(modules, *arguments):
-    """Run `oz` where some modules cannot be imported."""
+    """Run `oz` where some modules cannot be imported, and what takes them has not been."""
     program = (
         "import sys\n"
+        "for name in list(sys.modules):\n"
+        "    if name.startswith(('oz.journal', 'pyarrow')): del sys.modules[name]\n"
         f"for name in {modules!r}: sys.modules[name] = None\n"
         "from oz.cli import main; main(prog_name='oz')\n"
     )
-    command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    with started("-c", program, *arguments) as process:
+        out, err = process.communicate(timeout=DEADLINE)
+    return SimpleNamespace(returncode=process.returncode, stdout=out, stderr=err)
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])

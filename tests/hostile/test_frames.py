@@ -3,13 +3,12 @@
 import socket as sockets
 import struct
 import subprocess
-import sys
 
 import pytest
 import zmq
 
 import oz
-from support.scripts import ENVIRONMENT
+from support.scripts import started
 from support.sizes import one_of_each
 from support.waiting import DEADLINE, until
 
@@ -60,10 +59,7 @@ def test_who_claims_a_huge_frame_is_cut_off_and_others_are_heard(claims, filteri
     with sockets.create_server(("127.0.0.1", 0)) as listening, oz.Publisher("tcp://127.0.0.1:*") as pub:
         listening.settimeout(DEADLINE)
         hostile = f"tcp://127.0.0.1:{listening.getsockname()[1]}"
-        with subprocess.Popen(
-            [sys.executable, "-c", VICTIM, filtering, pub.endpoint, hostile],
-            stdout=subprocess.PIPE, text=True, env=ENVIRONMENT,
-        ) as victim:  # fmt: skip
+        with started("-c", VICTIM, filtering, pub.endpoint, hostile) as victim:
             try:
                 assert victim.stdout.readline() == "ready\n"
                 with raw_publisher(listening, claims) as there:

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -240,14 +238,6 @@ def test_the_same_without_a_name_server(make, spawn):
 
 def test_nodes_meet_by_the_command(make, met, free_port):
     endpoint = f"tcp://127.0.0.1:{free_port()}"
-    process = subprocess.Popen(
-        [sys.executable, "-m", "oz", "nameserver", "--bind", endpoint],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
+    with started("-m", "oz", "nameserver", "--bind", endpoint):
         nodes = [make(f"n{number}", nameserver=endpoint, join_timeout=DEADLINE) for number in range(2)]
         met(*nodes)
-    finally:
-        process.kill()
-        process.wait(DEADLINE)

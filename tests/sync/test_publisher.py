@@ -1,10 +1,7 @@
 import gc
 import logging
-import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -14,6 +11,7 @@ import zmq
 
 import oz
 from oz.transport import socket as sockets
+from support import scripts
 from support.waiting import DEADLINE, Thread, frames_of, until
 
 
@@ -513,23 +511,12 @@ with oz.Publisher("tcp://127.0.0.1:*", on_full="block", high_water_mark=2) as pu
     ],
 )
 def test_ctrl_c_ends_what_waits(wait):
-    process = subprocess.Popen(
-        [sys.executable, "-c", SIGINT_PROGRAM.replace("WAIT", wait)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    )
-    try:
+    with scripts.started("-c", SIGINT_PROGRAM.replace("WAIT", wait)) as process:
         assert process.stdout.readline() == "ready\n"
         # A signal just before a wait in C begins does not end it, in any program: let it begin.
         until_asleep(process.pid)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=DEADLINE)
-    finally:
-        process.kill()
-        process.communicate()
-    assert (out, err) == ("interrupted\n", "")
+        assert scripts.finished(process) == "interrupted\n"
 
 
 def test_publish_many_publishes_all_before_the_first_that_raises(pair):

@@ -1,12 +1,10 @@
 """Connections that end while ZeroMQ has the first frame of a message in hand, which would end the process."""
 
-import subprocess
-import sys
-
 import pytest
 import zmq
 
 import oz
+from support import scripts
 from support.waiting import DEADLINE
 
 _SYNC = """
@@ -76,10 +74,7 @@ context.term()
 @pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:*", "inproc://here"])
 @pytest.mark.parametrize("program", [_SYNC, _ASYNC, _LARGE], ids=["sync", "asyncio", "large"])
 def test_what_was_announced_is_received_after_its_connection_has_ended(program, endpoint):
-    done = subprocess.run(
-        [sys.executable, "-c", program, endpoint], capture_output=True, text=True, timeout=DEADLINE
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    scripts.run("-c", program, endpoint)
 
 
 def test_a_handler_is_given_what_was_announced():
