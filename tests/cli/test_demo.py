@@ -1,6 +1,7 @@
 """`oz demo` against counts taken directly from the data."""
 
 import csv
+import io
 import itertools
 import json
 import lzma
@@ -8,11 +9,12 @@ import re
 import signal
 import sys
 import time
-from importlib import resources
+from importlib import import_module, resources
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.console import Console
 
 from oz.demo import run as demo
 from oz.demo.run import DemoFailed
@@ -64,21 +66,58 @@ def test_only_matches_cross_the_wire_when_the_publisher_filters(oz_run, flights)
     assert all(row["received"] == row["delivered"] == row["expected"] for row in rows)
 
 
-def test_the_table_is_plain_when_piped(oz_run):
-    ended = oz_run("demo")
-    assert ended.code == 0
-    heading, *rows = ended.lines
-    assert heading.split("  ")[0] == "pattern"
-    assert [row.split("  ")[0] for row in rows] == list(WANTED)
-    assert "\x1b" not in ended.stdout.decode()
+@pytest.fixture(scope="module")
+def measured():
+    """Give the results of a run whose publisher takes long to begin, and what it told of its progress.
+
+    An hour goes by at each look at the clock until the first message comes.
+    """
+    hours, counts, seen = itertools.count(), [], []
+
+    def monotonic():
+        return 3_600.0 * (counts[0] if counts else next(hours))
+
+    def progress(done, total):
+        counts.append(next(hours) - 1)
+        seen.append((done, total))
+
+    clock = SimpleNamespace(monotonic=monotonic, perf_counter=time.perf_counter)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "time", clock)
+        return demo.run(progress=progress), seen
 
 
-def test_progress_ends_at_what_is_expected():
-    seen = []
-    results = demo.run(progress=lambda done, total: seen.append((done, total)))
+def test_a_publisher_is_waited_for_however_long_it_takes_to_begin(measured):
+    assert all(result.delivered == result.expected for result in measured[0])
+
+
+def test_progress_ends_at_what_is_expected(measured):
+    results, seen = measured
     total = sum(result.expected for result in results)
     assert seen[-1] == (total, total)
     assert seen == sorted(seen)
+
+
+def test_the_table_is_plain_when_piped(oz, monkeypatch, measured):
+    monkeypatch.setattr(demo, "run", lambda **_: measured[0])
+    ended = oz("demo")
+    assert ended.exit_code == 0
+    heading, *rows = ended.stdout.splitlines()
+    assert heading.split("  ")[0] == "pattern"
+    assert [row.split("  ")[0] for row in rows] == list(WANTED)
+    assert "\x1b" not in ended.stdout
+
+
+def test_the_table_fits_a_narrow_terminal(oz, monkeypatch, measured):
+    screen = Console(file=io.StringIO(), width=60, force_terminal=True)
+    monkeypatch.setattr(demo, "run", lambda **_: measured[0])
+    command = import_module("oz.cli.demo")
+    monkeypatch.setattr(command, "is_terminal", lambda: True)
+    monkeypatch.setattr(command, "console", lambda stderr=False: screen)
+    assert oz("demo").exit_code == 0
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", screen.file.getvalue())
+    table = shown[shown.index("January 2013") :]
+    assert max(map(len, table.splitlines())) <= 60
 
 
 def program(body):
@@ -101,18 +140,6 @@ def test_a_publisher_that_dies_is_noticed(before):
 def test_a_publisher_that_is_killed_is_noticed():
     with pytest.raises(DemoFailed, match="ended with status -9"):
         demo.run(command=program(ANNOUNCE + HALF + "import os; os.kill(os.getpid(), 9)"))
-
-
-def test_a_publisher_is_waited_for_however_long_it_takes_to_begin(monkeypatch):
-    """An hour goes by at each look at the clock until the first message comes."""
-    hours, counts = itertools.count(), []
-
-    def monotonic():
-        return 3_600.0 * (counts[0] if counts else next(hours))
-
-    monkeypatch.setattr(demo, "time", SimpleNamespace(monotonic=monotonic, perf_counter=time.perf_counter))
-    results = demo.run(progress=lambda done, total: counts.append(next(hours) - 1))
-    assert all(result.delivered == result.expected for result in results)
 
 
 @pytest.mark.parametrize("end", ["import time; time.sleep(60)", "sys.exit(0)"])

@@ -54,12 +54,6 @@ def test_the_demo_shows_progress_and_a_table(on_terminal):
     assert re.search(r"\n +flight\.E +\r+\n +flight\.L ", shown)
 
 
-def test_the_demo_fits_a_narrow_terminal(on_terminal):
-    shown = on_terminal("demo", columns=60)
-    table = shown[shown.index("January 2013") :]
-    assert max(map(len, table.splitlines())) <= 60
-
-
 def test_matching_subjects_look_the_same_on_a_terminal(on_terminal):
     assert on_terminal("match", "a.*", "a.b").strip() == "a.b"
 

@@ -2,12 +2,13 @@ import difflib
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
 import zmq
+
+from support.forking import ForkedProgram
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PROGRAMS = sorted(EXAMPLES.glob("*.py"))
@@ -99,20 +100,26 @@ TELLING = {
 def run(program: Path, directory: Path, logged: str = "") -> list[str]:
     """Run it in an empty directory, where it must leave nothing behind, and return its lines."""
     # Nodes meet where no other test's do; the paths of their sockets must be short.
-    with tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as bus:
-        done = subprocess.run(
-            [sys.executable, str(program)],
+    with (
+        tempfile.TemporaryDirectory(prefix="oz", dir="/tmp") as bus,
+        ForkedProgram(
+            [str(program)],
             cwd=directory,
             env={**os.environ, "PYTHONWARNINGS": "error", "PYTHONUNBUFFERED": "1", "OZ_DIRECTORY": bus},
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=DEADLINE,
-        )
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(logged, done.stderr), done.stderr
+        ) as process,
+    ):
+        try:
+            out, err = process.communicate(timeout=DEADLINE)
+        finally:
+            process.kill()
+    assert process.returncode == 0, err
+    assert re.fullmatch(logged, err), err
     assert not list(directory.iterdir())
-    return [line.rstrip() for line in done.stdout.splitlines()]
+    return [line.rstrip() for line in out.splitlines()]
 
 
 def test_every_example_has_its_telling_lines():

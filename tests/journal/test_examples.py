@@ -4,10 +4,11 @@ import importlib.util
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from support.forking import ForkedProgram
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "journal"
 DEADLINE = 100.0  # seconds; one takes some on a quiet machine
@@ -16,17 +17,20 @@ pytestmark = pytest.mark.timeout(250)
 
 
 def run(name, directory):
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / f"{name}.py"), str(directory)],
+    with ForkedProgram(
+        [str(EXAMPLES / f"{name}.py"), str(directory)],
         env={**os.environ, "PYTHONWARNINGS": "error"},
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=DEADLINE,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.splitlines()
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=DEADLINE)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (0, "")
+    return out.splitlines()
 
 
 @pytest.fixture(scope="module")

@@ -24,6 +24,7 @@ import socket
 import subprocess
 import sys
 import threading
+import warnings
 from pathlib import Path
 
 _IMPORTED = (
@@ -280,8 +281,10 @@ def _become(request):
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environb.update(request["environment"])
-    # No program of the tests differs in what an interpreter reads at its start, but in this.
+    # No program of the tests differs in what an interpreter reads at its start, but in these two.
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
+    if os.environ.get("PYTHONWARNINGS") == "error":
+        warnings.simplefilter("error")
     _open_streams(unbuffered)
     # Whoever gives up waiting for it sends SIGABRT: it says where each of its threads is.
     faulthandler.enable()
