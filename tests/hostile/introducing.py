@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import oz
 from oz.protocol.node.presence import to_text
-from support.inside import engine_of
+from support.inside import engine_of, shell_of
 from support.waiting import until
 
 COUNT = 1_300
@@ -81,7 +81,7 @@ def main(directory, victim):
 
 
 def node_call(node, work):
-    engine_of(node)._shell.call(work)
+    shell_of(node).call(work)
 
 
 main(*sys.argv[1:])

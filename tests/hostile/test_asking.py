@@ -11,6 +11,7 @@ from oz.security.limits import DEFAULT_LIMITS, MIB
 from oz.services.nameserver import NameServer, ask
 from oz.wire.discovery import Announce, pack
 from support.announcing import announcement
+from support.inside import registry_of
 from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
 
@@ -26,7 +27,7 @@ def resident():
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 def test_name_server_keeps_few_answers_for_who_does_not_read_them():
     with NameServer("tcp://127.0.0.1:*", expiry=3_600) as server:
-        registry = server._registry
+        registry = registry_of(server)
         for number in range(NODES):
             one = pack(Announce(announcement(number), True))
             registry.receive(b"node %d" % number, one, time.monotonic())

@@ -8,6 +8,7 @@ import pytest
 
 import oz
 from oz.services.nameserver import NameServer
+from support.inside import registry_of
 from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
 
@@ -67,7 +68,7 @@ def test_node_whose_connection_to_its_name_server_is_made_anew_stays_there(direc
     options = {"nameserver": nameserver.endpoint, "directory": directory, "join_timeout": DEADLINE}
     with oz.Node("node", **options) as node:
         # The name server knows nothing of a connection that it did not see the end of.
-        registry = nameserver._registry
+        registry = registry_of(nameserver)
         there = registry._nodes[node.announcement.uuid]
         del registry._by_peer[there.peer]
         there.peer = b"\0gone"

@@ -310,7 +310,7 @@ bases = st.one_of(st.integers(0, 200), st.sampled_from([0, 30, 60, 90, END]), st
 contents = st.sampled_from(["empty", "garbage", "other", "own", "directory", "dangling", "pipe"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings().max_examples // 2)
 @given(
     st.lists(st.tuples(bases, st.booleans(), contents), min_size=1, max_size=6), st.booleans(), st.booleans()
 )

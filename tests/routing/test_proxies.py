@@ -11,11 +11,16 @@ from support.waiting import DEADLINE, until
 
 pytestmark = pytest.mark.timeout(300)
 
-MANY = 10_000
 LONG = 3 * DEADLINE
 
-OF_PROGRAMS = size(3_000, MANY)
-"""Patterns of a subscriber in a process of its own: more than a proxy passes at once."""
+MANY = size(3_000, 10_000)
+"""Patterns of a subscriber in this process."""
+
+OF_PROGRAMS = size(1_000, 10_000)
+"""Patterns of a subscriber in a process of its own: several chunks of a declaration."""
+
+SINGLE = size(1_500, 3_000)
+"""Declarations of one pattern each: a plain proxy passes 1,000 at once to whoever comes late."""
 
 SHARE = 500
 """Messages under way at once: fewer than the 1,000 that a plain proxy holds for a peer."""
@@ -49,8 +54,9 @@ def check_each(pub, sub, count=MANY, start=0):
     assert sub.stats.lost == 0
 
 
+@pytest.mark.sized
 @pytest.mark.parametrize("singly", [True, False])
-def test_ten_thousand_patterns_pass_a_plain_proxy(proxy, opened, singly):
+def test_thousands_of_patterns_pass_a_plain_proxy(proxy, opened, singly):
     pub = opened(oz.Publisher, connect=proxy.publishers)
     sub = opened(oz.Subscriber, proxy.subscribers, filtering="publisher")
     patterns = [f"p.{number}.*" for number in range(MANY)]
@@ -67,13 +73,14 @@ def subscribe_over_time(sub, count, start=0):
             sub.receive(timeout=0)
 
 
+@pytest.mark.sized
 def test_a_late_publisher_gets_more_declarations_than_a_proxy_passes_at_once(proxy, opened):
     early = opened(oz.Publisher, connect=proxy.publishers)
     sub = opened(oz.Subscriber, proxy.subscribers, filtering="publisher")
-    subscribe_over_time(sub, 3_000)
-    check_each(early, sub, 3_000)
+    subscribe_over_time(sub, SINGLE)
+    check_each(early, sub, SINGLE)
     late = opened(oz.Publisher, connect=proxy.publishers)
-    check_each(late, sub, 3_000)
+    check_each(late, sub, SINGLE)
 
 
 def test_a_subscriber_of_whom_nothing_reached_a_late_publisher_is_found(proxy, opened, monkeypatch):

@@ -8,6 +8,7 @@ import oz.asyncio
 from oz.protocol.declared import declare
 from oz.wire import keys
 from oz.wire.keys import OWN, Declaration, DeliveryOptions
+from support.inside import engine_of
 from support.keyring import Keyring
 from support.looped import Looped
 from support.waiting import DEADLINE, until
@@ -99,8 +100,8 @@ def test_what_is_no_subscription_has_nobody_s_granted_to_its_sender(ring, publis
             one.send(b"\x01md.us")
         pub.wait_for_subscribers(2, timeout=DEADLINE)
         # As libzmq takes them in when they come while it is asked for something else.
-        with pub._engine.guard:
-            socket = pub._engine.socket
+        with engine_of(pub).guard:
+            socket = engine_of(pub).socket
             for one, frame in ((attacker, b"\x02"), (other, b"\x01md.secret.x"), (attacker, b"\x01md.eu")):
                 one.send(frame)
                 socket.poll(200)

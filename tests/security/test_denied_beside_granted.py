@@ -12,6 +12,7 @@ from oz.protocol.subscriber.declarations import FIRST_PATIENCE, Declarations
 from oz.wire import keys
 from oz.wire.batch import CONTROL, head_end, head_start
 from oz.wire.keys import DeliveryOptions
+from support.inside import engine_of
 from support.keyring import Keyring
 from support.looped import Looped
 from support.waiting import DEADLINE, until
@@ -108,7 +109,7 @@ def test_a_publisher_that_answers_nothing_has_granted_subscriptions_stay(ring, p
 
         until(is_declared_again)
         # What was taken back lasts for a second; then it must stand by what was declared again.
-        (stream,) = pub._engine.router.streams.values()
+        (stream,) = engine_of(pub).router.streams.values()
         until(lambda: not stream.ending)
         pub.publish("md.eu", b"")
         assert sub.receive(timeout=DEADLINE).subject == "md.eu"

@@ -13,6 +13,7 @@ from oz.transport.handshakes import Handshakes, Outcome
 from oz.transport.security import credentials_of
 from oz.wire import keys
 from oz.wire.batch import CONTROL, head_end, head_start
+from support.inside import engine_of
 from support.keyring import Keyring, published_anew
 from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, Thread, until
@@ -464,7 +465,7 @@ def test_a_plain_prefix_is_granted_only_as_a_whole(pub, raw, sub, prefix):
 def test_nobody_hears_another_s_stream(pub, sub, raw):
     sub.subscribe("md.eu")
     sub.wait_ready(DEADLINE)
-    (name,) = [one.name for one in pub._engine.router.streams.values()]
+    (name,) = [one.name for one in engine_of(pub).router.streams.values()]
     thief = raw("other", keys.stream_key(name), b"x.")
     before = pub.stats.denied
     until(lambda: pub.stats.denied > before)
@@ -549,8 +550,8 @@ def test_nobody_speaks_in_the_name_of_another_publisher(ring, listener):
         pub.wait_for_subscribers(timeout=DEADLINE)
         pub.publish("md.1", b"")
         first = listening.outcome()
-        (source,) = next(iter(listener._engine.receiver.streams.by_key.values())).sources.values()
-        name = next(iter(listener._engine.receiver.streams.by_key))
+        (source,) = next(iter(engine_of(listener).receiver.streams.by_key.values())).sources.values()
+        name = next(iter(engine_of(listener).receiver.streams.by_key))
         forged = head_start(name, CONTROL, first.origin, source.epoch + 1) + head_end(10**9, 0)
         with ring.equip(zmq.Context.instance().socket(zmq.PUB), "other", "feed") as socket:
             socket.linger = 0

@@ -10,6 +10,7 @@ from zmq.utils.monitor import parse_monitor_message
 import oz
 from oz.transport import attachments as attachments_module
 from support.curve_server import SODIUM, CurveServer
+from support.inside import attachments_of, engine_of
 from support.keyring import Keyring, published_anew
 from support.ports import lasting_endpoint
 from support.waiting import DEADLINE, until
@@ -71,7 +72,7 @@ def test_what_waits_of_a_key_that_is_exchanged_does_not_count_as_the_next_one_s(
             receive_until(sub, lambda: before.send_multipart([b"orders.1", b""]) or sub.stats.denied)
             for _ in range(10):
                 before.send_multipart([b"orders.forged", b""])
-            assert zmq.Socket.poll(sub._engine.socket, 1000 * DEADLINE)
+            assert zmq.Socket.poll(engine_of(sub).socket, 1000 * DEADLINE)
             before.close(0)
             with published_anew(endpoint, ring.security("other")) as pub:
                 # As the monitor has it done, once it has told of handshakes that failed.
@@ -89,8 +90,8 @@ def test_what_waits_of_a_key_that_is_exchanged_does_not_count_as_the_next_one_s(
 
 def exchange(sub, endpoint, key):
     """Have an endpoint called by another key."""
-    attachments = sub._attachments
-    sub._engine.end_connections(lambda: attachments.call_again(sub._engine.socket, endpoint, key))
+    attachments = attachments_of(sub)
+    engine_of(sub).end_connections(lambda: attachments.call_again(engine_of(sub).socket, endpoint, key))
 
 
 def test_an_endpoint_has_its_key_until_its_connection_has_ended(ring, monkeypatch):
@@ -99,7 +100,7 @@ def test_an_endpoint_has_its_key_until_its_connection_has_ended(ring, monkeypatc
         oz.Publisher("tcp://127.0.0.1:*", security=ring.security("other")) as pub,
         oz.Subscriber(pub.endpoint, security=ring.security("feed")) as sub,
     ):
-        attachments, endpoint = sub._attachments, pub.endpoint
+        attachments, endpoint = attachments_of(sub), pub.endpoint
         real = attachments_module.backend_of
 
         class Watching:
@@ -115,7 +116,7 @@ def test_an_endpoint_has_its_key_until_its_connection_has_ended(ring, monkeypatc
                 seen.append(attachments.called[endpoint])
 
         monkeypatch.setattr(attachments_module, "backend_of", lambda socket: Watching(real(socket)))
-        attachments.call_again(sub._engine.socket, endpoint, ring.public("desk"))
+        attachments.call_again(engine_of(sub).socket, endpoint, ring.public("desk"))
         assert seen == [ring.public("other")] * 2
         assert attachments.called[endpoint] != ring.public("other")
 
@@ -144,7 +145,7 @@ def test_who_does_not_finish_a_handshake_holds_up_nobody(ring):
         for number in range(100):
             pub.publish("md.1", b"%d" % number)
         assert [int(sub.receive(timeout=DEADLINE).payload) for _ in range(100)] == list(range(100))
-        assert len(pub._engine.router.streams) == 1
+        assert len(engine_of(pub).router.streams) == 1
 
 
 @pytest.mark.parametrize("kind", ["plain", "wrong server key", "no trusted key"])

@@ -11,6 +11,7 @@ import time
 
 import oz
 from oz.services.recorder import Recorder
+from support.inside import backlog_of
 
 COUNT = 50_000
 
@@ -43,7 +44,7 @@ def main(directory):
         pub.flush()
         until(
             lambda: (
-                stats.is_full and stats.recorded + recorder.waiting + recorder._backlog.discarded == at + 1
+                stats.is_full and stats.recorded + recorder.waiting + backlog_of(recorder).discarded == at + 1
             )
         )
         assert stats.recorded < at

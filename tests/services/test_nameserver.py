@@ -25,6 +25,7 @@ from oz.wire.discovery import (
     unpack_reply,
 )
 from support.announcing import PRICING, Dealer, all_registered, announcement, turn_until
+from support.inside import registry_of
 from support.ports import lasting_endpoint
 from support.scripts import started
 from support.waiting import DEADLINE, Thread, until
@@ -195,7 +196,7 @@ def test_a_node_that_does_not_read_holds_up_nobody_and_is_told_later(make, monke
         def is_full():
             busy.discovery_client.announcement = replace(busy.discovery_client.announcement, pid=next(pids))
             busy.send(pack(Announce(busy.discovery_client.announcement, True)))
-            return server._registry._nodes[stuck.discovery_client.announcement.uuid].is_behind
+            return registry_of(server)._nodes[stuck.discovery_client.announcement.uuid].is_behind
 
         turn_until(is_full, others)
         (late,) = make(server)

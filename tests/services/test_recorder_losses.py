@@ -14,6 +14,7 @@ from oz.message import Gap
 from oz.services.backlog import RecordBacklog
 from oz.services.columns import Loss, place_of, spanning
 from support import scripts, waiting
+from support.inside import backlog_of
 from support.ports import lasting_endpoint
 
 HERE = Path(__file__).parent
@@ -88,10 +89,10 @@ def test_what_finds_no_room_is_a_gap_where_it_would_have_been(recording, publish
     for at in range(20_000):
         pub.publish("a.1", b"%012d" % at)
     pub.flush()
-    waiting.until(lambda: one.recorder._backlog.discarded + one.recorder.waiting == 20_000)
+    waiting.until(lambda: backlog_of(one.recorder).discarded + one.recorder.waiting == 20_000)
     assert one.stats.is_full
     assert one.stats.recorded == 0
-    assert one.recorder._backlog.bytes < 3_000_000, "what is held in memory is bounded"
+    assert backlog_of(one.recorder).bytes < 3_000_000, "what is held in memory is bounded"
     full = False
     waiting.until(lambda: not one.stats.is_full and not one.recorder.waiting)
     for at in range(20_000, 25_000):
@@ -100,7 +101,7 @@ def test_what_finds_no_room_is_a_gap_where_it_would_have_been(recording, publish
     waiting.until(lambda: one.stats.recorded + one.stats.lost == 25_000)
     records = one.end()
     got, lost = accounted(records)
-    assert (got + lost, lost) == (25_000, one.recorder._backlog.discarded)
+    assert (got + lost, lost) == (25_000, backlog_of(one.recorder).discarded)
     assert lost > 1000
     assert [record.subject for record in records if not record.is_message] == ["nats:a.>"]
 

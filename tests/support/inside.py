@@ -33,3 +33,18 @@ def ticker_of(publisher):
 def takes_nobody_for_late(forwarder):
     """Tell whether it has begun so long ago that who comes now was not there before it."""
     return forwarder._forwarding._opened_at is None
+
+
+def attachments_of(socket):
+    """Give what keeps the connections and keys of the endpoints of a socket."""
+    return socket._attachments
+
+
+def registry_of(nameserver):
+    """Give what a name server knows of its nodes."""
+    return nameserver._registry
+
+
+def backlog_of(recorder):
+    """Give what a recorder has received, and not written yet."""
+    return recorder._backlog

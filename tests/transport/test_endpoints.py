@@ -12,6 +12,7 @@ import oz
 import oz.asyncio
 from oz.transport import endpoints
 from support.cases import each
+from support.inside import attachments_of
 from support.waiting import DEADLINE, until
 
 
@@ -169,7 +170,7 @@ def test_endpoints_may_be_bytes_as_zeromq_tells_them():
         sub.subscribe("a")
         pub.wait_for_subscribers(timeout=DEADLINE)
         with oz.Subscriber([pub.last_endpoint, pub.endpoint]) as other:
-            assert other._attachments.connections == 1
+            assert attachments_of(other).connections == 1
         pub.unbind(pub.last_endpoint)
         assert pub.endpoint is None
 

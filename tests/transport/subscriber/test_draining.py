@@ -6,7 +6,7 @@ import pytest
 
 import oz
 from oz.transport.subscriber.draining import drain, drain_one, wait_ready
-from support.inside import engine_of
+from support.inside import attachments_of, engine_of
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def sub():
 
 
 def test_readiness_is_waited_for_until_the_time_is_over(sub):
-    steps = wait_ready(engine_of(sub), sub._attachments, 0.05)
+    steps = wait_ready(engine_of(sub), attachments_of(sub), 0.05)
     assert next(steps) == 0.0
     assert 0 < next(steps) <= 0.05
     time.sleep(0.06)
@@ -27,7 +27,7 @@ def test_readiness_is_waited_for_until_the_time_is_over(sub):
 
 def test_readiness_of_a_publisher_that_does_not_filter_is_refused():
     with oz.Subscriber("tcp://127.0.0.1:1") as plain, pytest.raises(ValueError, match="only publishers that"):
-        next(wait_ready(engine_of(plain), plain._attachments, None))
+        next(wait_ready(engine_of(plain), attachments_of(plain), None))
 
 
 def test_draining_has_nothing_to_wait_for_where_nobody_is(sub):
