@@ -314,6 +314,8 @@ def test_a_forwarder_that_stands_still_is_replaced_while_it_does(buses):
         second = buses.forwarder("lan", "wan")
         assert "standing by" in second.states
         wait_for_interest(near, "a.b")
+        # If it stood still before it knows of the other, nobody would have gone on for it.
+        assert process.stdout.readline() == "another stands by\n"
         process.send_signal(signal.SIGSTOP)
         try:
             until(lambda: second.states == ["open", "open"])

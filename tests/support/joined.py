@@ -16,6 +16,13 @@ from oz.protocol.bridge import forwarding
 from oz.cli import main
 # On a busy machine it would begin without peers, and tell later that messages of theirs may be missing.
 forwarding.PATIENCE = {DEADLINE}
+turn = forwarding.Forwarding.turn
+def turn_and_tell(self, now, **news):
+    knew = self.has_stand_by
+    turn(self, now, **news)
+    if self.has_stand_by and not knew:
+        print("another stands by", flush=True)
+forwarding.Forwarding.turn = turn_and_tell
 main(sys.argv[1:], 'oz')
 """
 
