@@ -18,7 +18,7 @@ from support.sizes import SOAK
 from support.waiting import DEADLINE, Thread, until
 
 LOOPBACK = "tcp://127.0.0.1:*"
-SECONDS = SOAK or 1.0
+SECONDS = SOAK or 0.5
 ENTRY_POINTS = pathlib.Path(__file__).with_name("entry_points.py")
 
 
