@@ -7,13 +7,13 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from test_source_planning import SCHEMA
 
 import oz
 from oz.journal import Writer
 from oz.spark.source.batch import JournalReader
 from oz.spark.source.options import read_options
 from oz.spark.source.stream import JournalStreamReader
+from spark.source_schema import SCHEMA
 from support.journal_damage import ACKNOWLEDGED, CASES, END, OPTIONS, check_prefix, group, make
 
 pytestmark = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -7,12 +7,12 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql import functions as F
-from test_source_planning import SCHEMA
 
 from oz.spark.source.batch import JournalReader
 from oz.spark.source.options import read_options
 from oz.spark.source.stream import JournalStreamReader
 from spark.source_journals import loaded
+from spark.source_schema import SCHEMA
 from support.large_batches import CUTS, END, KINDS, make
 
 MATCHING = [at for at in range(END) if at % KINDS in (2, 5)]

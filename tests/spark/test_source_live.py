@@ -14,13 +14,13 @@ from support.waiting import until
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable
-from test_source_planning import SCHEMA
 
 import oz
 from oz.journal import Journal, Writer
 from oz.spark.source.options import read_options
 from oz.spark.source.stream import JournalStreamReader
 from spark.source_journals import begun, rows_of
+from spark.source_schema import SCHEMA
 
 
 def live(endpoint, **options):
@@ -137,8 +137,7 @@ def test_a_second_query_on_the_same_journal_is_refused(tmp_path, monkeypatch):
 
 def test_the_next_run_takes_over_from_a_process_that_was_killed(tmp_path):
     program = (
-        "import sys, time; sys.path[:0] = sys.argv[3:]\n"
-        "from test_source_live import live\n"
+        "import sys, time\nfrom spark.test_source_live import live\n"
         "made = live(sys.argv[1], journal=sys.argv[2]); print(made.initialOffset(), flush=True)\n"
         "time.sleep(600)"
     )

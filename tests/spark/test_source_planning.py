@@ -16,7 +16,6 @@ from pyspark.sql.datasource import (
     StringContains,
     StringStartsWith,
 )
-from pyspark.sql.types import StructType
 
 import oz
 from oz.journal import Record, Writer
@@ -26,31 +25,9 @@ from oz.spark.source.filters import Bounds, bounds_of
 from oz.spark.source.journal import PlannedJournal
 from oz.spark.source.options import read_options
 from oz.spark.source.planning import share_out
-from oz.spark.source.rows import DDL
 from oz.spark.source.wanted import WantedRecords
 from spark.source_journals import fill, numbered
-
-TYPES = {
-    "BIGINT": "long",
-    "TIMESTAMP": "timestamp",
-    "TINYINT": "byte",
-    "BINARY": "binary",
-    "STRING": "string",
-}
-SCHEMA = StructType.fromJson(
-    {
-        "type": "struct",
-        "fields": [
-            {
-                "name": name,
-                "type": TYPES[kind.split()[0]],
-                "nullable": "NOT" not in kind,
-                "metadata": {},
-            }
-            for name, kind in DDL.items()
-        ],
-    }
-)
+from spark.source_schema import SCHEMA
 
 
 def reader(directory, kind=JournalReader, **options):

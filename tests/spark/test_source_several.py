@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("pyspark", reason="needs: pip install '.[spark]'")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
-from test_source_planning import SCHEMA
 
 import oz
 from oz.errors import OptionError
@@ -16,6 +15,7 @@ from oz.spark.source.options import read_options
 from oz.spark.source.planning import shared_among
 from oz.spark.source.stream import JournalStreamReader
 from spark.source_journals import fill, numbered, rows_of, run_to_the_end
+from spark.source_schema import SCHEMA
 
 
 def reader(where, **options):

@@ -17,13 +17,13 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     ReadMinRows,
 )
-from test_source_planning import SCHEMA
 
 import oz
 from oz.journal import Record, Writer
 from oz.spark.source.options import read_options
 from oz.spark.source.stream import JournalStreamReader
 from spark.source_journals import begun, fill, numbered, rows_of, run_to_the_end, streamed
+from spark.source_schema import SCHEMA
 
 
 def reader(directory, **options):
