@@ -9,6 +9,7 @@ import oz
 from oz.journal import Journal, Kind, Record, Writer
 from oz.services.recorder import Recorder
 from support import waiting
+from support.sizes import size
 
 FILTERINGS = ["prefix", "publisher"]
 
@@ -86,6 +87,7 @@ def test_headers_frames_and_what_to_reply_to_are_kept(recording, publisher, met)
     ]
 
 
+@pytest.mark.sized
 def test_any_bytes_from_a_plain_publisher_are_recorded_exactly(recording, context):
     """Random subjects, payloads and numbers of frames, through a plain PUB."""
     with context.socket(zmq.XPUB) as pub:
@@ -93,13 +95,13 @@ def test_any_bytes_from_a_plain_publisher_are_recorded_exactly(recording, contex
         port = pub.bind_to_random_port("tcp://127.0.0.1")
         one = recording("zmq:", connect=f"tcp://127.0.0.1:{port}")
         assert pub.poll(60_000)
-        sent = []
-        for at in range(3000):
+        count, sent = size(1_000, 3_000), []
+        for at in range(count):
             # Not the two bytes that open oz's own keys.
             subject = bytes([1 + at % 255]) + os.urandom(at % 40)
             sent.append([subject, *(os.urandom(at % 90) for _ in range(at % 4))])
             pub.send_multipart(sent[-1])
-        one.recorded(3000)
+        one.recorded(count)
     records = one.end()
     for record, (subject, *frames) in zip(records, sent, strict=True):
         raw = record.subject if isinstance(record.subject, bytes) else record.subject.encode()
