@@ -466,8 +466,8 @@ def test_nobody_hears_another_s_stream(pub, sub, raw):
     sub.subscribe("md.eu")
     sub.wait_ready(DEADLINE)
     (name,) = [one.name for one in engine_of(pub).router.streams.values()]
-    thief = raw("other", keys.stream_key(name), b"x.")
     before = pub.stats.denied
+    thief = raw("other", keys.stream_key(name), b"x.")
     until(lambda: pub.stats.denied > before)
     for _ in range(10):
         pub.publish("md.eu", b"")
