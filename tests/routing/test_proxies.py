@@ -4,7 +4,7 @@ import pytest
 
 import oz
 from oz.protocol.publisher import lifetimes
-from oz.protocol.subscriber import declarations
+from oz.protocol.subscriber.streams import Streams
 from support.sizes import size
 from support.waiting import DEADLINE, until
 
@@ -84,7 +84,7 @@ def test_a_late_publisher_gets_more_declarations_than_a_proxy_passes_at_once(pro
 
 def test_a_subscriber_of_whom_nothing_reached_a_late_publisher_is_found(proxy, opened, monkeypatch):
     """Others have used up what the proxy passes at once."""
-    monkeypatch.setattr(declarations, "GREETING", 1.0)
+    monkeypatch.setitem(Streams.__init__.__kwdefaults__, "greet_every", 1.0)
     early = opened(oz.Publisher, connect=proxy.publishers)
     subs = [opened(oz.Subscriber, proxy.subscribers, filtering="publisher") for _ in range(6)]
     for place, sub in enumerate(subs):

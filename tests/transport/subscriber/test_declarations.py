@@ -7,6 +7,7 @@ import pytest
 import zmq
 
 import oz
+from oz.protocol.subscriber.streams import Streams
 from oz.transport.subscriber.declarations import LOOK_EVERY, Declarer
 from support.inside import engine_of
 from support.waiting import DEADLINE, Thread
@@ -71,7 +72,7 @@ class Greeted(Exception):
 
 
 def test_a_wait_within_libzmq_ends_when_something_is_due(monkeypatch):
-    monkeypatch.setattr("oz.protocol.subscriber.declarations.GREETING", 0.2)
+    monkeypatch.setitem(Streams.__init__.__kwdefaults__, "greet_every", 0.2)
 
     def asked(changes):
         if changes.wanted:
