@@ -321,7 +321,9 @@ def _end_with_parent() -> None:
     """End this process when the demo that started it does: nothing else comes by its input."""
 
     def wait() -> None:
-        sys.stdin.buffer.read()
+        # Not by sys.stdin: an interpreter that ends meanwhile waits for its lock, and aborts.
+        while os.read(0, 4096):
+            pass
         os._exit(1)
 
     threading.Thread(target=wait, daemon=True).start()

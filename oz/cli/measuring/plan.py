@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -245,7 +244,9 @@ def end_with_parent(report: Callable[[], dict[str, Any]] | None = None) -> None:
     """
 
     def wait() -> None:
-        sys.stdin.read()
+        # Not by sys.stdin: an interpreter that ends meanwhile waits for its lock, and aborts.
+        while os.read(0, 4096):
+            pass
         with suppress(OSError):
             if report is not None:
                 answer(report())
