@@ -9,7 +9,7 @@ from fuzz.journal_targets import read_note, read_segment
 from fuzz.settings_targets import read_forwarder, read_settings, read_told
 from oz.errors import PatternError, PatternTimeout, ProtocolError, SubjectError
 from oz.protocol.declared import restore
-from oz.wire import batch, datagram, discovery, keys
+from oz.wire import batch, datagram, discovery, keys, positions
 from oz.wire.announcement import unpack_announcement
 from oz.wire.keys import Declared
 

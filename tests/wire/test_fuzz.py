@@ -29,6 +29,7 @@ from oz.wire.batch import (
     LAST_VALUES,
     MESSAGES,
     RICH,
+    Head,
     key_size,
     parse_body,
     parse_chunk,
@@ -38,6 +39,7 @@ from oz.wire.batch import (
 )
 from oz.wire.codec import MsgpackCodec
 from oz.wire.keys import STREAM, parse_declaration, parse_pattern, parse_stream
+from oz.wire.positions import parse_positions
 from support.sizes import SOAK, size
 from support.wire_frames import ALL_DELIVERY_OPTIONS, NAME, ORIGIN, batch, batches, control, keys, spoil
 
