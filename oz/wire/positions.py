@@ -47,9 +47,12 @@ def pack_differences(positions: Sequence[int]) -> tuple[int, bytes]:
     steps = list(map(sub, islice(positions, 1, None), positions))
     if steps.count(1) == len(steps):
         return 0, b""
-    low, high = min(steps), max(steps)
-    width = next(width for width in _CODES if -(1 << 8 * width - 1) <= low and high < 1 << 8 * width - 1)
-    return width, _swapped(array(_CODES[width], steps)).tobytes()
+    for width, code in _CODES.items():
+        try:
+            return width, _swapped(array(code, steps)).tobytes()
+        except OverflowError:
+            continue
+    raise ValueError("positions that are too far from each other")
 
 
 def parse_positions(frame: bytes, at: int, position: int, width: int, count: int) -> Sequence[int]:

@@ -102,7 +102,10 @@ def _split_runs(
         items = accumulated[2 * start : 2 * end]
         recipients = recipient_sets[start]
         if recipients.streams:
-            packed, positions = strip_header(pack_array(items), len(items)), range(first + start, first + end)
+            packed = strip_header(pack_array(items), len(items))
+            # Most runs are of one message, and a tuple is had for a third of the price of a range.
+            at = first + start
+            positions = (at,) if end - start == 1 else range(at, first + end)
             for stream in recipients.streams:
                 _batch(batches, stream).add(packed, items, positions)
         for choice in recipients.choices:
